@@ -45,13 +45,19 @@ _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufd
 class ExportError(RuntimeError):
     """A picture could not be made; the text says why and what helps."""
 
+    code = "export"
 
-class NoDot(ExportError):
+
+class NoGraphvizError(ExportError):
     """Graphviz's `dot` is not installed."""
 
+    code = "no_graphviz"
 
-class DotFailed(ExportError):
+
+class GraphvizError(ExportError):
     """`dot` ran and did not make the picture."""
+
+    code = "graphviz"
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,8 @@ def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | No
 
     `dot` draws if it is there, else `painter` if one is given.
 
-    Raises `ExportError` for another ending, `NoDot` and `DotFailed`; OSError if the file cannot be written.
+    Raises `ExportError` for another ending, `NoGraphvizError` and `GraphvizError`; OSError if the file cannot be
+    written.
     """
     path = Path(path)
     form = path.suffix.lower().removeprefix(".")
@@ -134,7 +141,7 @@ def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | No
         atomic.write_bytes(path, render(to_dot(drawing), form))
         return Exported(path, "dot")
     if painter is None:
-        raise NoDot(
+        raise NoGraphvizError(
             "Graphviz's dot is not installed, so no picture can be made of DOT text. Install the package graphviz "
             "(apt install graphviz, brew install graphviz), or write a .dot file."
         )
@@ -145,7 +152,7 @@ def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | No
 def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
     """Let `dot` make a picture of DOT text; returns the file's bytes.
 
-    Raises `NoDot` if it is not installed, `DotFailed` if it fails or takes longer than `timeout` seconds.
+    Raises `NoGraphvizError` if it is not installed, `GraphvizError` if it fails or takes longer than `timeout` seconds.
     """
     command = [graphviz.DOT_BINARY, f"-T{form}"]
     if form == "png":
@@ -153,15 +160,15 @@ def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
     try:
         done = subprocess.run(command, input=dot.encode(), capture_output=True, timeout=timeout, check=False)
     except FileNotFoundError as error:
-        raise NoDot("Graphviz's dot is not installed. Install the package graphviz.") from error
+        raise NoGraphvizError("Graphviz's dot is not installed. Install the package graphviz.") from error
     except subprocess.TimeoutExpired as error:
-        raise DotFailed(
+        raise GraphvizError(
             f"dot was still drawing after {timeout:g} seconds. Fold some layers, or write a .dot file and lay it out "
             "with sfdp."
         ) from error
     said = done.stderr.decode(errors="replace").strip()
     if done.returncode or not done.stdout:
-        raise DotFailed(f"dot stopped with code {done.returncode}: {said or 'it gave no reason'}")
+        raise GraphvizError(f"dot stopped with code {done.returncode}: {said or 'it gave no reason'}")
     return done.stdout
 
 

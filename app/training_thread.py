@@ -115,7 +115,7 @@ class TrainingThread(QThread):
     def run_between_steps(self, request: RunRequest[T]) -> Future[T]:
         """Have a request answered between two steps; the run's numbers stay as they are.
 
-        The future gets RunEnded for a run that cannot be asked.
+        The future gets RunEndedError for a run that cannot be asked.
         """
         return self.control.call(request)
 
@@ -124,7 +124,7 @@ class TrainingThread(QThread):
         return self.control.weights(timeout)
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        """Leave that copy in a file, as `torch.save` writes it. Raises NoWeights, OSError."""
+        """Leave that copy in a file, as `torch.save` writes it. Raises NoWeightsError, OSError."""
         self.control.write_weights(path, timeout)
 
     @property

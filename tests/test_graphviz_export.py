@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from app import graphviz_export
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
-from app.graphviz_export import DotFailed, ExportError, NoDot, export, has_dot, quote, render, to_dot, to_json
+from app.graphviz_export import (
+    ExportError,
+    GraphvizError,
+    NoGraphvizError,
+    export,
+    has_dot,
+    quote,
+    render,
+    to_dot,
+    to_json,
+)
 
 needs_dot = pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
 
@@ -93,7 +103,7 @@ def test_without_dot_the_painter_draws_and_is_named(tmp_path: Path, monkeypatch:
     drawn = []
     done = export(sample(), tmp_path / "graph.svg", lambda drawing, path: drawn.append((drawing, path)))
     assert done.by == "tapedeck" and drawn == [(sample(), tmp_path / "graph.svg")]
-    with pytest.raises(NoDot, match="apt install graphviz"):
+    with pytest.raises(NoGraphvizError, match="apt install graphviz"):
         export(sample(), tmp_path / "graph.svg")
     assert graphviz_export.dot_version() is None
 
@@ -116,7 +126,7 @@ def fake_dot(folder: Path, script: str) -> None:
 def test_a_dot_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_dot(tmp_path, "echo 'Error: no room' >&2; exit 3")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    with pytest.raises(DotFailed, match="code 3: Error: no room"):
+    with pytest.raises(GraphvizError, match="code 3: Error: no room"):
         export(sample(), tmp_path / "graph.svg")
     assert not (tmp_path / "graph.svg").exists()
 
@@ -125,7 +135,7 @@ def test_a_dot_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_dot_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_dot(tmp_path, "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    with pytest.raises(DotFailed, match="still drawing"):
+    with pytest.raises(GraphvizError, match="still drawing"):
         render(to_dot(sample()), "svg", timeout=0.2)
 
 

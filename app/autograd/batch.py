@@ -50,8 +50,8 @@ class TrainingBatch:
     def capture(self) -> Tape:
         """Run one forward pass and describe its autograd graph as plain data; the graph is freed.
 
-        Raises NoGraph if nothing requires a gradient, and ForwardFailed if the net or the loss raises and there is a
-        `source`; without one the error itself.
+        Raises NoGraphError if nothing requires a gradient, and ForwardError if the net or the loss raises and there is
+        a `source`; without one the error itself.
         """
         with self.hold() as graph:
             return graph.tape
@@ -94,7 +94,7 @@ def compile_batch(
     """Compile the text to a module, with a batch on the CPU.
 
     `state_dict` has the weights, else they are initialised with `seed`; torch's generators are restored afterwards.
-    Raises ForwardFailed if constructing the module raises.
+    Raises ForwardError if constructing the module raises.
     """
 
     def made() -> nn.Module:

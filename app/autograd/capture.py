@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace as with_values
 
-from app.autograd.errors import CaptureError, ForwardFailed, NoGraph
+from app.autograd.errors import CaptureError, ForwardError, NoGraphError
 from app.autograd.forward_modes import SecondOrder, Special, device_of
 from app.autograd.layers import OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, saved_values
@@ -48,7 +48,7 @@ def hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, sp
 
 
 def failing_forward(source: Source | None, run: Callable[[], T]) -> T:
-    """Call `run`; raise ForwardFailed with the position in `source` if the net or the loss raises.
+    """Call `run`; raise ForwardError with the position in `source` if the net or the loss raises.
 
     CaptureError passes through; without a source every error does.
     """
@@ -106,11 +106,13 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
         value = None if loss is None else loss_of(loss, output, target)
     ends = special.chosen(tensors_of(output)) if value is None else [value]
     if not any(tensor.requires_grad for tensor in ends):
-        raise NoGraph(_why_no_graph(model))
+        raise NoGraphError(_why_no_graph(model))
     second = SecondOrder(ends, model.parameters(), walk(ends)[0]) if special.second_order else None
     if second is not None:
         if second.value is None:
-            raise NoGraph("The gradient of this net does not depend on the weights, so it has no graph of its own.")
+            raise NoGraphError(
+                "The gradient of this net does not depend on the weights, so it has no graph of its own."
+            )
         ends = [second.value]
     with gc_pause.put_off():
         nodes, edges, roots = walk(ends)
@@ -244,7 +246,7 @@ def _why_no_graph(model: nn.Module) -> str:
     return f"The forward pass of this net built no graph: {reason}."
 
 
-def failure_of(error: BaseException, source: Source) -> ForwardFailed:
+def failure_of(error: BaseException, source: Source) -> ForwardError:
     """Describe an error with its position in the drawing: the innermost line of the generated text."""
     lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
     line = lines[-1] if lines else None
@@ -253,4 +255,4 @@ def failure_of(error: BaseException, source: Source) -> ForwardFailed:
     where = f" at line {line} of the code" if line is not None else " outside the net, in its loss or its data"
     where = f" at {own}" if own else where
     text = "".join(traceback.format_exception(error))
-    return ForwardFailed(f"{type(error).__name__}{where}: {error}", node, line, text)
+    return ForwardError(f"{type(error).__name__}{where}: {error}", node, line, text)

@@ -21,6 +21,8 @@ _KEPT = 8
 class BlockError(ValueError):
     """An invalid edit of blocks; the text says why and what to do."""
 
+    code = "block"
+
 
 @dataclass(frozen=True)
 class Block:

@@ -26,6 +26,8 @@ _CALLS: dict[str, Callable[..., Any]] = {"max": max, "min": min, "int": int, "ro
 class ExpressionError(ValueError):
     """Invalid expression text, or an expression that cannot be evaluated; the message says why."""
 
+    code = "expression"
+
 
 @dataclass(frozen=True)
 class Expr:

@@ -14,6 +14,8 @@ from app.util.frozen import FrozenMap
 class GraphError(ValueError):
     """An edit that would leave the graph broken."""
 
+    code = "graph"
+
 
 @dataclass(frozen=True, order=True)
 class Edge:

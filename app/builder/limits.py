@@ -21,8 +21,10 @@ DEEPEST = 64  # blocks in one another
 MOST_CALLS = 200_000  # with the inside of every instance of a block and every repetition counted
 
 
-class TooLarge(ValueError):
+class TooLargeError(ValueError):
     """A drawing beyond the limits; the text says by how much. `block` is the one concerned, "" for the network."""
+
+    code = "too_large"
 
     def __init__(self, text: str, block: str = "") -> None:
         super().__init__(text)
@@ -45,7 +47,7 @@ def _extent(nodes: Iterable[Node], blocks: Mapping[str, Block], known: dict[str,
         if name in blocks:
             if name not in known:
                 if above >= DEEPEST:
-                    raise TooLarge(f"blocks are nested more than {DEEPEST} deep", name)
+                    raise TooLargeError(f"blocks are nested more than {DEEPEST} deep", name)
                 known[name] = _extent(blocks[name].graph.nodes.values(), blocks, known, above + 1)
             inside = known[name]
             depth = max(depth, inside.depth + 1)
@@ -54,36 +56,40 @@ def _extent(nodes: Iterable[Node], blocks: Mapping[str, Block], known: dict[str,
 
 
 def check(graph: Graph, blocks: Mapping[str, Block]) -> None:
-    """Raise TooLarge if a network with these blocks is beyond the bounds. No block may contain itself."""
+    """Raise TooLargeError if a network with these blocks is beyond the bounds. No block may contain itself."""
     sheets = {"": graph, **{name: block.graph for name, block in blocks.items()}}
     if len(blocks) > MOST_BLOCKS:
-        raise TooLarge(f"there are {len(blocks):,} blocks, and a project may have at most {MOST_BLOCKS:,}")
+        raise TooLargeError(f"there are {len(blocks):,} blocks, and a project may have at most {MOST_BLOCKS:,}")
     for name, sheet in sheets.items():
         where = f"the block {name:.60}" if name else "the network"
         if len(sheet.nodes) > MOST_NODES:
-            raise TooLarge(f"{where} has {len(sheet.nodes):,} nodes, and a sheet may have at most {MOST_NODES:,}", name)
+            raise TooLargeError(
+                f"{where} has {len(sheet.nodes):,} nodes, and a sheet may have at most {MOST_NODES:,}", name
+            )
         if len(sheet.edges) > MOST_EDGES:
-            raise TooLarge(f"{where} has {len(sheet.edges):,} wires, and a sheet may have at most {MOST_EDGES:,}", name)
+            raise TooLargeError(
+                f"{where} has {len(sheet.edges):,} wires, and a sheet may have at most {MOST_EDGES:,}", name
+            )
     total = sum(len(sheet.nodes) for sheet in sheets.values())
     if total > MOST_NODES_IN_ALL:
-        raise TooLarge(f"there are {total:,} nodes on all sheets together, and at most {MOST_NODES_IN_ALL:,}")
+        raise TooLargeError(f"there are {total:,} nodes on all sheets together, and at most {MOST_NODES_IN_ALL:,}")
     check_nesting(graph.nodes.values(), blocks)
 
 
 def check_nesting(nodes: Iterable[Node], blocks: Mapping[str, Block]) -> None:
-    """Raise TooLarge if blocks are nested too deep or expand to too many calls. No block may contain itself."""
+    """Raise TooLargeError if blocks are nested too deep or expand to too many calls. No block may contain itself."""
     known: dict[str, Extent] = {}
     for name, block in blocks.items():
         if name not in known:
             known[name] = _extent(block.graph.nodes.values(), blocks, known, 1)
     for name, found in known.items():
         if found.depth >= DEEPEST:
-            raise TooLarge(f"blocks are nested more than {DEEPEST} deep", name)
+            raise TooLargeError(f"blocks are nested more than {DEEPEST} deep", name)
         if found.calls > MOST_CALLS:
-            raise TooLarge(_too_many(f"the block {name:.60}", found.calls), name)
+            raise TooLargeError(_too_many(f"the block {name:.60}", found.calls), name)
     whole = _extent(nodes, blocks, known, 0)
     if whole.calls > MOST_CALLS:
-        raise TooLarge(_too_many("the network", whole.calls))
+        raise TooLargeError(_too_many("the network", whole.calls))
 
 
 def _too_many(where: str, calls: int) -> str:

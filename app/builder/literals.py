@@ -94,8 +94,10 @@ def index_code(value: Any) -> str:
     return str(value) if isinstance(value, Slice) else to_code(value)
 
 
-class BadLiteral(ValueError):
+class LiteralError(ValueError):
     """A value that is not in the closed list."""
+
+    code = "literal"
 
 
 def encode(value: Any) -> Any:
@@ -124,7 +126,7 @@ def _encode(value: Any, depth: int) -> Any:
         return {"$float": repr(value)}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    raise BadLiteral(f"{value!r:.80} cannot be stored in a project")
+    raise LiteralError(f"{value!r:.80} cannot be stored in a project")
 
 
 def decode(raw: Any) -> Any:
@@ -149,19 +151,19 @@ def _decode(raw: Any, depth: int) -> Any:
             try:
                 return Expr(body)
             except ExpressionError as error:
-                raise BadLiteral(str(error)) from error
+                raise LiteralError(str(error)) from error
         if tag == "$ellipsis" and body is True:
             return Ellipsis
         if tag == "$slice" and isinstance(body, list) and len(body) == 3:
             try:
                 return Slice(*body)
             except (TypeError, ValueError) as error:
-                raise BadLiteral(str(error)) from error
+                raise LiteralError(str(error)) from error
         if tag == "$tuple" and isinstance(body, list):
             return tuple(_decode(item, depth - 1) for item in body)
         if tag == "$float" and body in ("inf", "-inf", "nan"):
             return float(body)
-    raise BadLiteral(f"{_brief(raw)} is not a value that a project can store")
+    raise LiteralError(f"{_brief(raw)} is not a value that a project can store")
 
 
 def _brief(raw: Any) -> str:
@@ -194,4 +196,4 @@ def to_code(value: Any) -> str:
         return f'"{value}"'
     if value is None or type(value) in (bool, int, float, str):
         return repr(value)
-    raise BadLiteral(f"{value!r} cannot be written as source")
+    raise LiteralError(f"{value!r} cannot be written as source")

@@ -29,6 +29,8 @@ _EQUATION = re.compile(rf"(?=[A-Za-z.]){_LETTERS}(?:,{_LETTERS})*(?:->{_LETTERS}
 class ParamError(ValueError):
     """An invalid value of a parameter; the text says what is expected."""
 
+    code = "param"
+
 
 def check_param(param: Param, value: Any) -> None:
     """Raise ParamError unless `value` is one that `param` takes.

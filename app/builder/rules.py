@@ -15,25 +15,37 @@ SLICE_PARTS = ("start", "stop", "step")
 class ConnectError(ValueError):
     """A wire that may not be drawn."""
 
+    code = "connect"
 
-class NoSuchPort(ConnectError):
+
+class NoSuchPortError(ConnectError):
     """The node or the port is not there."""
 
+    code = "no_such_port"
 
-class WouldLoop(ConnectError):
+
+class CycleError(ConnectError):
     """The wire would lead a value back into the node that it came from."""
 
+    code = "cycle"
 
-class AlreadyConnected(ConnectError):
+
+class AlreadyConnectedError(ConnectError):
     """The very wire is there already."""
 
+    code = "already_connected"
 
-class OnlyTyped(ConnectError):
+
+class OnlyTypedError(ConnectError):
     """A parameter that no wire can give."""
 
+    code = "only_typed"
 
-class WrongKind(ConnectError):
+
+class WrongKindError(ConnectError):
     """A value of the wrong kind, such as a tuple where a tensor or a number is expected."""
+
+    code = "wrong_kind"
 
 
 def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> None:
@@ -41,24 +53,26 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
     for node in (source, target):
         if node not in graph.nodes:
             names = f"{_name(graph, source)} and {_name(graph, target)}"
-            raise NoSuchPort(f"{names} cannot be connected: {node} no longer exists")
+            raise NoSuchPortError(f"{names} cannot be connected: {node} no longer exists")
     give, take = graph.nodes[source], graph.nodes[target]
     outputs = catalog.of(graph, give).outputs
     if not 0 <= output < len(outputs):
         what = f"output number {output}" if outputs else "output"
-        raise NoSuchPort(f"{give.name} has no {what} to connect to {take.name}")
+        raise NoSuchPortError(f"{give.name} has no {what} to connect to {take.name}")
     spec = catalog.of(graph, take)
     wanted = port_of(spec, take, port)
     if wanted is None:
         if (param := spec.param(port)) is not None:
-            raise OnlyTyped(f"{give.name} cannot give {port} of {take.name}: {_why_typed(spec, param.name)}. Type it")
+            raise OnlyTypedError(
+                f"{give.name} cannot give {port} of {take.name}: {_why_typed(spec, param.name)}. Type it"
+            )
         what = f"input {port}" if spec.inputs else "input"
-        raise NoSuchPort(f"{take.name} has no {what} for {give.name}")
+        raise NoSuchPortError(f"{take.name} has no {what} for {give.name}")
     if any((e.source, e.output, e.target, e.port) == (source, output, target, port) for e in graph.into(target)):
         if not wanted.variadic:
-            raise AlreadyConnected(f"{give.name} is connected to {take.name} already")
+            raise AlreadyConnectedError(f"{give.name} is connected to {take.name} already")
     if source == target or source in downstream(graph, (target,)):
-        raise WouldLoop(f"{take.name} leads to {give.name}; a wire back would make a cycle")
+        raise CycleError(f"{take.name} leads to {give.name}; a wire back would make a cycle")
     _check_kind(outputs[output], wanted, give.name, take.name)
 
 
@@ -109,7 +123,7 @@ def _why_typed(spec: OpSpec, param: str) -> str:
 
 def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
     if not kinds_fit(given.kind, wanted.kind):
-        raise WrongKind(f"{source} gives a {given.kind}, {target} expects a {wanted.kind} as {wanted.name}")
+        raise WrongKindError(f"{source} gives a {given.kind}, {target} expects a {wanted.kind} as {wanted.name}")
 
 
 def can_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> bool:

@@ -32,7 +32,7 @@ LONGEST = 2000  # letters of a refusal
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
-class Refused(Exception):
+class CommandError(Exception):
     """Raised if a command cannot be executed; the text is the line for stderr."""
 
     def __init__(self, message: str, code: int = 2) -> None:
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise Refused(f"{message}; try {self.prog} --help")
+        raise CommandError(f"{message}; try {self.prog} --help")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -67,25 +67,25 @@ def _carried_out(arguments: Sequence[str]) -> int:
         options = _parser().parse_args(arguments)
         try:
             return int(options.command(options) or 0)
-        except (Refused, OSError):
+        except (CommandError, OSError):
             raise
         except Exception as error:
             words = failures.of_own_code(error, getattr(options, "traceback", False))
             if not words:
                 raise
-            raise Refused(words, 1) from error
-    except Refused as refused:
+            raise CommandError(words, 1) from error
+    except CommandError as refused:
         print(f"tapedeck: {shortened(printable(str(refused)))}", file=sys.stderr)
         return refused.code
 
 
 def _reject_empty(arguments: Sequence[str]) -> None:
-    """Refuse an empty argument, as a variable leaves that is not set, and a NUL. Raises Refused."""
+    """Refuse an empty argument, as a variable leaves that is not set, and a NUL. Raises CommandError."""
     for before, argument in zip(("", *arguments), arguments, strict=False):
         if not argument:
-            raise Refused(f"the text after {before or 'tapedeck'} is empty; give it a value or leave it out")
+            raise CommandError(f"the text after {before or 'tapedeck'} is empty; give it a value or leave it out")
         if "\0" in argument:
-            raise Refused(f"{argument} contains a NUL character, which is not allowed in names")
+            raise CommandError(f"{argument} contains a NUL character, which is not allowed in names")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -140,16 +140,18 @@ def _integer(text: str, lowest: int) -> int:
 
 
 def device(name: str) -> str:
-    """Validate a device name. Raises Refused if it is not available, rather than falling back to the CPU."""
+    """Validate a device name. Raises CommandError if it is not available, rather than falling back to the CPU."""
     from app.training.job import JobError
     from app.training.setup.devices import devices, resolve
 
     try:
         absent = resolve(name).note
     except JobError as error:
-        raise Refused(str(error)) from error
+        raise CommandError(str(error)) from error
     if absent:
-        raise Refused(f"device {name} is not available here; available: {', '.join(each.id for each in devices())}")
+        raise CommandError(
+            f"device {name} is not available here; available: {', '.join(each.id for each in devices())}"
+        )
     return name
 
 
@@ -191,9 +193,9 @@ def read(options: argparse.Namespace) -> Project:
         custom_layers.admit(project, options.trust)
         return project
     except ProjectFileError as error:
-        raise Refused(str(error)) from error
+        raise CommandError(str(error)) from error
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror or error}") from error
+        raise CommandError(f"{path}: {error.strerror or error}") from error
 
 
 def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
@@ -235,15 +237,15 @@ def sound(project: Project, alone: bool = False) -> Analysis:
 
     if files := custom_layers.waiting(project):
         names = ", ".join(str(one.path) for one in files)
-        raise Refused(f"{names} is not trusted yet and none of its code was run; review it, then pass --trust", 1)
+        raise CommandError(f"{names} is not trusted yet and none of its code was run; review it, then pass --trust", 1)
     analysis, problems = _analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
     if len(errors) == 1:
-        raise Refused(f"{project.name} cannot run. {_sentence(errors[0], project)}", 1)
+        raise CommandError(f"{project.name} cannot run. {_sentence(errors[0], project)}", 1)
     for problem in errors:
         warn(_sentence(problem, project))
     if errors:
-        raise Refused(f"{project.name} cannot run: it has the {len(errors)} problems above", 1)
+        raise CommandError(f"{project.name} cannot run: it has the {len(errors)} problems above", 1)
     return analysis
 
 
@@ -254,7 +256,7 @@ def save(weights: Any, path: Path) -> None:
     try:
         (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
     except WeightsError as error:
-        raise Refused(str(error)) from error
+        raise CommandError(str(error)) from error
 
 
 def drawing(project: Project, folded: bool) -> Drawing:
@@ -284,23 +286,23 @@ def picture(drawing: Any, path: Path) -> str:
 
 
 def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
-    """Reject a file that cannot be written, before any work is done. Raises Refused."""
+    """Reject a file that cannot be written, before any work is done. Raises CommandError."""
     if path.suffix.lower() not in endings:
-        raise Refused(f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}")
+        raise CommandError(f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}")
     has_place(path)
 
 
 def has_place(path: Path) -> None:
-    """Refuse a file that cannot be put where it is to be, or would take the place of a pipe. Raises Refused."""
+    """Refuse a file that cannot be put where it is to be, or would take the place of a pipe. Raises CommandError."""
     if path.is_dir():
-        raise Refused(f"{path} is a folder; pass a file name")
+        raise CommandError(f"{path} is a folder; pass a file name")
     if not path.parent.is_dir():
-        raise Refused(f"{path} cannot be written: there is no folder {path.parent}")
+        raise CommandError(f"{path} cannot be written: there is no folder {path.parent}")
     if path.exists():
         try:
             regular_files.check(path)
         except OSError as error:
-            raise Refused(f"{path} cannot be written: {error.strerror or error}") from error
+            raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -313,9 +315,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (WeightsError, ExportError, DataError, JobError) as error:
-        raise Refused(str(error)) from error
+        raise CommandError(str(error)) from error
     except OSError as error:
-        raise Refused(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
+        raise CommandError(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
 
 
 def warn(words: str) -> None:
@@ -324,7 +326,7 @@ def warn(words: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, and print its path. Raises Refused."""
+    """Write a text file atomically, and print its path. Raises CommandError."""
     from app.export import text_files
 
     with writing(path):
@@ -339,7 +341,7 @@ def digest(path: Path) -> str:
     try:
         return file.digest(path)
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror or error}") from error
+        raise CommandError(f"{path}: {error.strerror or error}") from error
 
 
 def note_open(path: Path) -> None:

@@ -86,13 +86,15 @@ def run(options: argparse.Namespace) -> int:
 
     path: Path | None = options.out
     if path is None and not options.findings and options.gradcheck is None:
-        raise cli.Refused("pass --out FILE, --findings or --gradcheck")
+        raise cli.CommandError("pass --out FILE, --findings or --gradcheck")
     if path is not None and path.suffix not in (*cli.PICTURES, ".html"):
-        raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)} or .html")
+        raise cli.CommandError(
+            f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)} or .html"
+        )
     if path is not None:
         cli.has_place(path)
     if options.play and (path is None or path.suffix not in (".json", ".html")):
-        raise cli.Refused("--play writes the playback into a JSON or HTML file: pass --out F.json")
+        raise cli.CommandError("--play writes the playback into a JSON or HTML file: pass --out F.json")
     file, _, function = str(options.project).rpartition(":")
     if function.isidentifier() and file.endswith(".py"):
         return _of_file(options, Path(file), function)
@@ -118,14 +120,14 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
 
     autograd_project.refuse_options(options)
     if (options.findings or options.gradcheck is not None) and not function:
-        raise cli.Refused("--findings and --gradcheck need a network or a function: pass FILE.py:FUNCTION")
+        raise cli.CommandError("--findings and --gradcheck need a network or a function: pass FILE.py:FUNCTION")
     text = _trusted(options, file)
     try:
         inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
     except import_model.ModelImportError as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     if not (options.timeout > 0 and options.memory > 0):
-        raise cli.Refused("--timeout and --memory must be above 0")
+        raise cli.CommandError("--timeout and --memory must be above 0")
     snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent), plays(options), options.findings,
                       options.gradcheck)  # fmt: skip
     answer = snippet_process.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))
@@ -137,7 +139,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
         print(cli.printable(line))
     looked = options.out is None and answer.told
     if answer.error is not None or answer.ended != "done" or (graph is None and not looked):
-        raise cli.Refused(f"{options.project}: {_no_graph_reason(answer, options.of)}", 1)
+        raise cli.CommandError(f"{options.project}: {_no_graph_reason(answer, options.of)}", 1)
     return int(answer.found > 0)
 
 
@@ -152,9 +154,9 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
         regular_files.check(file)
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise cli.Refused(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+        raise cli.CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     if not options.trust and not Trust(default_file()).is_trusted(layer_files.digest(text)):
-        raise cli.Refused(f"{file} was not run; review it, then pass --trust", 1)
+        raise cli.CommandError(f"{file} was not run; review it, then pass --trust", 1)
     return text
 
 
@@ -196,10 +198,10 @@ def write(
             more = {"played": None, "not_played": missing}
         cli.write_text(path, json.dumps({**to_json(tape), **(told or {}), **more}, indent=1) + "\n")
         if missing:
-            raise cli.Refused(f"{missing} {path} contains the graph only", 1)
+            raise cli.CommandError(f"{missing} {path} contains the graph only", 1)
         return
     if missing:
-        raise cli.Refused(missing, 1)
+        raise cli.CommandError(missing, 1)
     from app.autograd.blocks import group_by_block
     from app.autograd.grouping import fold, group_by_layer, opened
     from app.autograd.pictures.diagram import draw

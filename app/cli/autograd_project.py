@@ -50,23 +50,23 @@ def refuse_options(options: argparse.Namespace) -> None:
     given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
              "second_order", "start_weights") if getattr(options, name)]  # fmt: skip
     if given:
-        raise cli.Refused(f"{', '.join(given)}: for projects only; a file's code decides how it runs")
+        raise cli.CommandError(f"{', '.join(given)}: for projects only; a file's code decides how it runs")
 
 
 def capture_options(options: argparse.Namespace) -> CaptureOptions:
-    """Parse the options. Raises Refused for invalid combinations."""
+    """Parse the options. Raises CommandError for invalid combinations."""
     from app import cli
     from app.autograd.capture_options import VECTORS, CaptureOptions
 
     kind, _, index = (options.vector or "ones").partition(":")
     if kind not in VECTORS or (index and (kind != "one-hot" or not index.isdecimal())):
-        raise cli.Refused(f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX")
+        raise cli.CommandError(f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX")
     wanted = [] if options.outputs in (None, "all") else options.outputs.split(",")
     if not all(part.isdecimal() and int(part) for part in wanted):
-        raise cli.Refused(f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all")
+        raise cli.CommandError(f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all")
     loss = options.outputs is None and options.vector is None
     if options.second_order and not loss:
-        raise cli.Refused("--second-order uses the gradient of the loss: omit --outputs and --vector")
+        raise cli.CommandError("--second-order uses the gradient of the loss: omit --outputs and --vector")
     return CaptureOptions(
         data="random" if options.random else "batch", batch=options.batch or 0, loss=loss,
         outputs=tuple(int(part) - 1 for part in wanted), vector=kind, index=int(index or 0), amp=options.amp or "",
@@ -108,7 +108,7 @@ def of_project(options: argparse.Namespace) -> int:
             print(cli.printable(chosen.left_out))
         return _diagnosed(batch, options)
     except (CaptureError, DataError, ValueError) as error:
-        raise cli.Refused(_rephrased_error(str(error), chosen), 1) from error
+        raise cli.CommandError(_rephrased_error(str(error), chosen), 1) from error
 
 
 def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
@@ -122,7 +122,7 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     try:
         found = None if options.start_weights else newest.newest_checkpoint(store.runs_beside(options.project), source)
     except OSError as error:
-        raise cli.Refused(f"the stored runs cannot be read: {error.strerror or error}; pass "
+        raise cli.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
                           "--start-weights to ignore them", 1) from error  # fmt: skip
     if found is None:
         return InitialWeights()

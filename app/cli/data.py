@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         seen = preview(project.data, options.data, project.training.batch_size, lambda done, total, name: None)
     except DataError as error:
-        raise cli.Refused(str(error), 1) from error
+        raise cli.CommandError(str(error), 1) from error
     spec = seen.spec
     if options.json:
         inputs, labels = [seen.shape, seen.dtype, seen.low, seen.high], [seen.label_shape, seen.label_dtype]

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             weights, name = checkpoint_weights(newest[0]), newest[1]
         found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
     except (JobError, DataError, WeightsError, OutputError, RunError) as error:
-        raise cli.Refused(str(error), 1) from error
+        raise cli.CommandError(str(error), 1) from error
     if options.csv is not None:
         with cli.writing(options.csv):
             atomic.write_text(options.csv, found.to_csv())

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) -> ExportWeights:
-    """Return the newest weights of a stored run of this network, else the start weights. Raises Refused."""
+    """Return the newest weights of a stored run of this network, else the start weights. Raises CommandError."""
     from app import cli
     from app.export.weights_choice import weights_to_export
     from app.runs import newest, store
@@ -107,7 +107,7 @@ def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) 
     try:
         return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
     except OSError as error:
-        raise cli.Refused(f"the stored runs cannot be read: {error.strerror or error}; pass "
+        raise cli.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
                           "--start-weights to ignore them", 1) from error  # fmt: skip
 
 
@@ -117,11 +117,11 @@ def _needs_network(options: argparse.Namespace) -> bool:
 
 
 def _check_paths(options: argparse.Namespace) -> None:
-    """Refuse what cannot be written before anything is. Raises Refused."""
+    """Refuse what cannot be written before anything is. Raises CommandError."""
     from app import cli
 
     if not (_needs_network(options) or options.drawing):
-        raise cli.Refused(NOTHING)
+        raise cli.CommandError(NOTHING)
     taken = {options.project.resolve(): "the project itself"}
     for name, endings in (*ENDINGS.items(), ("drawing", cli.PICTURES)):
         path: Path | None = getattr(options, name)
@@ -129,7 +129,7 @@ def _check_paths(options: argparse.Namespace) -> None:
             continue
         cli.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
         if other := taken.get(path.resolve()):
-            raise cli.Refused(f"--{name} would write {path}, which is {other}; choose another name")
+            raise cli.CommandError(f"--{name} would write {path}, which is {other}; choose another name")
         taken[path.resolve()] = f"what --{name} writes"
     if options.code and options.script:
         _check_importable(options.code, options.script)
@@ -137,18 +137,18 @@ def _check_paths(options: argparse.Namespace) -> None:
         from app.export.onnx_extra import onnx_missing
 
         if missing := onnx_missing():
-            raise cli.Refused(missing)
+            raise cli.CommandError(missing)
 
 
 def _check_importable(code: Path, script: Path) -> None:
-    """Refuse a file of the class that the script could not import. Raises Refused."""
+    """Refuse a file of the class that the script could not import. Raises CommandError."""
     from app import cli
 
     if not code.stem.isidentifier() or keyword.iskeyword(code.stem):
-        raise cli.Refused(f"{script.name} imports {code.name}, and {code.stem!r} is not an importable name; "
+        raise cli.CommandError(f"{script.name} imports {code.name}, and {code.stem!r} is not an importable name; "
                           "pass --code a name of letters, digits and _")  # fmt: skip
     if code.parent.resolve() != script.parent.resolve():
-        raise cli.Refused(f"{script} imports {code.name} from its own folder; write both to the same folder")
+        raise cli.CommandError(f"{script} imports {code.name} from its own folder; write both to the same folder")
 
 
 def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
@@ -165,7 +165,7 @@ def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, c
         if options.certify:
             fine = _certificate(options, project, analysis, chosen) and fine
     except WeightsError as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     return 0 if fine else 1
 
 
@@ -179,7 +179,7 @@ def _format(kind: Kind, path: Path, project: Project, analysis: Analysis, chosen
             state, seed = chosen.state_dict, project.training.seed
             written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell)
     except FormatError as error:
-        raise cli.Refused(f"{path}: {error}", 1) from error
+        raise cli.CommandError(f"{path}: {error}", 1) from error
     print(path)
     print(f"{'passed' if written.passed else 'failed'}: {cli.printable(written.message)}")
     return written.passed

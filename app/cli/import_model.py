@@ -69,11 +69,13 @@ def run(options: argparse.Namespace) -> int:
     if options.source.endswith(weights.SUFFIXES):
         return weights.run(options)
     if options.into or options.strict or options.partial or options.suggested:
-        raise cli.Refused("--into, --strict, --partial and --suggested are for a state_dict, a .pt or .safetensors")
+        raise cli.CommandError(
+            "--into, --strict, --partial and --suggested are for a state_dict, a .pt or .safetensors"
+        )
     if options.out is None:
-        raise cli.Refused("pass -o P, the .tape file to create")
+        raise cli.CommandError("pass -o P, the .tape file to create")
     if not options.timeout > 0:
-        raise cli.Refused("--timeout must be a number of seconds above 0")
+        raise cli.CommandError("--timeout must be a number of seconds above 0")
     cli.can_be_written(options.out, (".tape",), "a project is")
     with TemporaryFolder() as folder:
         return _import(options, Path(folder))
@@ -98,7 +100,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         arguments = import_model.parse_arguments(options.args)
         inputs = tuple(map(import_model.parse_input, options.input))
         if source.file and not options.trust:
-            raise cli.Refused(f"{source.file} was not run; review it, then pass --trust", 1)
+            raise cli.CommandError(f"{source.file} was not run; review it, then pass --trust", 1)
         seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
         chosen = (options.pretrained, not options.no_weights, options.take_inits)
         request = import_model.ImportModel(source, arguments, inputs, *chosen)
@@ -113,13 +115,13 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             project = _on_synthetic_data(project, analysis)
         backup = file.write(project, out, known)
     except import_model.ImportRequestError as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     except import_model.ImportTimeoutError as error:
-        raise cli.Refused(f"{error}; increase the limit with --timeout SECONDS", 1) from error
+        raise cli.CommandError(f"{error}; increase the limit with --timeout SECONDS", 1) from error
     except import_model.ModelImportError as error:
-        raise cli.Refused(import_advice.with_cure(error), 1) from error
+        raise cli.CommandError(import_advice.with_cure(error), 1) from error
     except (WeightsError, OSError, file.ProjectFileError) as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")
@@ -138,12 +140,12 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
-    """Return the project with data of its net's shapes. Raises Refused."""
+    """Return the project with data of its net's shapes. Raises CommandError."""
     from app import cli
     from app.preflight import synthetic_data
 
     made = synthetic_data.with_these(project, analysis)
     if made is None:
         words = "they need a network with one float32 input whose first dimension is the batch"
-        raise cli.Refused(f"there are no synthetic data for this network: {words}; omit --synthetic-data", 1)
+        raise cli.CommandError(f"there are no synthetic data for this network: {words}; omit --synthetic-data", 1)
     return made

@@ -83,7 +83,7 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
         with cli.writing(options.tensorboard):
             return tensorboard.export(kept, job, options.tensorboard)
     except (RunError, DataError) as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
 
 
 def _requested_run(options: argparse.Namespace, found: list[Kept]) -> Kept:
@@ -107,10 +107,10 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
         kept = _requested_run(options, found)
         tables = store.history_of(kept).seen.tables
     except RunError as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     reach, steps = tables["reach"], [int(step) for step in tables["reach"].steps]
     if not steps:
-        raise cli.Refused(f"{kept.record.title}: no gains were measured in this run", 1)
+        raise cli.CommandError(f"{kept.record.title}: no gains were measured in this run", 1)
     lost = lost_over(reach)
     if options.json:
         print(json.dumps({
@@ -144,7 +144,7 @@ def _plain_number(value: float) -> float | str | None:
 
 
 def folder_of(project: Path) -> Path:
-    """Return the run folder of a project. Raises Refused if there is no such project."""
+    """Return the run folder of a project. Raises CommandError if there is no such project."""
     from app import cli
     from app.runs import store
 
@@ -152,7 +152,7 @@ def folder_of(project: Path) -> Path:
         inside = project / "runs"
         return inside if inside.is_dir() else project
     if not project.is_file():
-        raise cli.Refused(f"{project}: no such project or folder")
+        raise cli.CommandError(f"{project}: no such project or folder")
     return store.runs_beside(project)
 
 

@@ -93,9 +93,9 @@ def run(options: argparse.Namespace) -> int:
             names = ", ".join(results.names)
             print(f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}")
     if isinstance(last, Failed):
-        raise cli.Refused(failures.describe_failure(last, options.traceback, problem), 1)
+        raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 1)
     if problem:
-        raise cli.Refused(problem, 1)
+        raise cli.CommandError(problem, 1)
     return 0
 
 
@@ -144,7 +144,7 @@ def _open_store(folder: Path, project: Project, job: Job, resume: Path | None) -
                 kept = before
             there = going_on.going_on(kept, path)
     except (RunError, CheckpointError) as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     return Recorder(kept, project, job.source.text, lambda: there), path
 
 

@@ -62,7 +62,7 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
 
     tried = dry_run(job)
     if isinstance(tried, Failed):
-        raise cli.Refused(failures.describe_failure(tried, whole), 1)
+        raise cli.CommandError(failures.describe_failure(tried, whole), 1)
     if as_json:
         print(json.dumps(asdict(tried)))
         return 0
@@ -88,7 +88,7 @@ def _find(job: Job, batches: int, as_json: bool) -> int:
     try:
         found = rate_test(job, batches=batches)
     except (DataError, JobError, ChoiceError) as error:
-        raise cli.Refused(str(error), 1) from error
+        raise cli.CommandError(str(error), 1) from error
     if as_json:
         print(json.dumps(asdict(found)))
     elif found.suggested is None:

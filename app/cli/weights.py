@@ -22,15 +22,15 @@ def run(options: argparse.Namespace) -> int:
     from app.project.weights import state_dict_diff, state_dicts
 
     if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
-        raise cli.Refused(f"{options.source} contains weights but no network, so no project can be "
+        raise cli.CommandError(f"{options.source} contains weights but no network, so no project can be "
                           "created from it; --into P compares them with the project P, and with "
                           "--strict or --partial P starts from them")  # fmt: skip
     if (options.strict or options.partial) and options.into is None:
-        raise cli.Refused("pass --into P, the project that the weights are for")
+        raise cli.CommandError("pass --into P, the project that the weights are for")
     try:
         state = state_dicts.read(Path(options.source))
     except WeightsError as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     for note in state.notes:
         print(cli.printable(note))
     if options.into is None:
@@ -62,15 +62,15 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
     if not (options.strict or options.partial):
         return 0 if found.strict else 1
     if options.strict and not found.strict:
-        raise cli.Refused(f"{path} was not changed: not every key matches; --partial loads those that do", 1)
+        raise cli.CommandError(f"{path} was not changed: not every key matches; --partial loads those that do", 1)
     if not found.fitting:
-        raise cli.Refused(f"{path} was not changed: no key of {state.path.name} matches", 1)
+        raise cli.CommandError(f"{path} was not changed: no key of {state.path.name} matches", 1)
     try:
         start = start_weights.chosen(state, found)
         with cli.writing(path):
             backup = file.write(file.with_start(project, start), path, known)
     except (WeightsError, OSError, file.ProjectFileError) as error:
-        raise cli.Refused(str(error)) from error
+        raise cli.CommandError(str(error)) from error
     cli.note_backup(path, backup)
     cli.note_open(path)
     print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")

@@ -30,8 +30,8 @@ from app.data.spec import (
     VALUES,
     DataError,
     DataInfo,
-    NotDownloaded,
-    ReadingStopped,
+    NotDownloadedError,
+    ReadingCancelledError,
     SourceSpec,
     TargetInfo,
 )
@@ -48,7 +48,7 @@ Parts = tuple[Pair, Pair, Pair]
 
 
 def read_spec(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
-    """As `spec_of`, but reads the user's files if they were not read before. Raises UnknownSource, DataError."""
+    """As `spec_of`, but reads the user's files if they were not read before. Raises UnknownSourceError, DataError."""
     spec = spec_of(config)
     if spec.is_read:
         return spec
@@ -59,14 +59,15 @@ def read_spec(config: DataConfig, watch: Watch = lambda done, total, name: None)
 def load(config: DataConfig, root: str | Path | None = None, watch: Watch = lambda done, total, name: None) -> Dataset:
     """Load the data of `config` and split them.
 
-    Raises UnknownSource, NotDownloaded, or DataError for files that are damaged or a split that leaves nothing.
+    Raises UnknownSourceError, NotDownloadedError, or DataError for files that are damaged or a split that leaves
+    nothing.
     """
     check(config)
     return read(config, Path(root) if root else default_root(), watch)
 
 
 def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
-    """Load the data of a validated config. Raises NotDownloaded, DataError."""
+    """Load the data of a validated config. Raises NotDownloadedError, DataError."""
     options = options_of(config)
     if SOURCES[config.source].own_split:
         spec = spec_of(config)
@@ -107,7 +108,9 @@ def read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
         try:
             found = _read_files(config, watch)
         except DataError as error:
-            if not isinstance(error, ReadingStopped | dataset_class.NotTrusted):  # both may be otherwise the next time
+            if not isinstance(
+                error, ReadingCancelledError | dataset_class.NotTrustedError
+            ):  # both may be otherwise the next time
                 cache.remember(key, error)
             raise
         _last.append((key, found))
@@ -126,7 +129,7 @@ def _read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
         survey = surveys.SURVEYS[spec.key](path, options_of(config))
         more = {"watch": watch} if spec.key in ("file.pictures", dataset_class.KEY) else {}
         inputs, labels, bad = _FILES[spec.key](path, **survey.arguments, **more)
-    except dataset_class.NotTrusted:
+    except dataset_class.NotTrustedError:
         raise
     except FileNotFoundError as error:
         raise DataError(f"{error.filename} does not exist. Choose the {spec.picks} again.") from error
@@ -237,7 +240,7 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
 def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
     """Return the training and held-out splits chosen by the authors of the data."""
     if not is_present(spec.key, root):
-        raise NotDownloaded(spec, root)
+        raise NotDownloadedError(spec, root)
     try:
         training, held_out = (_AUTHORS[spec.key](root, part) for part in (True, False))
     except (ValueError, OSError, KeyError, RuntimeError) as error:
@@ -258,7 +261,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
     with borrowed():
         try:
             inputs, _ = next(training.batches([torch.arange(1)]))
-        except OSError as error:  # SampleLost: it was there a moment ago
+        except OSError as error:  # SampleLostError: it was there a moment ago
             raise DataError(f"{spec.label}: {error}") from error
     counts = FrozenMap({one.name: _counts(training.labels, one) for one in spec.known_targets})
     info = DataInfo(

@@ -11,11 +11,11 @@ from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
 from app.data.known_sources import DIGITS, MNIST, SIZED, SOURCES
 from app.data.own_files import cache
-from app.data.spec import DataError, DataInfo, NotDownloaded, SourceSpec
+from app.data.spec import DataError, DataInfo, NotDownloadedError, SourceSpec
 from app.data.transform_list import is_random, params_of, shape_after
 
 __all__ = [
-    "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "NotDownloaded", "SourceSpec", "UnknownSource",
+    "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "NotDownloadedError", "SourceSpec", "UnknownSourceError",
     "Watch", "check", "default_root", "is_present", "options_of",
     "spec_of",
 ]  # fmt: skip
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 Watch = Callable[[int, int, str], None]
 
 
-class UnknownSource(DataError):
+class UnknownSourceError(DataError):
+    code = "unknown_source"
+
     def __init__(self, key: str) -> None:
         super().__init__(f"There is no data source “{key}”. Choose one of: {', '.join(SOURCES)}.")
 
@@ -35,7 +37,7 @@ class UnknownSource(DataError):
 def spec_of(config: DataConfig) -> SourceSpec:
     """Return the source that `config` names, with its options applied and the metadata of its files, if read.
 
-    Reads no files: see `look`. Raises UnknownSource, DataError for files known to be unusable.
+    Reads no files: see `look`. Raises UnknownSourceError, DataError for files known to be unusable.
     """
     spec = _base_spec(config)
     if not spec.shape or not (config.train_transforms or config.eval_transforms):
@@ -51,7 +53,7 @@ def spec_of(config: DataConfig) -> SourceSpec:
 
 def _base_spec(config: DataConfig) -> SourceSpec:
     if config.source not in SOURCES:
-        raise UnknownSource(config.source)
+        raise UnknownSourceError(config.source)
     spec = SOURCES[config.source]
     if spec.picks:
         found = cache.recall(config)
@@ -78,7 +80,7 @@ def options_of(config: DataConfig) -> dict[str, Any]:
 def check(config: DataConfig) -> None:
     """Validate a config without reading data. Raises DataError."""
     if config.source not in SOURCES:
-        raise UnknownSource(config.source)
+        raise UnknownSourceError(config.source)
     spec = SOURCES[config.source]
     options_of(config)
     _check_transforms(config)

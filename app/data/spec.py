@@ -18,16 +18,22 @@ CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 class DataError(Exception):
     """Raised for unusable data; the message says which, why and how to fix it."""
 
+    code = "data"
 
-class ReadingStopped(DataError):
+
+class ReadingCancelledError(DataError):
     """Raised if the user stopped the reading."""
+
+    code = "reading_cancelled"
 
     def __init__(self) -> None:
         super().__init__("Reading the data was stopped.")
 
 
-class NotDownloaded(DataError):
+class NotDownloadedError(DataError):
     """Raised if the files are not in the folder; nothing is downloaded without consent."""
+
+    code = "not_downloaded"
 
     def __init__(self, spec: SourceSpec, folder: Path) -> None:
         self.spec, self.folder = spec, folder

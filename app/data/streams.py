@@ -20,8 +20,10 @@ from torch.utils.data import IterableDataset
 from app.data.own_files.readers import kind_of, open_picture, picture_files, read_dataset, read_picture, targets_of
 
 
-class SampleLost(OSError):
+class SampleLostError(OSError):
     """Raised for a sample that was readable before the run and no longer is."""
+
+    code = "sample_lost"
 
 
 class Streamed:
@@ -70,7 +72,7 @@ class Streamed:
             self.waiting = numbers, [self.pool.submit(self.read, number) for number in numbers]
 
     def __getitem__(self, batch: Any) -> Tensor:
-        """Return the samples at these indices, read now or prefetched. Raises SampleLost."""
+        """Return the samples at these indices, read now or prefetched. Raises SampleLostError."""
         numbers = self.numbers[batch.cpu() if isinstance(batch, Tensor) else batch].tolist()
         known, futures = self.waiting
         if self.pool is not None and known != numbers:
@@ -81,7 +83,7 @@ class Streamed:
                 future.result(self.timeout or None) for future in futures
             ]  # fmt: skip
         except TimeoutError as error:
-            raise SampleLost(
+            raise SampleLostError(
                 f"A sample was not read within {self.timeout:g} seconds. Is the disk connected?"
             ) from error
         samples = torch.stack(found) if found else torch.empty(self.shape, dtype=self.dtype)
@@ -112,7 +114,7 @@ class InOrder(Streamed):
         return own
 
     def pass_to(self, number: int) -> Tensor:
-        """Return the sample of an index. Raises SampleLost if the order changed or the dataset ended."""
+        """Return the sample of an index. Raises SampleLostError if the order changed or the dataset ended."""
         with self.turn:
             anew = not self.at or number < self.at
             self.at = 0 if anew else self.at
@@ -131,9 +133,9 @@ class InOrder(Streamed):
                 sample = next(self.rest)
                 self.at += 1
             except StopIteration:
-                raise SampleLost(f"Sample {number} no longer exists: there are {self.at} now.") from None
+                raise SampleLostError(f"Sample {number} no longer exists: there are {self.at} now.") from None
             if not self.has_its_label(number, sample):
-                raise SampleLost(
+                raise SampleLostError(
                     f"Sample {number} has another label than on the first pass: the dataset returns its samples in "
                     "another order, or with other labels, on each pass. Give it a fixed order, for example with a "
                     "seeded generator created in __iter__, or keep the samples in memory."
@@ -187,7 +189,9 @@ def stream_pictures(
         try:
             return read_picture(file, size, colour)
         except Exception as error:
-            raise SampleLost(f"{file} can no longer be read: {getattr(error, 'strerror', None) or error}") from error
+            raise SampleLostError(
+                f"{file} can no longer be read: {getattr(error, 'strerror', None) or error}"
+            ) from error
 
     numbers = torch.arange(len(files))
     return Streamed(read, numbers, workers, timeout, pin), torch.tensor(ids, dtype=torch.int64), bad
@@ -214,7 +218,9 @@ def stream_dataset(
             with turn:
                 value = torch.as_tensor(dataset[number][0])
         except Exception as error:
-            raise SampleLost(f"Sample {number} can no longer be loaded: {type(error).__name__}: {error}") from error
+            raise SampleLostError(
+                f"Sample {number} can no longer be loaded: {type(error).__name__}: {error}"
+            ) from error
         return value if value.dtype == torch.uint8 else value.to(kind_of(value))
 
     with guard():

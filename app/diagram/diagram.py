@@ -14,8 +14,10 @@ Shape = Literal["op", "leaf", "folded", "call"]
 Direction = Literal["LR", "RL", "TB", "BT"]
 
 
-class BadDrawing(ValueError):
+class DrawingError(ValueError):
     """A drawing whose parts do not fit together; the text names the part."""
+
+    code = "drawing"
 
 
 class Chip(msgspec.Struct, frozen=True):
@@ -70,7 +72,7 @@ class Group:
 class Drawing:
     """`direction` is that of the arrows: "LR" for data, "RL" for gradients, whose layers keep their forward order.
 
-    Raises `BadDrawing` for duplicate ids and dangling references.
+    Raises `DrawingError` for duplicate ids and dangling references.
     """
 
     boxes: tuple[Box, ...]
@@ -83,15 +85,15 @@ class Drawing:
         boxes = {box.id for box in self.boxes}
         groups = {group.id for group in self.groups}
         if len(boxes) < len(self.boxes) or len(groups) < len(self.groups):
-            raise BadDrawing("two boxes or two groups of the drawing have the same id")
+            raise DrawingError("two boxes or two groups of the drawing have the same id")
         for box in self.boxes:
             if box.group is not None and box.group not in groups:
-                raise BadDrawing(f"the box {box.id} stands in the group {box.group}, which is not there")
+                raise DrawingError(f"the box {box.id} stands in the group {box.group}, which is not there")
             if box.under is not None and box.under not in boxes:
-                raise BadDrawing(f"the box {box.id} hangs under {box.under}, which is not there")
+                raise DrawingError(f"the box {box.id} hangs under {box.under}, which is not there")
         for arrow in self.arrows:
             if arrow.source not in boxes or arrow.target not in boxes:
-                raise BadDrawing(f"the arrow {arrow.source} -> {arrow.target} leads to a box that is not there")
+                raise DrawingError(f"the arrow {arrow.source} -> {arrow.target} leads to a box that is not there")
         _check_nesting(self.groups)
 
 
@@ -101,8 +103,8 @@ def _check_nesting(groups: tuple[Group, ...]) -> None:
         seen, above = {group.id}, group.parent
         while above is not None:
             if above not in parents:
-                raise BadDrawing(f"the group {group.id} stands in {above}, which is not there")
+                raise DrawingError(f"the group {group.id} stands in {above}, which is not there")
             if above in seen:
-                raise BadDrawing(f"the group {group.id} stands in itself")
+                raise DrawingError(f"the group {group.id} stands in itself")
             seen.add(above)
             above = parents[above]

@@ -18,8 +18,10 @@ _LENGTH = struct.Struct("<Q")
 LONGEST = 1 << 31
 
 
-class BrokenChannel(Exception):
+class ChannelError(Exception):
     """What arrived is not a message of this protocol."""
+
+    code = "channel"
 
 
 class Channel(Generic[M]):
@@ -40,18 +42,18 @@ class Channel(Generic[M]):
             self._writes.flush()
 
     def messages(self) -> Iterator[M]:
-        """What the other end sends, until it closes. Raises BrokenChannel."""
+        """What the other end sends, until it closes. Raises ChannelError."""
         while len(head := self._reads.read(_LENGTH.size)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
             if length > self._longest:
-                raise BrokenChannel(f"a message of {length:,} bytes")
+                raise ChannelError(f"a message of {length:,} bytes")
             data = self._reads.read(length)
             if len(data) < length:
                 return
             try:
                 yield self._decoder.decode(data)
             except msgspec.DecodeError as error:
-                raise BrokenChannel(str(error)) from error
+                raise ChannelError(str(error)) from error
 
     def close(self) -> None:
         """Close the end that writes: the other process sees that nothing more comes."""

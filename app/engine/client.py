@@ -20,9 +20,9 @@ from typing import IO, Any, TypeVar, cast
 
 from app.builder.catalog import custom
 from app.engine import child_process, pool, protocol
-from app.engine.channel import LONGEST, BrokenChannel, Channel
-from app.engine.protocol import EngineDied, FromEngine, Handle, HandleLost, Request
-from app.engine.values import Codec, NotAValue
+from app.engine.channel import LONGEST, Channel, ChannelError
+from app.engine.protocol import EngineDiedError, FromEngine, Handle, HandleLostError, Request
+from app.engine.values import Codec, NotAValueError
 from app.source import layer_files
 
 A = TypeVar("A")
@@ -80,7 +80,7 @@ class _Process:
         """Nothing that is open will be answered."""
         while self.open:
             with contextlib.suppress(KeyError):
-                _fail(self.open.popitem()[1], EngineDied(words))
+                _fail(self.open.popitem()[1], EngineDiedError(words))
 
 
 class Engine:
@@ -105,12 +105,12 @@ class Engine:
         self._outbox.put("warm")
 
     def ask(self, request: Request[A], progress: Callable[[Any], None] | None = None) -> Question[A]:
-        """Send a request; the future has its answer, or the exception that the handler raised, EngineDied if the
-        process ended, or HandleLost if it names a handle of an engine that has ended."""
+        """Send a request; the future has its answer, or the exception that the handler raised, EngineDiedError if the
+        process ended, or HandleLostError if it names a handle of an engine that has ended."""
         question = Question(request, progress, self._outbox.put)
         question.number = next(self._numbers)
         if self._closed:
-            _fail(question, EngineDied("The engine was closed."))
+            _fail(question, EngineDiedError("The engine was closed."))
         self._outbox.put(question)
         return question
 
@@ -149,7 +149,7 @@ class Engine:
                 self._do(said)
             except OSError as error:
                 if isinstance(said, Question):
-                    _fail(said, EngineDied(f"The process that answers could not be started: {error}"))
+                    _fail(said, EngineDiedError(f"The process that answers could not be started: {error}"))
             except Exception as error:  # what was to be sent is no value; other questions are answered on
                 question = said[0] if isinstance(said, tuple) else said
                 if isinstance(question, Question):
@@ -187,7 +187,7 @@ class Engine:
     def _ask(self, question: Question[Any]) -> None:
         lost = next((handle for handle in _handles(question.request) if not self._alive(handle)), None)
         if lost is not None:
-            _fail(question, HandleLost("What was asked about is gone: the process that held it has ended."))
+            _fail(question, HandleLostError("What was asked about is gone: the process that held it has ended."))
             return
         process = self._current()
         trusted = (*self._trusted(), custom.reasons())
@@ -201,7 +201,7 @@ class Engine:
                 self._send(process, protocol.Ask(question.number, type(question.request).lane, *data))
             if process.retired:  # it ended just now, and the thread that read has gone already
                 process.fail_all(process.reason)
-        except NotAValue as error:
+        except NotAValueError as error:
             process.open.pop(question.number, None)
             _fail(question, error)
 
@@ -276,7 +276,7 @@ class Engine:
         try:
             for message in process.channel.messages():
                 self._hear(process, message)
-        except (OSError, ValueError, BrokenChannel, NotAValue) as error:
+        except (OSError, ValueError, ChannelError, NotAValueError) as error:
             if not process.retired:
                 process.reason = f"said what is not understood ({error}) and was ended"
             process.child.kill()
@@ -296,7 +296,7 @@ class Engine:
     def _hear(self, process: _Process, message: Any) -> None:
         if isinstance(message, protocol.Hello):
             if message.version != protocol.VERSION:
-                raise BrokenChannel(f"it speaks version {message.version}, this program version {protocol.VERSION}")
+                raise ChannelError(f"it speaks version {message.version}, this program version {protocol.VERSION}")
             process.first_memory = child_process.memory_of(process.child.pid)
             return
         value = process.codec.decode(message.generation, message.body)  # even if stale: it may define what follows

@@ -24,8 +24,8 @@ from app.engine import child_process, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.own_engine import once
 from app.engine.placement import RunPlacement
-from app.engine.protocol import EngineDied
-from app.engine.remote_control import Elsewhere, RemoteControl
+from app.engine.protocol import EngineDiedError
+from app.engine.remote_control import RemoteControl, RemoteRunError
 from app.engine.requests.train import Prepare
 from app.engine.run_process import LOOK, STOP, kept_words
 from app.engine.values import RemoteError
@@ -52,9 +52,11 @@ class LineControl(RemoteControl):
     missing = "A run on several processes hands over its weights when it has ended."
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
-        """Nothing of ours runs there: the future gets Elsewhere."""
+        """Nothing of ours runs there: the future gets RemoteRunError."""
         future: Future[T] = Future()
-        future.set_exception(Elsewhere("This run is a script on several processes, which cannot be asked for that."))
+        future.set_exception(
+            RemoteRunError("This run is a script on several processes, which cannot be asked for that.")
+        )
         return future
 
     def connect(self, say: Callable[[str], None]) -> None:
@@ -156,7 +158,7 @@ class _Group:
         )  # fmt: skip
         try:
             self._start(self._prepared(place, threads), place, threads)
-        except (OSError, ValueError, EngineDied, RemoteError) as error:
+        except (OSError, ValueError, EngineDiedError, RemoteError) as error:
             kind = "job" if isinstance(error, JobError) else "process"
             yield Failed(kind, f"The processes cannot be started: {error}", "", "", None, 0, 0)
             return
@@ -182,7 +184,8 @@ class _Group:
         yield ending
 
     def _prepared(self, place: RunPlacement, threads: int | None) -> list[str]:
-        """The script, which a process with torch writes, and its arguments. Raises OSError, ValueError, EngineDied."""
+        """The script, which a process with torch writes, and its arguments. Raises OSError, ValueError,
+        EngineDiedError."""
         each = _threads(place, threads)
         done = once(Prepare(self.job, self._home, self._folder, self._resume, each, place.processes))
         self._changed, self._clock.before = done.changed, done.before

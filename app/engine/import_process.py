@@ -21,7 +21,7 @@ from typing import Any
 from app.engine import child_process, pool
 from app.engine.client import Question
 from app.engine.own_engine import OwnEngine
-from app.engine.protocol import EngineDied
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.import_model import (
     EarlyDrawing,
     ImportModel,
@@ -127,7 +127,7 @@ class ImportProcess:
     def _answer(self, question: Question[Project]) -> Project:
         try:
             return question.result()
-        except EngineDied as error:
+        except EngineDiedError as error:
             words = f"{self._asked} ended the process that it ran in{self._how()}"
             raise ModelImportError(words, "process_died") from error
 
@@ -209,7 +209,7 @@ def shadows_packages(folder: Path) -> bool:
 
 def listed_models() -> tuple[KnownModel, ...]:
     """Which models torchvision has, as an engine of its own finds them. Raises ModelImportError if there is none,
-    EngineDied, OSError."""
+    EngineDiedError, OSError."""
     engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT), _kept)
     try:
         return engine.ask(ListModels()).result()

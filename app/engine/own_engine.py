@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 
 class OwnEngine(Engine):
-    """A process that is started at once, and not again when it has ended; what was asked gets EngineDied with how.
+    """A process that is started at once, and not again when it has ended; what was asked gets EngineDiedError with how.
 
     `start` starts it, such as `partial(pool.start, "engine", ...)`, and `hear` gets its stderr. Nobody but who asks
     looks after its memory, its time and whether it is stopped. A person's files that may run need no trial before.
@@ -62,8 +62,8 @@ class OwnEngine(Engine):
 
 
 def once(request: Request[A]) -> A:
-    """Have a process answer one request and end. Raises what the handler raises, EngineDied, and OSError if there is
-    none to be had.
+    """Have a process answer one request and end. Raises what the handler raises, EngineDiedError, and OSError if there
+    is none to be had.
     """
     engine = OwnEngine(lambda: pool.start("engine"))
     try:

@@ -41,13 +41,19 @@ class Handle:
 class EngineError(RuntimeError):
     """An engine could not answer; the text says why."""
 
+    code = "engine"
 
-class EngineDied(EngineError):
+
+class EngineDiedError(EngineError):
     """The engine's process ended while it was asked; the text says how."""
 
+    code = "engine_died"
 
-class HandleLost(EngineError):
+
+class HandleLostError(EngineError):
     """What a handle named was in an engine that has ended."""
+
+    code = "handle_lost"
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):

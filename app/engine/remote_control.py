@@ -9,15 +9,17 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from app.engine.requests.train import Hand
-from app.training.control import Control, NoWeights, RunEnded
+from app.training.control import Control, NoWeightsError, RunEndedError
 from app.util.tensors_on_disk import TensorsOnDisk
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Elsewhere(RunEnded):
+class RemoteRunError(RunEndedError):
     """Work was handed to a run in another process that cannot be sent there."""
+
+    code = "remote_run"
 
     def __init__(self, words: str = "This run has a process of its own, where that cannot be looked at.") -> None:
         super().__init__(words)
@@ -55,13 +57,13 @@ class RemoteControl(Control):
         self._say(Hand.STOP)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
-        """What the run left. Raises NoWeights."""
+        """What the run left. Raises NoWeightsError."""
         if self._result is None or self._result.state_dict is None:
-            raise NoWeights(self.missing)
+            raise NoWeightsError(self.missing)
         return self._result.state_dict
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        """Copy the file of what the run left; nothing is loaded. Raises NoWeights, OSError."""
+        """Copy the file of what the run left; nothing is loaded. Raises NoWeightsError, OSError."""
         weights = RemoteControl.weights(self)
         assert isinstance(weights, TensorsOnDisk)
         shutil.copyfile(weights.path, path)

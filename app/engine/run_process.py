@@ -17,12 +17,12 @@ from app.engine.client import Question, traceback_of
 from app.engine.mark import Mark
 from app.engine.own_engine import OwnEngine, once
 from app.engine.placement import OWN_PROCESS, RunPlacement
-from app.engine.protocol import EngineDied
-from app.engine.remote_control import Elsewhere, RemoteControl
+from app.engine.protocol import EngineDiedError
+from app.engine.remote_control import RemoteControl, RemoteRunError
 from app.engine.requests.train import Answered, Hand, Order, TellKept, Train, Trained, Watch, WriteWeights
 from app.engine.values import Codec
 from app.source.generated import Source
-from app.training.control import Result, RunEnded
+from app.training.control import Result, RunEndedError
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
 from app.training.monitoring.watch_points import WatchPoints
@@ -63,10 +63,10 @@ class ChildControl(RemoteControl):
         self._say(Watch(points))
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
-        """A request of `app.training.run_requests` goes to the process; for others the future gets Elsewhere."""
+        """A request of `app.training.run_requests` goes to the process; for others the future gets RemoteRunError."""
         if not isinstance(function, RunRequest):
             future: Future[T] = Future()
-            future.set_exception(Elsewhere())
+            future.set_exception(RemoteRunError())
             return future
         return self._ask(function)
 
@@ -90,18 +90,18 @@ class ChildControl(RemoteControl):
         """Have the process leave a copy in a file; False where it ended meanwhile."""
         try:
             self._ask(WriteWeights(path)).result(timeout)
-        except RunEnded:  # between the question and the answer; what it leaves is on its way
+        except RunEndedError:  # between the question and the answer; what it leaves is on its way
             with self._condition:
                 self._condition.wait_for(lambda: self._result is not None, timeout)
             return False
         return True
 
     def _ask(self, what: Any) -> Future[Any]:
-        """Say something that is answered. Raises NotAValue."""
+        """Say something that is answered. Raises NotAValueError."""
         future: Future[Any] = Future()
         with self._condition:
             if self._result is not None:
-                future.set_exception(RunEnded("The run has ended; its weights are in `Control.result`."))
+                future.set_exception(RunEndedError("The run has ended; its weights are in `Control.result`."))
                 return future
             order = Order(next(self._numbers), what)
             self._say(order)
@@ -109,7 +109,7 @@ class ChildControl(RemoteControl):
         return future
 
     def _say(self, what: Any) -> None:
-        """Raises NotAValue here, where it does not end the run."""
+        """Raises NotAValueError here, where it does not end the run."""
         Codec(0).encode(what)
         super()._say(what)
 
@@ -130,7 +130,7 @@ class ChildControl(RemoteControl):
             return
         error = answer.error
         if error is not None:
-            future.set_exception(error if isinstance(error, RunEnded) else RuntimeError(str(error)))
+            future.set_exception(error if isinstance(error, RunEndedError) else RuntimeError(str(error)))
         else:
             future.set_result(answer.value)
 
@@ -142,7 +142,7 @@ class ChildControl(RemoteControl):
             waiting, self._asked = list(self._asked.values()), {}
             self._condition.notify_all()
         for future in waiting:
-            future.set_exception(RunEnded("The run has ended."))
+            future.set_exception(RunEndedError("The run has ended."))
 
 
 def train(
@@ -265,7 +265,7 @@ class _Child:
     def _died(self, engine: OwnEngine) -> Failed:
         error = None if self._silence else self._error
         how, why = self._silence, "."
-        if isinstance(error, EngineDied):
+        if isinstance(error, EngineDiedError):
             how = engine.how_it_ended()
         elif error is not None:  # such as a full disk when its weights are written
             how, why = "failed", f": {getattr(error, 'kind', type(error).__name__)}: {error}"
@@ -303,7 +303,7 @@ def kept_words(folder: Path | None, resume: Path | None) -> str:
     """What a run that ended without a word can be resumed from; a process of its own reads the checkpoints."""
     try:
         return once(TellKept(folder, resume))
-    except (OSError, EngineDied):
+    except (OSError, EngineDiedError):
         return f"Its checkpoints are in {folder}, and cannot be read now." if folder is not None else ""
 
 

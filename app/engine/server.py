@@ -17,9 +17,9 @@ from typing import Any, TypeVar, cast
 
 from app.builder.catalog import custom
 from app.engine import protocol
-from app.engine.channel import BrokenChannel, Channel, take_standard_streams
+from app.engine.channel import Channel, ChannelError, take_standard_streams
 from app.engine.protocol import Handle, Request, ToEngine
-from app.engine.values import Codec, NotAValue
+from app.engine.values import Codec, NotAValueError
 from app.source import layer_files
 from app.util import openmp
 
@@ -72,7 +72,7 @@ class Context:
         return self._server.keep(thing, self._number)
 
     def kept(self, handle: Handle) -> Any:
-        """What a handle names. Raises HandleLost."""
+        """What a handle names. Raises HandleLostError."""
         return self._server.kept(handle)
 
 
@@ -101,7 +101,7 @@ class Server:
         try:
             for message in self._channel.messages():
                 self._hear(message)
-        except (OSError, BrokenChannel, NotAValue) as error:
+        except (OSError, ChannelError, NotAValueError) as error:
             print(f"engine: {error}", file=sys.stderr)
             sys.stderr.flush()
             status = 2
@@ -209,7 +209,7 @@ class Server:
         try:
             return self._things[handle.number]
         except KeyError:
-            raise protocol.HandleLost("What was asked about was released.") from None
+            raise protocol.HandleLostError("What was asked about was released.") from None
 
 
 def _handler(kind: type) -> Callable[[Any, Context], Any]:

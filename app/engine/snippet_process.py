@@ -18,7 +18,7 @@ from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
 from app.engine import child_process, pool
 from app.engine.client import Question
 from app.engine.own_engine import OwnEngine
-from app.engine.protocol import EngineDied
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.snippet import RunSnippet
 from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
@@ -85,7 +85,7 @@ class _Attempt:
     def _answered(self) -> SnippetAnswer:
         try:
             answer = self._question.result()
-        except EngineDied:
+        except EngineDiedError:
             return self._died(f"The process of the snippet {self._engine.how_it_ended()}.")
         except Exception as error:  # of its process, not of the text
             return self._died(f"The snippet could not be run: {error}.")

@@ -79,33 +79,35 @@ _KINDS = "fiubc"  # of numpy's dtypes that travel
 _BIG = 1 << 63
 
 
-class NotAValue(ValueError):
+class NotAValueError(ValueError):
     """A value that cannot be sent, or data that is no value."""
+
+    code = "not_a_value"
 
 
 @cache
 def _class(name: str) -> type:
-    """The class `module:Name` below `app`. Raises NotAValue for one that may not travel."""
+    """The class `module:Name` below `app`. Raises NotAValueError for one that may not travel."""
     module, _, kind = name.partition(":")
     if module not in MODULES.split():
-        raise NotAValue(f"{name!r} is not a class that travels")
+        raise NotAValueError(f"{name!r} is not a class that travels")
     found = getattr(import_module(f"app.{module}"), kind, None)
     if not isinstance(found, type) or found.__module__ != f"app.{module}" or not _travels(found):
-        raise NotAValue(f"{name!r} is not a class that travels")
+        raise NotAValueError(f"{name!r} is not a class that travels")
     return found
 
 
 def _value_class(name: str) -> type:
     kind = _class(name)
     if issubclass(kind, Exception):
-        raise NotAValue(f"{name!r} is an exception, not a value")
+        raise NotAValueError(f"{name!r} is an exception, not a value")
     return kind
 
 
 def _error_class(name: str) -> type[Exception]:
     kind = _class(name)
     if not issubclass(kind, Exception):
-        raise NotAValue(f"{name!r} is not an exception")
+        raise NotAValueError(f"{name!r} is not an exception")
     return kind
 
 
@@ -115,10 +117,10 @@ def _travels(kind: type) -> bool:
 
 @cache
 def _name(kind: Any) -> str:
-    """`module:Name` of a class. Raises NotAValue for one that may not travel."""
+    """`module:Name` of a class. Raises NotAValueError for one that may not travel."""
     name = f"{kind.__module__.removeprefix('app.')}:{kind.__qualname__}"
     if not kind.__module__.startswith("app.") or _class(name) is not kind:
-        raise NotAValue(f"a {kind.__qualname__} cannot be sent to another process")
+        raise NotAValueError(f"a {kind.__qualname__} cannot be sent to another process")
     return name
 
 
@@ -172,7 +174,7 @@ class Codec:
     # -- sending
 
     def encode(self, value: Any) -> tuple[int, Any]:
-        """The generation and plain data of a value. Raises NotAValue and forgets what it had begun to send."""
+        """The generation and plain data of a value. Raises NotAValueError and forgets what it had begun to send."""
         with self._guard:
             if self._asks and self.full:
                 self._renew(self.generation + 1)
@@ -250,13 +252,13 @@ class Codec:
         try:
             kind: Any = type(error)
             name = _name(kind)
-        except NotAValue:
+        except NotAValueError:
             return ["raised", type(error).__name__, str(error)]
         state = {}
         for key, value in vars(error).items():
             try:
                 state[key] = self._plain(value)
-            except NotAValue:
+            except NotAValueError:
                 state[key] = None
         args = [argument if type(argument) in _PLAIN else str(argument) for argument in error.args]
         return ["error", name, args, state]
@@ -278,7 +280,7 @@ class Codec:
 
     def _array(self, value: np.ndarray) -> Any:
         if value.dtype.kind not in _KINDS:
-            raise NotAValue(f"an array of {value.dtype} cannot be sent to another process")
+            raise NotAValueError(f"an array of {value.dtype} cannot be sent to another process")
         return ["array", value.dtype.str, list(value.shape), value.tobytes()]
 
     def _catalog(self, value: Catalog) -> Any:
@@ -289,16 +291,16 @@ class Codec:
     # -- receiving
 
     def decode(self, generation: int, data: Any) -> Any:
-        """The value of what `encode` gave at the other end. Raises NotAValue."""
+        """The value of what `encode` gave at the other end. Raises NotAValueError."""
         self.renewed(generation)
         table = self._table if generation == self.generation else self._before
         try:
             with gc_pause.put_off():
                 return self._value(data, table)
-        except NotAValue:
+        except NotAValueError:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, msgspec.DecodeError) as error:
-            raise NotAValue(f"{type(error).__name__}: {error}") from error
+            raise NotAValueError(f"{type(error).__name__}: {error}") from error
 
     def _value(self, data: Any, table: _Table) -> Any:
         if type(data) is not list:
@@ -341,7 +343,7 @@ class Codec:
         if tag == "array":
             dtype = np.dtype(data[1])
             if dtype.kind not in _KINDS:
-                raise NotAValue(f"{data[1]!r} is not an array of numbers")
+                raise NotAValueError(f"{data[1]!r} is not an array of numbers")
             return np.frombuffer(data[3], dtype).reshape(data[2]).copy()
         if tag == "auto":
             return AUTO
@@ -358,11 +360,13 @@ class Codec:
             return error
         if tag == "raised":
             return RemoteError(data[1], data[2])
-        raise NotAValue(f"{tag!r} is not a kind of value")
+        raise NotAValueError(f"{tag!r} is not a kind of value")
 
 
 class RemoteError(Exception):
     """An exception that another library raised in an engine: the name of its class, `kind`, and its text."""
+
+    code = "remote"
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from app.engine.json_lines import Reader
-from app.engine.remote_control import Elsewhere
+from app.engine.remote_control import RemoteRunError
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
 from app.training.control import Control, Ending, Result
@@ -47,9 +47,9 @@ class WatchControl(Control):
             self._condition.wait_for(lambda: self.stopping, seconds)
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
-        """The future gets Elsewhere."""
+        """The future gets RemoteRunError."""
         future: Future[T] = Future()
-        future.set_exception(Elsewhere("This run is watched through its file and cannot be asked for that."))
+        future.set_exception(RemoteRunError("This run is watched through its file and cannot be asked for that."))
         return future
 
 

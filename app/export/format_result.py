@@ -12,6 +12,8 @@ Kind = Literal["PT2", "ONNX"]
 class FormatError(Exception):
     """A net that a format does not support, or a file that does not run; the text says which and why."""
 
+    code = "format"
+
 
 @dataclass(frozen=True)
 class WrittenFormat:

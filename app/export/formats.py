@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.export.certify import clean_process
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
-from app.export.certify.reference import Measurement, NotRunning
+from app.export.certify.reference import Measurement, NetworkFailsError
 from app.export.format_result import FormatError, Kind, WrittenFormat
 from app.export.layers import write_model
 from app.export.onnx_extra import onnx_missing
@@ -47,7 +47,8 @@ def write_format(
 ) -> WrittenFormat:
     """Write the net in eval mode as `kind`, run the file in a clean process, and compare its outputs with the net's.
 
-    ONNX of more than 2 GB leaves a second file, `path.data`. Raises FormatError, WeightsError, OSError, Stopped.
+    ONNX of more than 2 GB leaves a second file, `path.data`. Raises FormatError, WeightsError, OSError,
+    ExportCancelledError.
     """
     if kind == "ONNX" and (missing := onnx_missing()):
         raise FormatError(missing)
@@ -57,7 +58,7 @@ def write_format(
         live = Measurement(source, state_dict, seed, folder, tell, cancelled)
         try:
             compare, random = live.eval_outputs((2, OTHER_BATCH, 1))
-        except NotRunning as error:
+        except NetworkFailsError as error:
             raise FormatError(f"The network itself returns no outputs: {error}") from error
         limit = max(patience, SLOWER * (perf_counter() - begun))
         exporting = _Exporting(source, kind, seed, folder, tell, cancelled, limit)

@@ -50,7 +50,7 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return tensor_files.load_safetensors(path)
         weights = tensor_files.load(path)
-    except tensor_files.UnreadableTensors as error:
+    except tensor_files.UnreadableTensorsError as error:
         raise WeightsError(str(error)) from error
     if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
         raise WeightsError(f"{path} contains no state_dict: it must map names to tensors.")

@@ -108,8 +108,8 @@ class Document(QObject):
     def save(self, path: Path | None = None) -> None:
         """Write to `path`, or to the file it came from.
 
-        Raises OSError, ProjectFileError if it could not be opened again, and `project_file.ChangedOnDisk` if the file
-        that it came from has not the content `on_disk`; then the file is as it was.
+        Raises OSError, ProjectFileError if it could not be opened again, and `project_file.ChangedOnDiskError` if the
+        file that it came from has not the content `on_disk`; then the file is as it was.
         """
         target = path or self.path
         if target is None:

@@ -157,8 +157,10 @@ def is_backup(path: Path) -> bool:
     return original != path.stem and path.with_name(original + path.suffix).exists()
 
 
-class ChangedOnDisk(ProjectFileError):
+class ChangedOnDiskError(ProjectFileError):
     """A file changed since its project was read or last written; it was not overwritten."""
+
+    code = "changed_on_disk"
 
 
 def digest(path: Path) -> str:
@@ -183,7 +185,7 @@ def write(
         expected: The digest that the file has, unless somebody changed it; None to write over whatever there is. A file
             that has gone is written anew.
 
-    Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDisk.
+    Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDiskError.
     """
     path = Path(os.path.realpath(path))  # write to the target of a link
     if project.training.start is not None:
@@ -196,7 +198,7 @@ def write(
     with file_lock.exclusive(path):
         new = hashlib.sha256(data).hexdigest()
         if expected is not None and digest(path) not in ("", expected, new):
-            raise ChangedOnDisk(f"{path.name} was changed on the disk since it was read, so it was left as it is")
+            raise ChangedOnDiskError(f"{path.name} was changed on the disk since it was read, so it was left as it is")
         if before is not None:
             before(new)
         return _put(data, path)

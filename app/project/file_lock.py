@@ -22,12 +22,15 @@ _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 _FAR = 1 << 30
 
 
-class Busy(RuntimeError):
+class FileLockError(RuntimeError):
     """Another holder has the lock."""
+
+    code = "file_lock"
 
 
 class Lock:
-    """Hold the lock at `path` until `release`. Raises Busy, or OSError if the file cannot be made or locked."""
+    """Hold the lock at `path` until `release`. Raises FileLockError, or OSError if the file cannot be made or
+    locked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,15 +41,15 @@ class Lock:
             except OSError as error:
                 self.release()
                 if error.errno in _BUSY:
-                    raise Busy(f"{path} is held by a process that goes on") from error
+                    raise FileLockError(f"{path} is held by a process that goes on") from error
                 raise
             if _is_file_of(self._handle, path):
                 return
             self.release()  # its holder removed the file just now
 
     def note(self, text: str) -> None:
-        """Write the content of the lock file; a concurrent reader sees the old or the new first line. Raises OSError.
-        """
+        """Write the content of the lock file; a concurrent reader sees the old or the new first line. Raises
+        OSError."""
         data = text.encode() + b"\n"
         os.lseek(self._handle, 0, os.SEEK_SET)
         os.write(self._handle, data)
@@ -76,7 +79,7 @@ def is_held(path: Path) -> bool:
     with contextlib.suppress(OSError):
         try:
             Lock(path).release()
-        except Busy:
+        except FileLockError:
             return True
     return False
 
@@ -162,8 +165,10 @@ def lock_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-class Taken(Busy):
+class FileInUseError(FileLockError):
     """The file is open elsewhere."""
+
+    code = "file_in_use"
 
     def __init__(self, owner: Owner) -> None:
         super().__init__(f"It is open elsewhere: {owner.description or 'by an unknown program'}.")
@@ -173,23 +178,23 @@ class Taken(Busy):
 def mark_open(path: Path, *, force: bool = False) -> Lock:
     """Mark a file as open by this process until the lock is removed.
 
-    Raises Taken if another one has it open, and OSError where no lock can be made: reading needs none. A mark of
-    another machine counts as long as it lies there, unless `force` takes it over.
+    Raises FileInUseError if another one has it open, and OSError where no lock can be made: reading needs none. A mark
+    of another machine counts as long as it lies there, unless `force` takes it over.
     """
     beside = lock_beside(path)
     before = owner_in(beside)
     try:
         lock = Lock(beside)
-    except Busy as error:
-        raise Taken(owner_in(beside)) from error
+    except FileLockError as error:
+        raise FileInUseError(owner_in(beside)) from error
     except PermissionError:
         if not _is_free(beside):
-            raise Taken(before) from None
+            raise FileInUseError(before) from None
         beside.unlink()  # left by another user's process that has ended
         lock = Lock(beside)
     if before.elsewhere and not force:
         lock.release()
-        raise Taken(before)
+        raise FileInUseError(before)
     try:
         lock.note(json.dumps(asdict(this_process())))
     except OSError:  # it holds all the same
@@ -207,7 +212,7 @@ def holder(path: Path) -> Owner | None:
 def remove_dead(beside: Path) -> None:
     """Remove the lock file of an ended process of this machine; one that is held stays."""
     if beside.is_file() and not owner_in(beside).elsewhere:
-        with contextlib.suppress(OSError, Busy):
+        with contextlib.suppress(OSError, FileLockError):
             Lock(beside).remove()
 
 

@@ -34,9 +34,13 @@ KEPT = 30 * 24 * 3600.0  # seconds until a damaged journal is deleted
 class JournalError(ValueError):
     """A journal that cannot be read; the message says why."""
 
+    code = "journal"
 
-class NewerJournal(JournalError):
+
+class NewerJournalError(JournalError):
     """A journal of a newer version of the program, which can read it."""
+
+    code = "newer_journal"
 
 
 @dataclass(frozen=True)
@@ -98,15 +102,15 @@ def encode(entry: JournalEntry) -> bytes:
 
 
 def decode(data: bytes) -> JournalEntry:
-    """Parse a journal. Raises JournalError, or NewerJournal for one of a newer version."""
+    """Parse a journal. Raises JournalError, or NewerJournalError for one of a newer version."""
     line, _, rest = data.partition(b"\n")
     try:
         versions = msgspec.json.decode(line, type=dict[str, object])
         if int(str(versions["tapedeck_journal"])) > VERSION or int(str(versions["format"])) > project_file.VERSION:
-            raise NewerJournal("It was written by a newer version of Tapedeck, which can restore it.")
+            raise NewerJournalError("It was written by a newer version of Tapedeck, which can restore it.")
         header = _headers.decode(line)
         saved = datetime.fromisoformat(header.saved).astimezone()
-    except NewerJournal:
+    except NewerJournalError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, ValueError, OSError) as error:
         raise JournalError(f"Its first line cannot be read: {error}.") from error
@@ -253,7 +257,7 @@ def find(folder: Path) -> FoundJournals:
     for name in sorted(names):
         try:
             lock = file_lock.Lock(folder / f"{name}{LOCK}")
-        except file_lock.Busy:
+        except file_lock.FileLockError:
             continue
         note = _note_of(lock)
         if note.open:
@@ -292,7 +296,7 @@ def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[
     except FileNotFoundError:
         lock.remove()
         return None
-    except NewerJournal as error:
+    except NewerJournalError as error:
         return ClaimedJournal(path, lock, None, str(error))
     except (JournalError, OSError) as error:
         aside = path.parent / DAMAGED / path.name

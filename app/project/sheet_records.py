@@ -35,6 +35,8 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 class ProjectFileError(ValueError):
     """A file that is not a project; the text names the place and the cure, and of words without end their beginning."""
 
+    code = "project_file"
+
     def __init__(self, text: str) -> None:
         super().__init__(re.sub(r"(\S{160})\S{40,}", r"\1...", text))
 
@@ -244,7 +246,7 @@ def _check_nesting(network: GraphRecord, drafts: Mapping[str, Block]) -> None:
         raise ProjectFileError(f"the block {inner:.60} contains itself - at `{places[inner]}`")
     try:
         limits.check_nesting((Node(n.id, n.op, n.name, repeat=n.repeat) for n in network.nodes), drafts)
-    except limits.TooLarge as error:
+    except limits.TooLargeError as error:
         raise ProjectFileError(f"{error} - at `{places.get(error.block, '$.graph')}`") from error
 
 
@@ -259,7 +261,7 @@ def _block_param(record: ParamRecord, place: str) -> Param:
         check_param(param, value)
         if any(expressions(value)):
             raise ParamError(f"the default of {param.name:.60} is a value, not an expression")
-    except (literals.BadLiteral, ParamError) as error:
+    except (literals.LiteralError, ParamError) as error:
         raise ProjectFileError(f"{error} - at `{place}.default`") from error
     return replace(param, default=value)
 
@@ -333,8 +335,8 @@ def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
 
 
 def _check_ports(edges: Iterable[Edge], graph: Graph, ops: Catalog, at: str) -> None:
-    """Check that no port position has two wires. Loops are left to `plan`, which shows them as problems on the canvas.
-    """
+    """Check that no port position has two wires. Loops are left to `plan`, which shows them as problems on the
+    canvas."""
     seen: set[tuple[str, str, int]] = set()
     for i, edge in enumerate(edges):
         spec = ops.get(graph.nodes[edge.target].op)
@@ -352,6 +354,6 @@ def decoded(params: dict[str, Any], place: str) -> FrozenMap[str, Any]:
     for name, raw in params.items():
         try:
             values[name] = literals.decode(raw)
-        except literals.BadLiteral as error:
+        except literals.LiteralError as error:
             raise ProjectFileError(f"{error} - at `{place}.{name}`") from error
     return FrozenMap(values)

@@ -24,6 +24,8 @@ Name = Annotated[str, msgspec.Meta(max_length=200)]
 class RunError(ValueError):
     """Raised for a stored run that cannot be read, started or changed; the message says why and how to fix it."""
 
+    code = "run"
+
 
 class Parent(msgspec.Struct, frozen=True):
     """The checkpoint of a run whose weights this one began with."""

@@ -258,7 +258,7 @@ class _Noting:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        known = (OSError, tables.TableError, record.RunError, project_file.ProjectFileError, file_lock.Busy)
+        known = (OSError, tables.TableError, record.RunError, project_file.ProjectFileError, file_lock.FileLockError)
         if not isinstance(error, known):
             return False
         reason = getattr(error, "strerror", None) or str(error)

@@ -56,13 +56,13 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
 
     Raises CheckpointError and OSError.
     """
-    from app.training.checkpoints.checkpoint import CheckpointError, Damaged, step_of
+    from app.training.checkpoints.checkpoint import CheckpointError, DamagedCheckpointError, step_of
 
     step, done = step_of(path)
     for other in kept.checkpoints.glob("*.pt"):
         try:
             later = other.name != path.name and step_of(other)[0] > step
-        except Damaged:
+        except DamagedCheckpointError:
             later = True
         except CheckpointError:  # of a newer version, or not readable
             later = False

@@ -19,6 +19,8 @@ LONGEST_HEAD = 1 << 25  # a table of histograms has 34 columns a layer
 class TableError(ValueError):
     """Raised for an invalid table file; the message names it."""
 
+    code = "table"
+
 
 def append(path: Path, names: Sequence[str], rows: Sequence[Sequence[float | None]]) -> None:
     """Append rows, None as NaN; create the table if needed. Raises OSError and TableError."""

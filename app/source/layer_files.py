@@ -19,9 +19,13 @@ FOLDER = "imported_layers"  # in which files lie that an import wrote, each in a
 class LayerFileError(ValueError):
     """An unusable layer file; the text names it and the reason."""
 
+    code = "layer_file"
 
-class Untrusted(LayerFileError):
+
+class UntrustedError(LayerFileError):
     """A file that is not trusted."""
+
+    code = "untrusted"
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ NO_WARMUP = {PLATEAU: ", since it depends on the validation loss", "OneCycleLR":
 class ChoiceError(ValueError):
     """Raised for a loss or optimizer that torch rejects; `param` names the offending field, if known."""
 
+    code = "choice"
+
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param

@@ -25,12 +25,16 @@ Answer = Callable[[RunRequest[Any], "LiveRun"], Any]
 Ending = Literal["done", "stopped", "failed", "abandoned"]
 
 
-class RunEnded(RuntimeError):
+class RunEndedError(RuntimeError):
     """Raised for callbacks passed to a run whose live model is gone; its weights are in `Control.result`."""
 
+    code = "run_ended"
 
-class NoWeights(RuntimeError):
+
+class NoWeightsError(RuntimeError):
     """Raised if the run ended before its model was created."""
+
+    code = "no_weights"
 
 
 @dataclass(frozen=True)
@@ -104,13 +108,13 @@ class Control:
         paused.
 
         The generators, the buffers, the train flags and the gradients are put back afterwards, so the numbers of the
-        run stay what they were; weights that the function writes stay written. The future gets RunEnded if the run
+        run stay what they were; weights that the function writes stay written. The future gets RunEndedError if the run
         has ended before.
         """
         future: Future[T] = Future()
         with self._condition:
             if self._result is not None:
-                future.set_exception(RunEnded("The run has ended; its weights are in `Control.result`."))
+                future.set_exception(RunEndedError("The run has ended; its weights are in `Control.result`."))
                 return future
             self._calls.append((function, future))
             self._changed()
@@ -122,18 +126,18 @@ class Control:
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         """Return a copy of the state_dict on the CPU: of the live model between two steps, or of a finished run.
 
-        Raises NoWeights if no model was created, TimeoutError if the current step takes longer than `timeout`.
+        Raises NoWeightsError if no model was created, TimeoutError if the current step takes longer than `timeout`.
         """
         if self._result is None:
             future = self.call(lambda live: live.weights())
             try:
                 return future.result(timeout)
-            except RunEnded:
+            except RunEndedError:
                 # It ended between the check and the call.
                 pass
         assert self._result is not None
         if self._result.state_dict is None:
-            raise NoWeights("The run ended before it had a model.")
+            raise NoWeightsError("The run ended before it had a model.")
         return self._result.state_dict
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
@@ -141,7 +145,7 @@ class Control:
 
         Raises as `weights` does, and OSError.
         """
-        raise NoWeights("This run leaves no weights in a file.")
+        raise NoWeightsError("This run leaves no weights in a file.")
 
     # What follows is for the loop alone.
 
@@ -195,7 +199,7 @@ class Control:
             self._calls.clear()
         for _, future in left:
             if future.set_running_or_notify_cancel():
-                future.set_exception(RunEnded("The run ended before it had a model."))
+                future.set_exception(RunEndedError("The run ended before it had a model."))
 
     def _changed(self) -> None:
         self._note()

@@ -92,7 +92,7 @@ def _kind(error: BaseException) -> str:
 
 def _is_lost(error: BaseException) -> bool:
     """Return whether a sample existed before the run and is gone now."""
-    return type(error).__name__ == "SampleLost"  # its module imports torch
+    return type(error).__name__ == "SampleLostError"  # its module imports torch
 
 
 def _message(error: BaseException, kind: str, step: int) -> str:

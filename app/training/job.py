@@ -24,6 +24,8 @@ DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 class JobError(ValueError):
     """Raised for a run that cannot be started; the message says what to change."""
 
+    code = "job"
+
 
 @dataclass(frozen=True)
 class Job:

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from app.data.spec import ReadingStopped
+from app.data.spec import ReadingCancelledError
 from app.training.checkpoints import checkpoint
 from app.training.checkpoints.checkpoint import Position
 from app.training.checkpoints.writer import Saver
@@ -115,7 +115,7 @@ class _Run:
             stack.enter_context(switched(self.config))
             try:
                 started = self._set_up(resolve(self.config.device), resume)
-            except ReadingStopped:
+            except ReadingCancelledError:
                 yield Finished("stopped", 0, 0, 0.0)
                 return
             yield started
@@ -145,7 +145,7 @@ class _Run:
     def _reading(self, _done: int, _total: int, _name: str) -> None:
         """Report whether the user cancelled while data are being read."""
         if self.control.stopping:
-            raise ReadingStopped
+            raise ReadingCancelledError
 
     def _set_up(self, resolved: Resolved, resume: Path | None) -> Started:
         import torch

@@ -16,6 +16,8 @@ CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 class OutputError(ValueError):
     """Raised if the loss cannot be computed on the network's output; the message names both shapes."""
 
+    code = "output"
+
 
 @dataclass(frozen=True)
 class Task:

@@ -21,11 +21,13 @@ Fault = Literal["unreadable", "damaged", "unsafe"]
 _GLOBAL = re.compile(r"(?:GLOBAL|class|function) (\w+(?:\.\w+)*)")
 
 
-class UnreadableTensors(Exception):
+class UnreadableTensorsError(Exception):
     """A file of tensors that cannot be loaded. The text is one sentence without a cure, which depends on the use.
 
     `fault` is "unreadable" where the system refuses it, "damaged" where a part is missing, else "unsafe".
     """
+
+    code = "unreadable_tensors"
 
     def __init__(self, message: str, fault: Fault) -> None:
         super().__init__(message)
@@ -33,7 +35,7 @@ class UnreadableTensors(Exception):
 
 
 def load(path: str | Path, mmap: bool = False) -> Any:
-    """Load a `torch.save` file on the CPU with `weights_only=True`. Raises UnreadableTensors.
+    """Load a `torch.save` file on the CPU with `weights_only=True`. Raises UnreadableTensorsError.
 
     With `mmap` tensors are read lazily.
     """
@@ -57,7 +59,7 @@ def save(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_safetensors(path: str | Path) -> dict[str, Tensor]:
-    """Load a `.safetensors` file on the CPU. Raises UnreadableTensors."""
+    """Load a `.safetensors` file on the CPU. Raises UnreadableTensorsError."""
     from safetensors.torch import load_file
 
     _check(path)
@@ -67,13 +69,13 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
         raise _refused(path, error) from error
     except Exception as error:  # a damaged file raises various errors
         reason = (str(error).strip() or type(error).__name__).split("\n")[0].rstrip(".")
-        raise UnreadableTensors(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
+        raise UnreadableTensorsError(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
 
 
 def _held(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load(path)
-    except UnreadableTensors as error:
+    except UnreadableTensorsError as error:
         raise OSError(str(error)) from error
     return tensors
 
@@ -87,20 +89,20 @@ def _check(path: str | Path) -> None:
     except OSError as error:
         raise _refused(path, error) from error
     if not size:
-        raise UnreadableTensors(f"{path} is empty.", "damaged")
+        raise UnreadableTensorsError(f"{path} is empty.", "damaged")
 
 
-def _refused(path: str | Path, error: OSError) -> UnreadableTensors:
-    return UnreadableTensors(f"{path} cannot be read: {error.strerror or error}.", "unreadable")
+def _refused(path: str | Path, error: OSError) -> UnreadableTensorsError:
+    return UnreadableTensorsError(f"{path} cannot be read: {error.strerror or error}.", "unreadable")
 
 
-def _rephrased(path: str | Path, words: str) -> UnreadableTensors:
+def _rephrased(path: str | Path, words: str) -> UnreadableTensorsError:
     if "TorchScript" in words:
         what = f"{path} is a TorchScript archive, which is a program, and nothing of it was run."
-        return UnreadableTensors(what, "unsafe")
+        return UnreadableTensorsError(what, "unsafe")
     if named := _GLOBAL.search(words):
         what = f"{path} asks for {named[1]}, which is no tensor, and nothing of it was run."
-        return UnreadableTensors(what, "unsafe")
+        return UnreadableTensorsError(what, "unsafe")
     if "zip archive" in words:
-        return UnreadableTensors(f"{path} is damaged, or not all of it is there.", "damaged")
-    return UnreadableTensors(f"{path} is damaged, or no file of torch.save; nothing of it was run.", "unsafe")
+        return UnreadableTensorsError(f"{path} is damaged, or not all of it is there.", "damaged")
+    return UnreadableTensorsError(f"{path} is damaged, or no file of torch.save; nothing of it was run.", "unsafe")

@@ -13,7 +13,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.builder.results import Analysis
-from app.engine.protocol import EngineDied
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.shapes import Analyse, InferShapes, LoadTorch, StartProblems, Torch
 from app.preflight import preflight
 from app.project.document import Document
@@ -179,7 +179,7 @@ class AnalysisService(QObject):
     def _should_retry(self, failure: Failure) -> bool:
         """Whether to repeat a request because its engine has died."""
         self._retries += 1
-        return isinstance(failure.error, EngineDied) and self._retries <= RETRIES
+        return isinstance(failure.error, EngineDiedError) and self._retries <= RETRIES
 
     def _not_answered(self, failure: Failure) -> None:
         if self._should_retry(failure):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.engine.client import Engine, Question, shared, traceback_of
-from app.engine.protocol import EngineDied, Handle, Request
+from app.engine.protocol import EngineDiedError, Handle, Request
 from app.views.ui.background import Failure, PendingRequests
 
 A = TypeVar("A")
@@ -113,7 +113,7 @@ class EngineService(PendingRequests):
 
 
 def _raise(failure: Failure) -> None:
-    if not isinstance(failure.error, EngineDied):
+    if not isinstance(failure.error, EngineDiedError):
         raise failure.error
 
 

@@ -65,10 +65,10 @@ def _beyond(after: Project, before: Project) -> str:
     """Why an edit makes a project larger than a file may be, "" where it does not, or where it was too large before."""
     try:
         limits.check(after.graph, after.blocks)
-    except limits.TooLarge as error:
+    except limits.TooLargeError as error:
         try:
             limits.check(before.graph, before.blocks)
-        except limits.TooLarge:
+        except limits.TooLargeError:
             return ""
         return str(error)
     return ""

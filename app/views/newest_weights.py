@@ -58,16 +58,16 @@ class NewestWeightsSource(QObject):
 
 def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> WeightsChoice:
     """Have the run write its current weights to a new file in `folder`."""
-    from app.training.control import NoWeights
+    from app.training.control import NoWeightsError
 
     result, recorder = thread.result, run.recorder
     gone = recorder is not None and not run.active and not recorder.kept.folder.exists()
     path = folder / f"{uuid4().hex}.pt"
     try:
         if gone:
-            raise NoWeights
+            raise NoWeightsError
         thread.write_weights(path)
-    except NoWeights:
+    except NoWeightsError:
         return NewestWeights(str(kept))
     words = "under way" if result is None else f"at step {result.step:,}"
     return WeightsFile(str(path), f"of Run {run.display_number}{', ' if result is None else ' '}{words}", False)

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from app.autograd.batch import TrainingBatch, compile_batch
-from app.autograd.errors import ForwardFailed, NoGraph
+from app.autograd.errors import ForwardError, NoGraphError
 from app.autograd.tape import Label, to_json
 from app.autograd.walk import execution_order, walk
 from app.source.generated import InputSpec, Source
@@ -383,9 +383,9 @@ def test_given_weights_are_used() -> None:
 
 def test_a_frozen_net_says_that_it_built_no_graph() -> None:
     model = nn.Linear(3, 3).requires_grad_(False)
-    with pytest.raises(NoGraph, match="requires_grad=False"):
+    with pytest.raises(NoGraphError, match="requires_grad=False"):
         TrainingBatch(model, torch.randn(2, 3)).capture()
-    with pytest.raises(NoGraph, match="no parameters"):
+    with pytest.raises(NoGraphError, match="no parameters"):
         TrainingBatch(nn.ReLU(), torch.randn(2, 3)).capture()
 
     class Cut(nn.Module):
@@ -396,12 +396,12 @@ def test_a_frozen_net_says_that_it_built_no_graph() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.fc(x).detach()
 
-    with pytest.raises(NoGraph, match="detach"):
+    with pytest.raises(NoGraphError, match="detach"):
         TrainingBatch(Cut(), torch.randn(2, 3)).capture()
 
 
 def test_an_error_in_the_net_names_the_node_and_keeps_no_tensor() -> None:
-    with pytest.raises(ForwardFailed) as caught:
+    with pytest.raises(ForwardError) as caught:
         compile_batch(SOURCE, torch.randn(2, 3, 8, 8), torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0).capture()
     error = caught.value
     assert error.node == "conv1" and error.line == line("self.conv1(x)")
@@ -411,7 +411,7 @@ def test_an_error_in_the_net_names_the_node_and_keeps_no_tensor() -> None:
 
 def test_a_loss_that_does_not_fit_is_said() -> None:
     x, _ = batch()
-    with pytest.raises(ForwardFailed, match="outside the net"):
+    with pytest.raises(ForwardError, match="outside the net"):
         compile_batch(SOURCE, x, torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0).capture()
 
 

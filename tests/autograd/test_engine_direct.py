@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.playback import node_call
-from app.autograd.playback.playback import Playback, StepFailed
+from app.autograd.playback.playback import Playback, StepError
 from tests.support.playback_nets import NETS, Residual, Twice, batch, loss
 
 
@@ -217,7 +217,7 @@ def test_a_function_that_answers_wrongly_is_told_so_in_the_words_of_torch(answer
     x, _ = batch()
     with TrainingBatch(Net(lambda x, w: Wrong.apply(x * w, w, 2.0), torch.ones(8)), x, total).hold() as graph:
         playback = Playback(graph)
-        with pytest.raises(StepFailed, match=said):
+        with pytest.raises(StepError, match=said):
             playback.run()
         assert playback.tape.nodes[playback.next_node].name == "WrongBackward"  # type: ignore[index]
 

@@ -18,7 +18,7 @@ from app.autograd.gradient_norms import measure
 from app.autograd.playback.gradient_edits import GradEdit
 from app.autograd.playback.gradient_flow import MOST_PARTS
 from app.autograd.playback.gradient_stats import describe_gradient
-from app.autograd.playback.playback import Playback, StepFailed
+from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.steps import Breaks
 from tests.support.playback_nets import NETS, Residual, batch, loss
 
@@ -147,7 +147,7 @@ def test_a_node_that_raises_says_where_and_leaves_it_standing() -> None:
 
     x, y = batch()
     playback = Playback(TrainingBatch(Broken(), x, loss, y).hold())
-    with pytest.raises(StepFailed, match="SigmoidBackward0 of Broken: RuntimeError: one of the variables") as caught:
+    with pytest.raises(StepError, match="SigmoidBackward0 of Broken: RuntimeError: one of the variables") as caught:
         playback.run()
     assert playback.tape.nodes[caught.value.node].name == "SigmoidBackward0"
     assert playback.next_node == caught.value.node and len(playback.records) == playback.position

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from app.autograd.batch import TrainingBatch
-from app.autograd.errors import NoGraph
+from app.autograd.errors import NoGraphError
 from app.views.autograd.page import AutogradPage
 from app.views.ui import theme
 from tests.support.autograd_tapes import small_tape
@@ -68,7 +68,7 @@ def test_a_capture_that_fails_leaves_nothing_behind() -> None:
     for number in range(3):
         try:
             TrainingBatch(model, x, loss).capture()
-        except NoGraph:
+        except NoGraphError:
             continue
         raise AssertionError(number)
     assert model.alive() == 0 and not model._forward_hooks and not model._forward_pre_hooks

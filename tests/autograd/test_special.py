@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from app.autograd.batch import TrainingBatch, compile_batch
-from app.autograd.errors import NoGraph
+from app.autograd.errors import NoGraphError
 from app.autograd.forward_modes import Special
 from app.autograd.node_notes import notes_of, notes_of_tape
 from app.autograd.tape import Tape
@@ -101,7 +101,7 @@ def test_the_second_order_graph_gives_the_gradient_of_the_gradients_norm() -> No
 
 
 def test_a_gradient_that_never_changes_has_no_second_order() -> None:
-    with pytest.raises(NoGraph, match="does not depend on the weights"):
+    with pytest.raises(NoGraphError, match="does not depend on the weights"):
         TrainingBatch(nn.Linear(4, 2), batch(), special=Special(second_order=True)).hold()
 
 

@@ -14,11 +14,11 @@ from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog import custom, custom_calls
 from app.builder.catalog.catalog import catalog
-from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
+from app.builder.catalog.custom_classes import LayerClass, LayerTextError, read_classes
 from app.builder.literals import DType
 from app.source import layer_files, layer_modules
 from app.source.compiled import load_class, make_module
-from app.source.layer_files import LayerFile, LayerFileError, Untrusted
+from app.source.layer_files import LayerFile, LayerFileError, UntrustedError
 from app.training.config import TrainingConfig
 from app.training.events import Failed
 from app.training.job import Job
@@ -140,7 +140,7 @@ class A(nn.Module):
 
 @pytest.mark.parametrize("text", ["x = (", "\0", "(" * 900 + ")" * 900, "class A(\n", "def f(:"])
 def test_a_text_that_is_no_python_is_said_in_words(text: str) -> None:
-    with pytest.raises(BadLayers, match="Python"):
+    with pytest.raises(LayerTextError, match="Python"):
         read_classes(text, {})
 
 
@@ -189,11 +189,11 @@ def test_nothing_of_a_file_runs_before_it_is_trusted(tmp_path: Path) -> None:
     assert [port.name for port in ops[own.SCALED].inputs] == ["x"] and ops[own.SCALED].param("features")
     file = custom.read_file(path).file
     assert file is not None
-    with pytest.raises(Untrusted):
+    with pytest.raises(UntrustedError):
         layer_modules.load(file)
-    with pytest.raises(Untrusted):
+    with pytest.raises(UntrustedError):
         load_class(replace(answer.source, text="from my_layers import Scaled\n", files=(file,)))
-    with pytest.raises(Untrusted):
+    with pytest.raises(UntrustedError):
         custom_calls.resolve(ops[own.SCALED].target)
     assert not marker.exists()
     own.trust(path)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.builder import rules
 from app.builder.blocks import PREFIX, BlockError, block_of, used, with_blocks
-from app.builder.catalog.catalog import Catalog, UnknownOp, catalog
+from app.builder.catalog.catalog import Catalog, UnknownOpError, catalog
 from app.builder.diagnostics.problems import Cure, InsertBefore, RemoveNode, SetParam, apply_cure
 from app.builder.edits import (
     alignment,
@@ -55,7 +55,7 @@ KEYS = (
     "number",
 )
 ROOM = Size(1200, 700, 0)
-REFUSALS = (rules.ConnectError, ParamError, BlockError, GraphError, UnknownOp)
+REFUSALS = (rules.ConnectError, ParamError, BlockError, GraphError, UnknownOpError)
 points = st.tuples(st.integers(-500, 500).map(float), st.integers(-500, 500).map(float))
 keys = st.sampled_from(KEYS)
 picks = st.integers(0, 10_000)

@@ -94,7 +94,7 @@ def test_delete_and_reconnect_follows_the_first_input() -> None:
 def test_moving_an_end_to_where_it_loops_is_refused() -> None:
     project, (_, second, third) = chain("input", "nn.ReLU", "nn.Tanh")
     wire = project.graph.into(third)[0]
-    with pytest.raises(rules.WouldLoop):
+    with pytest.raises(rules.CycleError):
         edits.move_end(project, OPS, wire, second, "input")
 
 

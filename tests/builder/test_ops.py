@@ -10,7 +10,7 @@ import pytest
 
 from app.builder.analysis import analyse
 from app.builder.catalog import ops, snapshot
-from app.builder.catalog.catalog import OpSpec, UnknownOp, catalog, dump, load
+from app.builder.catalog.catalog import OpSpec, UnknownOpError, catalog, dump, load
 from app.builder.catalog.introspect import documentation, read_catalog
 from app.builder.catalog.snapshot import BUNDLED, installed_torch
 from app.builder.codegen.tensor_literals import is_packed
@@ -358,7 +358,7 @@ def test_equations_are_letters_alone(text: str) -> None:
 
 
 def test_unknown_op_is_said_by_name() -> None:
-    with pytest.raises(UnknownOp, match="there is no op 'nn.Nothing' in the catalog"):
+    with pytest.raises(UnknownOpError, match="there is no op 'nn.Nothing' in the catalog"):
         catalog()["nn.Nothing"]
     with pytest.raises(KeyError):
         documentation("os.system")

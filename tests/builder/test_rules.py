@@ -10,7 +10,7 @@ from app.builder import rules
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Edge, Graph, GraphError, Node, merged
 from app.builder.plan import plan
-from app.builder.rules import AlreadyConnected, ConnectError, NoSuchPort, WouldLoop, WrongKind
+from app.builder.rules import AlreadyConnectedError, ConnectError, CycleError, NoSuchPortError, WrongKindError
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
 
@@ -55,16 +55,16 @@ GRAPH = net(
 @pytest.mark.parametrize(
     ("source", "output", "target", "port", "kind", "says"),
     [
-        ("relu", 0, "fc", "input", WouldLoop, "fc leads to relu; a wire back would make a cycle"),
-        ("fc", 0, "fc", "input", WouldLoop, "fc leads to fc"),
-        ("x", 0, "lstm", "input", AlreadyConnected, "x is connected to lstm already"),
-        ("lstm", 1, "y", "input", WrongKind, "lstm gives a tuple, y expects a tensor as input"),
-        ("x", 0, "lstm", "hx", WrongKind, "x gives a tensor, lstm expects a tuple as hx"),
-        ("y", 0, "fc", "input", NoSuchPort, "y has no output to connect to fc"),
-        ("lstm", 2, "fc", "input", NoSuchPort, "lstm has no output number 2 to connect to fc"),
-        ("fc", 0, "x", "input", NoSuchPort, "x has no input for fc"),
-        ("x", 0, "fc", "other", NoSuchPort, "fc has no input other for x"),
-        ("x", 0, "gone", "input", NoSuchPort, "x and gone cannot be connected: gone no longer exists"),
+        ("relu", 0, "fc", "input", CycleError, "fc leads to relu; a wire back would make a cycle"),
+        ("fc", 0, "fc", "input", CycleError, "fc leads to fc"),
+        ("x", 0, "lstm", "input", AlreadyConnectedError, "x is connected to lstm already"),
+        ("lstm", 1, "y", "input", WrongKindError, "lstm gives a tuple, y expects a tensor as input"),
+        ("x", 0, "lstm", "hx", WrongKindError, "x gives a tensor, lstm expects a tuple as hx"),
+        ("y", 0, "fc", "input", NoSuchPortError, "y has no output to connect to fc"),
+        ("lstm", 2, "fc", "input", NoSuchPortError, "lstm has no output number 2 to connect to fc"),
+        ("fc", 0, "x", "input", NoSuchPortError, "x has no input for fc"),
+        ("x", 0, "fc", "other", NoSuchPortError, "fc has no input other for x"),
+        ("x", 0, "gone", "input", NoSuchPortError, "x and gone cannot be connected: gone no longer exists"),
     ],
 )
 def test_each_refusal_says_why(source: str, output: int, target: str, port: str, kind: type, says: str) -> None:

@@ -16,7 +16,7 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import OpSpec, Port, catalog
 from app.builder.edits import edits
 from app.builder.graph import Graph, Node
-from app.builder.literals import BadLiteral, DType, Slice, decode, encode, index_code, to_code
+from app.builder.literals import DType, LiteralError, Slice, decode, encode, index_code, to_code
 from app.builder.params import format_param, parse_param
 from app.builder.results import Analysis
 from app.builder.value_types import BATCHES, NumberType, TupleType, kinds_fit
@@ -364,7 +364,7 @@ def test_a_typed_tensor_survives_file_and_form(value: Any) -> None:
 @pytest.mark.parametrize("raw", [{"$slice": [1, 2]}, {"$slice": [1, "2", None]}, {"$slice": [0, 1, 0]},
                                  {"$slice": [True, None, None]}, {"$ellipsis": False}])  # fmt: skip
 def test_broken_literals_are_refused(raw: Any) -> None:
-    with pytest.raises(BadLiteral):
+    with pytest.raises(LiteralError):
         decode(raw)
 
 

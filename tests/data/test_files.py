@@ -13,7 +13,7 @@ from app.data.config import DataConfig
 from app.data.loaders import load, read_spec
 from app.data.own_files import cache
 from app.data.sources import DataError, spec_of
-from app.data.spec import ReadingStopped
+from app.data.spec import ReadingCancelledError
 from app.project.file import read, write
 from app.project.project import Project
 from app.source.generated import InputSpec
@@ -173,9 +173,9 @@ def test_reading_can_be_stopped_and_begun_again(tmp_path):
     def watch(done, total, name):
         seen.append((done, total, name))
         if done == 3:
-            raise ReadingStopped
+            raise ReadingCancelledError
 
-    with pytest.raises(ReadingStopped):
+    with pytest.raises(ReadingCancelledError):
         read_spec(config, watch)
     assert seen[0] == (0, 24, "01.png") and cache.recall(config) is None
     assert read_spec(config).count == 24

@@ -14,9 +14,9 @@ from app.data.config import DataConfig
 from app.data.downloads import download as downloads
 from app.data.downloads.addresses import addresses
 from app.data.downloads.archives import COLLECTIONS, Archive
-from app.data.downloads.download import DownloadCancelled, DownloadError, download, fetch
+from app.data.downloads.download import DownloadCancelledError, DownloadError, download, fetch
 from app.data.loaders import load
-from app.data.sources import MNIST, DataError, NotDownloaded, is_present
+from app.data.sources import MNIST, DataError, NotDownloadedError, is_present
 
 CONFIG = DataConfig(source=MNIST)
 MNIST_FILES = tuple(name.rpartition("/")[2] for name in COLLECTIONS[MNIST].files)
@@ -72,7 +72,7 @@ def never() -> bool:
 
 
 def test_nothing_is_downloaded_by_itself(tmp_path):
-    with pytest.raises(NotDownloaded) as raised:
+    with pytest.raises(NotDownloadedError) as raised:
         load(CONFIG, tmp_path)
     text = str(raised.value)
     assert "11.6 MB" in text and "amazonaws.com" in text and str(tmp_path) in text
@@ -136,7 +136,7 @@ def test_cancelling_removes_the_unfinished_file(tmp_path, server, monkeypatch):
 
     item = archive(folder, "a", random.Random(0).randbytes(100_000))
     target, seen = tmp_path / "raw", []
-    with pytest.raises(DownloadCancelled):
+    with pytest.raises(DownloadCancelledError):
         fetch([item], [url], target, lambda done, *_: seen.append(done), lambda: len(seen) >= 3)
     assert len(seen) == 3 and seen[-1] < item.size
     assert list(target.iterdir()) == []

@@ -245,7 +245,7 @@ LABELS = {
 @pytest.mark.parametrize("kind", LABELS)
 def test_each_sample_comes_with_the_label_that_was_read_before(kind):
     """Bad samples are left out of the labels, and the others keep theirs."""
-    from app.data.streams import SampleLost, stream_dataset
+    from app.data.streams import SampleLostError, stream_dataset
 
     class Own(IterableDataset):
         order = range(12)
@@ -261,10 +261,10 @@ def test_each_sample_comes_with_the_label_that_was_read_before(kind):
     assert part[torch.arange(4)][:, 0].tolist() == [8, 9, 10, 11]
     own.order = [*range(9), 10, 9, 11]
     assert part[torch.tensor([0])][:, 0].tolist() == [8]
-    with pytest.raises(SampleLost, match="Sample 9 has another label"):
+    with pytest.raises(SampleLostError, match="Sample 9 has another label"):
         part[torch.tensor([1])]
     own.order = range(10)
-    with pytest.raises(SampleLost, match="Sample 11 no longer exists"):
+    with pytest.raises(SampleLostError, match="Sample 11 no longer exists"):
         part.ahead([])[torch.tensor([3])]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.data.config import DataConfig
 from app.data.loaders import load
 from app.data.sample_counts import held_out
-from app.data.sources import DIGITS, SOURCES, DataError, UnknownSource
+from app.data.sources import DIGITS, SOURCES, DataError, UnknownSourceError
 
 labels_lists = st.lists(st.integers(0, 4), min_size=1, max_size=120)
 fractions = st.floats(0, 0.99)
@@ -55,7 +55,7 @@ def test_nothing_held_out_is_allowed_and_a_wrong_fraction_is_not():
 
 
 def test_an_unknown_source_names_the_known_ones():
-    with pytest.raises(UnknownSource, match="sklearn.digits"):
+    with pytest.raises(UnknownSourceError, match="sklearn.digits"):
         load(DataConfig(source="os.system"))
 
 

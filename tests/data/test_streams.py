@@ -15,7 +15,7 @@ import torch
 from app.data.config import DataConfig, Transform
 from app.data.loaders import load, read_spec
 from app.data.own_files import survey
-from app.data.streams import SampleLost, Streamed
+from app.data.streams import SampleLostError, Streamed
 from app.training.checkpoints import checkpoint
 from app.training.events import Failed, StepDone
 from app.training.job import Job
@@ -99,7 +99,7 @@ def test_what_takes_too_long_is_named() -> None:
 
     samples = Streamed(read, torch.arange(2), 1, 0.01, False)
     try:
-        with pytest.raises(SampleLost, match="not read within 0.01 seconds"):
+        with pytest.raises(SampleLostError, match="not read within 0.01 seconds"):
             samples[torch.tensor([1])]
     finally:
         over.set()

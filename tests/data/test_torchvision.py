@@ -15,7 +15,7 @@ from app.data.downloads.addresses import addresses
 from app.data.downloads.archives import COLLECTIONS, TAR, Archive
 from app.data.downloads.download import DownloadError, download, fetch
 from app.data.loaders import load
-from app.data.sources import SOURCES, DataError, NotDownloaded, is_present
+from app.data.sources import SOURCES, DataError, NotDownloadedError, is_present
 from app.training.job import Job
 from tests.data.test_mnist import files, never, server  # noqa: F401
 from tests.data.test_sources import linear
@@ -133,7 +133,7 @@ def test_a_run_is_the_run_of_the_script(key, at_hand, run_script):  # noqa: F811
 
 @pytest.mark.parametrize("key", SETS)
 def test_nothing_is_fetched_by_itself_and_the_size_is_said(key, tmp_path):
-    with pytest.raises(NotDownloaded, match=f"{SOURCES[key].megabytes:.1f} MB from "):
+    with pytest.raises(NotDownloadedError, match=f"{SOURCES[key].megabytes:.1f} MB from "):
         load(DataConfig(key), tmp_path)
     assert list(tmp_path.iterdir()) == []
 

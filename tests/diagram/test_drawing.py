@@ -2,24 +2,24 @@
 
 import pytest
 
-from app.diagram.diagram import Arrow, BadDrawing, Box, Drawing, Group
+from app.diagram.diagram import Arrow, Box, Drawing, DrawingError, Group
 
 
 def test_what_refers_to_nothing_is_refused() -> None:
     a = Box("a", "A")
-    with pytest.raises(BadDrawing, match="same id"):
+    with pytest.raises(DrawingError, match="same id"):
         Drawing((a, a))
-    with pytest.raises(BadDrawing, match="a -> b"):
+    with pytest.raises(DrawingError, match="a -> b"):
         Drawing((a,), (Arrow("a", "b"),))
-    with pytest.raises(BadDrawing, match="group g"):
+    with pytest.raises(DrawingError, match="group g"):
         Drawing((Box("a", "A", group="g"),))
-    with pytest.raises(BadDrawing, match="hangs under x"):
+    with pytest.raises(DrawingError, match="hangs under x"):
         Drawing((Box("a", "A", under="x"),))
 
 
 def test_groups_nest_without_circles() -> None:
     Drawing((), (), (Group("inner", "Inner", parent="outer"), Group("outer", "Outer")))
-    with pytest.raises(BadDrawing, match="stands in itself"):
+    with pytest.raises(DrawingError, match="stands in itself"):
         Drawing((), (), (Group("a", "A", parent="b"), Group("b", "B", parent="a")))
-    with pytest.raises(BadDrawing, match="stands in b, which is not there"):
+    with pytest.raises(DrawingError, match="stands in b, which is not there"):
         Drawing((), (), (Group("a", "A", parent="b"),))

@@ -129,7 +129,7 @@ def test_hands_reach_it(tmp_path):
             control.step()
         elif isinstance(event, Paused) and event.step == 2:
             after = control.weights(timeout=60)
-            with pytest.raises(run_process.Elsewhere):
+            with pytest.raises(run_process.RemoteRunError):
                 control.call(lambda live: live.step).result()
             assert control.call(SetRate(0.25)).result(60) == 0.001
             control.resume()

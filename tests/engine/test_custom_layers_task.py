@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.client import Engine
-from app.engine.protocol import EngineDied
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.custom_layers import RunLayerFiles
 from app.engine.requests.measure import Measure
 from app.source import layer_files, layer_modules
@@ -61,7 +61,7 @@ def test_a_file_that_ends_the_engine_is_said_in_a_sentence_and_the_next_answers(
     pid = engine.ask(Measure()).result(PATIENCE).pid
     text = f"import os, signal\nos.kill({pid}, signal.SIGKILL)\n"
     layer_files.allow(layer_files.digest(text))
-    with pytest.raises(EngineDied, match="SIGKILL") as caught:
+    with pytest.raises(EngineDiedError, match="SIGKILL") as caught:
         reasons_of(engine, text)
     assert str(caught.value).count(".") == 1 and pid != os.getpid()
     good = "x = 2\n"

@@ -15,7 +15,7 @@ from app.data.config import DataConfig
 from app.engine import distributed, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.placement import RunPlacement
-from app.engine.remote_control import Elsewhere
+from app.engine.remote_control import RemoteRunError
 from app.export.script.script import training_script
 from app.training.config import INPUT, Choice, OutputLoss, Schedule
 from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Saved, StepDone, to_json
@@ -88,7 +88,7 @@ def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, ranks):
     for name, value in whole.weights().items():
         assert torch.allclose(control.weights()[name], value, atol=1e-5)
     assert {"model.py", "train.py"} <= {path.name for path in (tmp_path / "processes").iterdir()}
-    with pytest.raises(Elsewhere):
+    with pytest.raises(RemoteRunError):
         control.call(lambda live: live.step).result()
 
 

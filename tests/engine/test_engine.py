@@ -20,10 +20,10 @@ from app.builder.graph import Graph
 from app.builder.literals import AUTO, DType, Slice
 from app.engine import client as engine_client
 from app.engine.client import Engine, traceback_of
-from app.engine.protocol import EngineDied, Handle, HandleLost
+from app.engine.protocol import EngineDiedError, Handle, HandleLostError
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
-from app.engine.values import Codec, NotAValue
+from app.engine.values import Codec, NotAValueError
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
 
@@ -97,7 +97,7 @@ def test_what_was_asked_of_an_engine_that_dies_fails_with_how_it_ended(engine: E
     stop(pid)  # so that the question is still open when the process ends
     question = engine.ask(Measure())
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(EngineDied, match="SIGKILL"):
+    with pytest.raises(EngineDiedError, match="SIGKILL"):
         question.result(PATIENCE)
 
 
@@ -108,7 +108,7 @@ def test_an_engine_that_is_stopped_from_outside_is_ended_and_started_again(
     monkeypatch.setattr(engine_client, "LOOK", 0.05)
     pid = engine.ask(Measure()).result(PATIENCE).pid
     stop(pid)
-    with pytest.raises(EngineDied, match="SIGSTOP"):
+    with pytest.raises(EngineDiedError, match="SIGSTOP"):
         engine.ask(Measure()).result(PATIENCE)
     assert engine.ask(Measure()).result(PATIENCE).pid != pid
 
@@ -122,7 +122,7 @@ def test_a_question_larger_than_the_pipe_does_not_hide_a_stopped_engine(
     try:
         stop(engine.ask(Measure()).result(PATIENCE).pid)
         long = net([("input", "x" * 300_000, {"shape": (4,)})])
-        with pytest.raises(EngineDied, match="SIGSTOP"):
+        with pytest.raises(EngineDiedError, match="SIGSTOP"):
             engine.ask(InferShapes(long, catalog(), ())).result(PATIENCE)
         assert engine.ask(Measure()).result(PATIENCE).pid
     finally:
@@ -143,7 +143,7 @@ def test_an_engine_that_grew_and_keeps_nothing_is_replaced_between_two_questions
 def test_what_a_handle_names_is_gone_with_its_engine(engine: Engine) -> None:
     request = Measure()
     object.__setattr__(request, "handle", Handle(1, -1))
-    with pytest.raises(HandleLost, match="gone"):
+    with pytest.raises(HandleLostError, match="gone"):
         engine.ask(request).result(PATIENCE)
 
 
@@ -199,12 +199,12 @@ def test_arrays_arrive_bit_for_bit() -> None:
      ["error", "builder.graph:Node", [], {}]],
 )  # fmt: skip
 def test_what_is_no_value_of_ours_is_refused(data: list[object]) -> None:
-    with pytest.raises(NotAValue):
+    with pytest.raises(NotAValueError):
         value = Codec(1).decode(0, data)
         assert value is not None
 
 
 @pytest.mark.parametrize("value", [object(), lambda: 0, os, threading.Lock(), np.array([object()])])
 def test_what_cannot_travel_is_refused_before_it_is_sent(value: object) -> None:
-    with pytest.raises(NotAValue):
+    with pytest.raises(NotAValueError):
         Codec(0).encode(value)

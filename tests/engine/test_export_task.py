@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.client import Engine
-from app.engine.protocol import HandleLost
+from app.engine.protocol import HandleLostError
 from app.engine.requests.capture import InitialWeights, NewestWeights, WeightsFile
 from app.engine.requests.export import Export, ExportChoice, NameWeights, Prove
 from app.engine.requests.measure import Measure
@@ -43,7 +43,7 @@ def test_weights_that_are_to_be_proved_are_held_until_they_are_released(engine: 
     assert done.to_prove.names == ("the certificate",)
     assert engine.ask(Measure()).result(PATIENCE).kept == 1
     engine.release(done.to_prove.handle)
-    with pytest.raises(HandleLost):
+    with pytest.raises(HandleLostError):
         engine.ask(Prove(done.to_prove.handle)).result(PATIENCE)
     assert engine.ask(Measure()).result(PATIENCE).kept == 0
 

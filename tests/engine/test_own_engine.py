@@ -16,7 +16,7 @@ from app.builder.catalog.catalog import catalog
 from app.engine import pool
 from app.engine import values as values_module
 from app.engine.own_engine import OwnEngine
-from app.engine.protocol import Answer, EngineDied
+from app.engine.protocol import Answer, EngineDiedError
 from app.engine.requests.evaluation import InitialWeights, Prepare
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
@@ -39,7 +39,7 @@ def test_it_answers_and_is_gone_when_it_is_closed(engine: OwnEngine) -> None:
     assert engine.ask(Measure()).result(PATIENCE).pid == engine.child.pid
     engine.close()
     assert engine.child.poll() == 0
-    with pytest.raises(EngineDied):
+    with pytest.raises(EngineDiedError):
         engine.ask(Measure()).result(PATIENCE)
 
 
@@ -48,10 +48,10 @@ def test_one_that_ended_is_not_started_again_and_says_how_it_ended(engine: OwnEn
     stop(engine.child.pid)
     open_question = engine.ask(Measure())
     os.kill(engine.child.pid, signal.SIGKILL)
-    with pytest.raises(EngineDied, match="SIGKILL"):
+    with pytest.raises(EngineDiedError, match="SIGKILL"):
         open_question.result(PATIENCE)
     assert "SIGKILL" in engine.how_it_ended()
-    with pytest.raises(EngineDied, match="SIGKILL"):
+    with pytest.raises(EngineDiedError, match="SIGKILL"):
         engine.ask(Measure()).result(PATIENCE)
 
 

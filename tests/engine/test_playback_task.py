@@ -22,7 +22,7 @@ from app.autograd.gradcheck.gradcheck import check_layer
 from app.autograd.playback.playback import Playback
 from app.autograd.playback.steps import Breaks
 from app.engine.client import Engine
-from app.engine.protocol import EngineDied
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.capture import CaptureRequest, InitialWeights
 from app.engine.requests.findings import FindingsRequest, StopEarly
 from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation
@@ -107,7 +107,7 @@ def play(request_: CaptureRequest, engine: Engine) -> Iterator[Callable[..., Pla
     yield begin
     for one in made:
         one.say(Leave())
-        with suppress(EngineDied):
+        with suppress(EngineDiedError):
             one.end()
 
 
@@ -188,7 +188,7 @@ def test_a_killed_engine_takes_the_graph_along_and_another_is_asked(engine, play
     playing = play()
     playing.until(MovementEnded, Seek(2))
     os.kill(engine.pid, signal.SIGKILL)
-    with pytest.raises(EngineDied, match="SIGKILL"):
+    with pytest.raises(EngineDiedError, match="SIGKILL"):
         playing.end()
     assert play().until(MovementEnded, Seek(2)).stop.position == 2
 

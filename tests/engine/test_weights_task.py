@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from app.engine.client import Engine
-from app.engine.protocol import EngineDied
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.capture import InitialWeights, NewestWeights, WeightsFile
 from app.engine.requests.measure import Measure
 from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights
@@ -109,7 +109,7 @@ def test_an_engine_killed_while_it_keeps_weights_leaves_nothing_and_the_next_ans
     os.kill(pid, signal.SIGSTOP)  # so that none of it is done before the process ends
     question = engine.ask(KeepWeights(path, SMALL_NET, tuple(state)))
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(EngineDied, match="SIGKILL") as caught:
+    with pytest.raises(EngineDiedError, match="SIGKILL") as caught:
         question.result(PATIENCE)
     assert str(caught.value).count(".") == 1
 
@@ -117,7 +117,7 @@ def test_an_engine_killed_while_it_keeps_weights_leaves_nothing_and_the_next_ans
         if words.startswith("Reading"):
             os.kill(engine.pid or 0, signal.SIGKILL)
 
-    with pytest.raises(EngineDied):
+    with pytest.raises(EngineDiedError):
         engine.ask(KeepWeights(path, SMALL_NET, tuple(state)), kill).result(PATIENCE)
     kept = engine.ask(KeepWeights(path, SMALL_NET, tuple(state))).result(PATIENCE)
     assert read_header(Path(kept.path)).keys() == state.keys()

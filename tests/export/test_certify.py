@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from app.export.certify.certify import Certificate, Files, certify, certify_export
-from app.export.certify.clean_process import Stopped
+from app.export.certify.clean_process import ExportCancelledError
 from app.export.text_files import write_text
 from app.export.weights import StateDict, save_pt, save_safetensors
 from app.source.compiled import make_module
@@ -137,7 +137,7 @@ def test_the_process_knows_nothing_of_the_program_and_has_an_end(tmp_path: Path)
 
 def test_it_stops_when_nobody_waits_any_more(tmp_path: Path) -> None:
     calls = iter([False] * 4)
-    with pytest.raises(Stopped):
+    with pytest.raises(ExportCancelledError):
         certified(NORMED, tmp_path, "import time\ntime.sleep(600)\n", cancelled=lambda: next(calls, True))
 
 

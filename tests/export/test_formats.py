@@ -12,7 +12,7 @@ import torch
 from app import cli
 from app.export import formats, onnx_extra
 from app.export.certify import clean_process
-from app.export.certify.clean_process import Stopped
+from app.export.certify.clean_process import ExportCancelledError
 from app.export.format_result import FormatError, Kind
 from app.export.formats import write_format
 from app.export.weights import StateDict
@@ -77,7 +77,7 @@ def test_what_cannot_be_followed_leaves_no_file(here: None, tmp_path: Path) -> N
     source = net(["self.fc1 = nn.Linear(64, 3)"], ["y = self.fc1(x.flatten(1))", "return y if y.sum() > 0 else -y"])
     with pytest.raises(FormatError, match="net.pt2 cannot be created: .*data-dependent"):
         write_format(source, state_of(source), tmp_path / "net.pt2", "PT2")
-    with pytest.raises(Stopped):
+    with pytest.raises(ExportCancelledError):
         write_format(PAIR, state_of(PAIR), tmp_path / "net.pt2", "PT2", cancelled=lambda: True)
     assert not list(tmp_path.iterdir())
 

@@ -43,7 +43,7 @@ def _holder(path: Path) -> subprocess.Popen[bytes]:
 def test_a_second_process_is_told_who_has_the_file_and_can_read_it(file: Path) -> None:
     holder = _holder(file)
     try:
-        with pytest.raises(file_lock.Taken) as caught:
+        with pytest.raises(file_lock.FileInUseError) as caught:
             file_lock.mark_open(file)
         assert caught.value.owner.pid == holder.pid and f"process {holder.pid}" in caught.value.owner.description
         assert "since" in caught.value.owner.description and project_file.read(file) == Project()
@@ -73,7 +73,7 @@ def test_a_link_and_its_target_have_one_lock(file: Path, tmp_path: Path) -> None
     link = tmp_path / "link.tape"
     link.symlink_to(file)
     lock = file_lock.mark_open(link)
-    with pytest.raises(file_lock.Taken):
+    with pytest.raises(file_lock.FileInUseError):
         file_lock.mark_open(file)
     lock.remove()
 
@@ -81,7 +81,7 @@ def test_a_link_and_its_target_have_one_lock(file: Path, tmp_path: Path) -> None
 def test_a_mark_of_another_machine_counts_until_it_is_taken_over(file: Path) -> None:
     owner = {"user": "ada", "host": "lab3", "pid": 812, "since": "2026-11-20T14:02:00+00:00"}
     file_lock.lock_beside(file).write_text(json.dumps(owner))
-    with pytest.raises(file_lock.Taken) as caught:
+    with pytest.raises(file_lock.FileInUseError) as caught:
         file_lock.mark_open(file)
     assert caught.value.owner.description.startswith("ada on lab3, process 812, since 2026-11-20")
     file_lock.mark_open(file, force=True).remove()
@@ -109,7 +109,7 @@ def test_a_lock_whose_file_was_taken_away_by_its_owner_is_not_held_by_two(tmp_pa
     monkeypatch.setattr(file_lock, "_take", late)
     second = file_lock.Lock(path)
     monkeypatch.undo()
-    with pytest.raises(file_lock.Busy):
+    with pytest.raises(file_lock.FileLockError):
         file_lock.Lock(path)
     second.remove()
 
@@ -122,7 +122,7 @@ def test_of_two_savers_at_once_only_one_replaces_what_both_have_read(file: Path,
     def save() -> None:
         try:
             project_file.write(Project("second"), file, known)
-        except project_file.ChangedOnDisk:
+        except project_file.ChangedOnDiskError:
             ends.append("refused")
         else:
             ends.append("written")

@@ -18,7 +18,7 @@ import pytest
 from app.builder.graph import Node
 from app.project import file as project_file
 from app.project import file_lock, journal
-from app.project.journal import Journal, JournalEntry, JournalError, NewerJournal
+from app.project.journal import Journal, JournalEntry, JournalError, NewerJournalError
 from app.project.journal_writer import JournalWriter, JournalWritten
 from app.project.project import Project
 from app.project.weights import files
@@ -202,7 +202,7 @@ def test_a_journal_of_a_newer_version_is_left_for_it(tmp_path: Path, field: str)
     line, _, rest = journal.encode(entry()).partition(b"\n")
     header = {**json.loads(line), field: 99, "new": [1]}
     data = json.dumps(header).encode() + b"\n" + rest
-    with pytest.raises(NewerJournal):
+    with pytest.raises(NewerJournalError):
         journal.decode(data)
     (tmp_path / "1.journal").write_bytes(data)
     for _ in range(2):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Edge, Graph, Init, Node
-from app.builder.literals import AUTO, DTYPES, BadLiteral, DType, decode, encode
+from app.builder.literals import AUTO, DTYPES, DType, LiteralError, decode, encode
 from app.builder.params import ParamError, check_param
 from app.builder.sheet import KINDS, Comment
 from app.data.config import DataConfig, Transform
@@ -167,7 +167,7 @@ UNKEPT = ([1], {"a": 1}, object(), b"x", 1j, {1}, ((((((((((1,),),),),),),),),),
 
 @pytest.mark.parametrize("value", UNKEPT, ids=lambda value: repr(value)[:7])
 def test_what_is_not_in_the_list_cannot_be_kept(value: Any) -> None:
-    with pytest.raises(BadLiteral, match="cannot be stored"):
+    with pytest.raises(LiteralError, match="cannot be stored"):
         encode(value)
 
 
@@ -181,7 +181,7 @@ def test_what_is_not_in_the_list_cannot_be_kept(value: Any) -> None:
 def test_any_json_in_a_parameter_is_read_or_refused(raw: Any) -> None:
     try:
         value = decode(raw)
-    except BadLiteral:
+    except LiteralError:
         return
     assert repr(decode(encode(value))) == repr(value)
 

@@ -80,7 +80,7 @@ def test_nesting_counts_every_instance_and_repetition() -> None:
     opened = file.loads(json.dumps(nested(12, 2)).encode())
     limits.check_nesting(opened.graph.nodes.values(), opened.blocks)
     often = [Node("n", "block.B11", "n", repeat=100)]
-    with pytest.raises(limits.TooLarge, match="the network makes 1,433,300 calls"):
+    with pytest.raises(limits.TooLargeError, match="the network makes 1,433,300 calls"):
         limits.check_nesting(often, opened.blocks)
 
 

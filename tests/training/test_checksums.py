@@ -50,7 +50,7 @@ def test_the_tensor_that_is_not_what_was_written_is_named(folder: Path) -> None:
     data = last.read_bytes()
     at = data.index(weight.numpy().tobytes()) + 5
     last.write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
-    with pytest.raises(checkpoint.Damaged, match="model.linear1.weight changed since it was written"):
+    with pytest.raises(checkpoint.DamagedCheckpointError, match="model.linear1.weight changed since it was written"):
         checkpoint.load(last)
     failed = list(train(A_JOB, resume=last))[-1]
     assert isinstance(failed, Failed) and "model.linear1.weight changed since it was written" in failed.message
@@ -81,7 +81,7 @@ def test_a_checkpoint_of_an_older_version_is_taken_and_said_to_be_unverified(fol
     assert isinstance(events[0], Started) and "last.pt is of an older version and has no checksums" in events[0].changed
     assert isinstance(events[-1], Finished)
     resaved(folder / checkpoint.BEST, sha256=...)
-    with pytest.raises(checkpoint.Damaged, match="checksums missing"):
+    with pytest.raises(checkpoint.DamagedCheckpointError, match="checksums missing"):
         checkpoint.load(folder / checkpoint.BEST)
 
 

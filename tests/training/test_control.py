@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from app.training.control import Control, NoWeights, RunEnded
+from app.training.control import Control, NoWeightsError, RunEndedError
 from app.training.events import Finished, Paused, Resumed, StepDone
 from app.training.loop import train
 from tests.support.training_jobs import job, losses, run
@@ -93,7 +93,7 @@ def test_pauses_are_left_out_of_the_clock(standing, monkeypatch):
 def test_after_the_end_visits_are_refused_and_weights_stay():
     control = Control()
     list(train(job(epochs=1), control))
-    with pytest.raises(RunEnded):
+    with pytest.raises(RunEndedError):
         control.call(lambda live: None).result(1)
     assert control.weights() is control.result.state_dict
 
@@ -102,7 +102,7 @@ def test_a_visit_that_waits_for_a_run_that_fails_is_answered():
     control = Control()
     future = control.call(lambda live: None)
     list(train(job(epochs=0), control))
-    with pytest.raises(RunEnded):
+    with pytest.raises(RunEndedError):
         future.result(1)
-    with pytest.raises(NoWeights):
+    with pytest.raises(NoWeightsError):
         control.weights()

@@ -8,7 +8,7 @@ from app.data.config import DataConfig
 from app.source.generated import InputSpec
 from app.training import loop
 from app.training.config import Choice
-from app.training.control import Control, NoWeights
+from app.training.control import Control, NoWeightsError
 from app.training.events import Failed, StepDone
 from app.training.loop import train
 from tests.support.training_jobs import BAD_NET, SMALL_NET, adam, job, net, run
@@ -156,7 +156,7 @@ def test_an_input_of_another_shape_than_the_data_says_both():
     control = Control()
     event = failed(job(source), control)
     assert event.kind == "job" and "1×28×28" in event.message and "1×8×8" in event.message
-    with pytest.raises(NoWeights):
+    with pytest.raises(NoWeightsError):
         control.weights()
 
 

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QLabel, QMainWindow, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app import __version__
-from app.data.downloads.download import DownloadCancelled, DownloadError
+from app.data.downloads.download import DownloadCancelledError, DownloadError
 from app.data.sources import MNIST
 from app.engine.requests.export import ExportChoice
 from app.views.export.export_dialog import ExportDialog, folder_problem
@@ -265,7 +265,7 @@ def test_a_download_can_be_stopped(qtbot: QtBot, tmp_path: Path) -> None:
     def fetch(source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]) -> None:
         while not cancelled():
             pass
-        raise DownloadCancelled
+        raise DownloadCancelledError
 
     dialog = DownloadDialog(MNIST, tmp_path, fetch=fetch)
     show(qtbot, dialog)

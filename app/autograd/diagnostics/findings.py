@@ -12,9 +12,9 @@ from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.diagnostics.inplace_changes import BrokenNode, Mutations, find_broken
 from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite, first_backward
 from app.autograd.diagnostics.results import Finding, Findings, GradAnswer, GradientPaths, by_module, first_nodes
-from app.autograd.errors import CaptureError, ForwardFailed
+from app.autograd.errors import CaptureError, ForwardError
 from app.autograd.place import OpLocation
-from app.autograd.playback.playback import Playback, StepFailed
+from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.recording import record
 from app.autograd.tape import Tape
 from app.autograd.walk import is_accumulate
@@ -65,7 +65,7 @@ def find_all(
             if suspect is not None and any(one.kind == "non-finite" for one in more):
                 found.append(_non_finite(batch, suspect))  # dropped by the forward, and back in the gradients
             found += more
-    except ForwardFailed as failed:
+    except ForwardError as failed:
         where = f"line {failed.line}" if failed.line is not None else "The net"
         cure = "Fix this line: until it runs, there is no graph to inspect."
         found.append(Finding("failed", "error", where, str(failed), cure, node=failed.node, line=failed.line))
@@ -195,7 +195,7 @@ def _first_backward(batch: TrainingBatch) -> Iterator[Finding]:
     try:
         if (first := first_backward(playback)) is not None:
             yield _non_finite(batch, first)
-    except StepFailed as failed:
+    except StepError as failed:
         node = playback.tape.nodes[failed.node]
         text = f"Backward fails here: {failed}"
         title = playback.tape.title_of(node)

@@ -10,7 +10,7 @@ from app.autograd.diagnostics.detached_paths import CutWatcher
 from app.autograd.diagnostics.detached_text import cure_of, end_of_way, sentence_of
 from app.autograd.diagnostics.results import Cut, GradAnswer, GradientPaths, PathStep
 from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, measure, stop_of
-from app.autograd.errors import NoGraph
+from app.autograd.errors import NoGraphError
 from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
 from app.util.frozen import FrozenMap
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def find_paths(batch: TrainingBatch) -> GradientPaths:
     """Run the net forward and backward once and explain for every parameter whether a gradient reaches it, or why not.
 
-    The net and its `.grad` are left unchanged. Raises `ForwardFailed` if the forward pass does.
+    The net and its `.grad` are left unchanged. Raises `ForwardError` if the forward pass does.
     """
     watcher = CutWatcher(batch.model, batch.source)
     names = _names(batch)
@@ -34,7 +34,7 @@ def find_paths(batch: TrainingBatch) -> GradientPaths:
                 ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
                 tape = graph.tape
                 measured = measure(graph)
-        except NoGraph:
+        except NoGraphError:
             cuts = watcher.find_cuts(names, watcher.outputs)
             ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
         answers = {}

@@ -52,6 +52,8 @@ class Function:
 class GradcheckCancelled(Exception):
     """The check was cancelled by its caller."""
 
+    code = "gradcheck_cancelled"
+
 
 class Copy:
     """The function in one precision: `leaves` are the checked tensors, by name. Counts its `evaluations`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.autograd.playback.kept_graph import LiveGraph
-from app.autograd.playback.playback import Playback, StepFailed
+from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.steps import PassResult
 
 
@@ -19,7 +19,7 @@ def play_through(graph: LiveGraph, ones: bool = False) -> tuple[PassResult, str]
         try:
             playback.run()
             return playback.result(), ""
-        except StepFailed as failed:
+        except StepError as failed:
             return playback.result(), str(failed)
         finally:
             playback.release()

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 KEEP = 1 << 30
 
 
-class StepFailed(RuntimeError):
+class StepError(RuntimeError):
     """A node raised. `node` and `position` identify it, `layer` and `line` locate its origin."""
+
+    code = "step"
 
     def __init__(self, message: str, position: int, node: int, layer: str, line: int | None) -> None:
         super().__init__(message)
@@ -134,7 +136,7 @@ class Playback:
     # -- going ---------------------------------------------------------------------------------------------------------
 
     def step(self) -> StepRecord | None:
-        """Run the next node; None at the end. Raises StepFailed, leaving the position unchanged."""
+        """Run the next node; None at the end. Raises StepError, leaving the position unchanged."""
         if self.next_node is None:
             return None
         record = self._advance()
@@ -193,8 +195,8 @@ class Playback:
     # -- inspecting and editing ---------------------------------------------------------------------------------------
 
     def gradient(self, node: int, output_nr: int = 0) -> Tensor | None:
-        """Return the gradient accumulated before an output of a node; None if nothing has arrived or it is not stored.
-        """
+        """Return the gradient accumulated before an output of a node; None if nothing has arrived or it is not
+        stored."""
         arrived = self._flow.slots.get((node, output_nr))
         return arrived.sum() if arrived else None
 
@@ -205,8 +207,8 @@ class Playback:
         return arrived.part((source, slot)) if arrived else None
 
     def inspect(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> GradientLook | None:
-        """Return numbers, histogram and picture of an incoming gradient. `at` are leading indices, such as the sample.
-        """
+        """Return numbers, histogram and picture of an incoming gradient. `at` are leading indices, such as the
+        sample."""
         gradient = self.gradient(node, output_nr)
         return None if gradient is None else describe_gradient(gradient, at, self.scale)
 
@@ -305,7 +307,7 @@ class Playback:
         except Exception as error:
             where = self.tape.nodes[number]
             message = f"{where.name} of {self.tape.title_of(where)}: {type(error).__name__}: {error}"
-            raise StepFailed(message, self.position, number, where.layer, where.line) from None
+            raise StepError(message, self.position, number, where.layer, where.line) from None
         if inside:
             self._inside[number] = inside
         return called

@@ -28,8 +28,10 @@ _WIRED_KINDS = {
 _PART = re.compile(r"(?P<param>[A-Za-z_]\w*)(?P<item>\[\d{1,2}\])?(?P<part>\.(?:start|stop|step))?")
 
 
-class UnknownOp(KeyError):
+class UnknownOpError(KeyError):
     """An op that this catalog does not have."""
+
+    code = "unknown_op"
 
     def __str__(self) -> str:
         return f"there is no op {self.args[0]!r} in the catalog"
@@ -166,8 +168,8 @@ class OpSpec:
         return FrozenMap({p.name: p.start for p in self.params if p.start is not None})
 
     def outputs_given(self, params: Mapping[str, Any]) -> int:
-        """Return how many outputs the call returns: a flag adds the second, a number is the count, sizes are one each.
-        """
+        """Return how many outputs the call returns: a flag adds the second, a number is the count, sizes are one
+        each."""
         param = self.param(self.outputs_by)
         if param is None:
             return len(self.outputs)
@@ -192,7 +194,7 @@ class Catalog(Mapping[str, OpSpec]):
         try:
             return self._specs[key]
         except KeyError:
-            raise UnknownOp(key) from None
+            raise UnknownOpError(key) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._specs)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
-from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
+from app.builder.catalog.custom_classes import LayerClass, LayerTextError, read_classes
 from app.builder.graph import Graph
 from app.builder.names import identifier
 from app.source import layer_files
@@ -133,7 +133,7 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
     file = LayerFile.of(module, text, str(path))
     try:
         classes = _classes(text) if ops is None else read_classes(text, ops)
-    except BadLayers as error:
+    except LayerTextError as error:
         return CustomFile(path, module, file, problem=f"{path.name}: {error}")
     words = "" if classes else f"{path.name} has no class of nn.Module or autograd.Function"
     return CustomFile(path, module, file, classes, words, layer_files.allowed(file.sha256))
@@ -141,7 +141,7 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
 
 @lru_cache(maxsize=64)
 def _classes(text: str) -> tuple[LayerClass, ...]:
-    """Parse the classes; cached, since a watched folder may report changes of other files. Raises BadLayers."""
+    """Parse the classes; cached, since a watched folder may report changes of other files. Raises LayerTextError."""
     return read_classes(text, catalog())
 
 
@@ -205,9 +205,9 @@ def registered(spec: OpSpec) -> tuple[LayerFile, LayerClass] | None:
 
 
 def usable(target: str) -> tuple[LayerFile, LayerClass]:
-    """Return the file and class of a custom op's target. Raises layer_files.Untrusted if it may not run."""
+    """Return the file and class of a custom op's target. Raises layer_files.UntrustedError if it may not run."""
     if target not in _known or target.startswith(TARGET + _NOT_NOW):
-        raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is defined in a file that is not trusted")
+        raise layer_files.UntrustedError(f"{target.rpartition(':')[2]} is defined in a file that is not trusted")
     return _known[target]
 
 

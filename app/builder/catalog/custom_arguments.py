@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.builder.catalog.catalog import Param, Port
-from app.builder.literals import DTYPES, BadLiteral, DType, encode
+from app.builder.literals import DTYPES, DType, LiteralError, encode
 from app.builder.params import ParamError, check_param
 
 _PLAIN = {"int": "int", "float": "float", "bool": "bool", "str": "str", "builtins.int": "int", "typing.Any": "value",
@@ -25,8 +25,10 @@ _NUMBERS = {"math.inf": math.inf, "math.pi": math.pi, "math.e": math.e, "math.na
             "torch.pi": math.pi, "torch.nan": math.nan, "numpy.inf": math.inf, "numpy.pi": math.pi}  # fmt: skip
 
 
-class Unusable(ValueError):
+class UnusableLayerError(ValueError):
     """A class that cannot be a layer; the text says why."""
+
+    code = "unusable_layer"
 
 
 class _Unknown:
@@ -80,7 +82,7 @@ def _kept(value: Any) -> Any:
     """Return the value if a project can store it, else UNKNOWN."""
     try:
         encode(value)
-    except BadLiteral:
+    except LiteralError:
         return UNKNOWN
     return value
 
@@ -104,11 +106,11 @@ class Given:
 
 
 def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
-    """List the arguments of a function after the first `skip` (`self`, `ctx`). Raises Unusable for `*args` of
+    """List the arguments of a function after the first `skip` (`self`, `ctx`). Raises UnusableLayerError for `*args` of
     `forward`."""
     spec = function.args
     if spec.vararg and function.name == "forward":
-        raise Unusable(f"forward takes *{spec.vararg.arg}; name its inputs")
+        raise UnusableLayerError(f"forward takes *{spec.vararg.arg}; name its inputs")
     plain = [*spec.posonlyargs, *spec.args]
     defaults = [*[None] * (len(plain) - len(spec.defaults)), *spec.defaults]
     found = [
@@ -129,7 +131,7 @@ def constructor_params(given: tuple[Given, ...], scope: Scope) -> tuple[tuple[Pa
         if param is None:
             if one.default is None:
                 what = f": {ast.unparse(one.annotation)}" if one.annotation else ""
-                raise Unusable(f"{one.name}{what} of __init__ cannot be edited here; give it a default")
+                raise UnusableLayerError(f"{one.name}{what} of __init__ cannot be edited here; give it a default")
             kept.append(one.name)
         else:
             leading = param.required and not one.keyword and not kept and all(p.positional for p in params)
@@ -142,7 +144,7 @@ def forward_ports(
 ) -> tuple[tuple[Port, ...], tuple[Param, ...], tuple[str, ...]]:
     """Return ports, call parameters, and arguments that keep their default. `taken` are the constructor's parameters.
 
-    With `by_name` arguments after the first parameter are passed by keyword. Raises Unusable.
+    With `by_name` arguments after the first parameter are passed by keyword. Raises UnusableLayerError.
     """
     ports: list[Port] = []
     params: list[Param] = []
@@ -153,17 +155,17 @@ def forward_ports(
         if param is not None and not clash and not (one.bare and by_name):
             params.append(replace(param, call=True, positional=False))
         elif param is not None and required:
-            raise Unusable(f"{one.name} is an argument of both __init__ and forward; rename one")
+            raise UnusableLayerError(f"{one.name} is an argument of both __init__ and forward; rename one")
         elif not required and (clash or (one.bare and by_name) or param is not None):
             kept.append(one.name)
         else:
             named = by_name and (one.keyword or bool(params) or not required)
             if clash and named:
-                raise Unusable(f"{one.name} is an argument of both __init__ and forward; rename one")
+                raise UnusableLayerError(f"{one.name} is an argument of both __init__ and forward; rename one")
             name = f"{one.name}_" if clash else one.name
             ports.append(Port(name, _port_kind(one, scope), required=required, named=named))
     if not by_name and _gap(given, ports):
-        raise Unusable("an input of forward without a default follows one with a default")
+        raise UnusableLayerError("an input of forward without a default follows one with a default")
     return tuple(ports), tuple(params), tuple(kept)
 
 

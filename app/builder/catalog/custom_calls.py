@@ -22,7 +22,7 @@ LARGEST = 1 << 20  # values that arrive, at the larger batch
 def resolve(target: str) -> Callable[..., Any]:
     """Return the class of a custom op's target, or a callable that applies it if it is a Function.
 
-    Raises layer_files.Untrusted, and LayerFileError if the file fails.
+    Raises layer_files.UntrustedError, and LayerFileError if the file fails.
     """
     file, layer = custom.usable(target)
     found = layer_modules.attribute(file, layer.name)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from app.builder.catalog.catalog import OpSpec, Param, Port
-from app.builder.catalog.custom_arguments import Scope, Unusable, arguments, constructor_params, forward_ports
+from app.builder.catalog.custom_arguments import Scope, UnusableLayerError, arguments, constructor_params, forward_ports
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
 # Containers whose `forward` the file does not have to write.
@@ -20,8 +20,10 @@ _CONTAINERS = {"torch.nn.Sequential": (Port("input", "any"),)}
 _MOST_OUTPUTS = 32
 
 
-class BadLayers(ValueError):
+class LayerTextError(ValueError):
     """A text whose classes cannot be read; the words say why."""
+
+    code = "layer_text"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class LayerClass:
 
 
 def read_classes(text: str, ops: Mapping[str, OpSpec]) -> tuple[LayerClass, ...]:
-    """List the layers of a text, in order. `ops` has the constructors of torch's layers. Raises BadLayers."""
+    """List the layers of a text, in order. `ops` has the constructors of torch's layers. Raises LayerTextError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about invalid escapes in the user's file
@@ -53,9 +55,9 @@ def read_classes(text: str, ops: Mapping[str, OpSpec]) -> tuple[LayerClass, ...]
         return _Reader(tree, ops).read()
     except SyntaxError as error:
         where = f"line {error.lineno} is not valid Python: " if error.lineno else "it is not valid Python: "
-        raise BadLayers(f"{where}{error.msg}") from error
+        raise LayerTextError(f"{where}{error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise BadLayers(f"it cannot be read as Python: {error or type(error).__name__}") from error
+        raise LayerTextError(f"it cannot be read as Python: {error or type(error).__name__}") from error
 
 
 class _Reader:
@@ -122,18 +124,18 @@ class _Reader:
         summary = (ast.get_docstring(node) or "").strip().partition("\n")[0]
         try:
             made = self._module(node) if kind == "module" else self._function(node)
-        except Unusable as error:
+        except UnusableLayerError as error:
             return LayerClass(node.name, kind, reason=str(error), summary=summary, line=node.lineno)
         inputs, outputs, params, order, kept = made
         return LayerClass(node.name, kind, inputs, outputs, params, order, kept, "", summary, node.lineno)
 
     def _module(self, node: ast.ClassDef) -> _Made:
         if any(self.scope.dotted(_called(mark)).endswith("dataclass") for mark in node.decorator_list):
-            raise Unusable("it is a dataclass, whose arguments are not read; write an __init__")
+            raise UnusableLayerError("it is a dataclass, whose arguments are not read; write an __init__")
         params, kept = self._constructor(node)
         forward = self._method(node, "forward")
         if forward is None:
-            raise Unusable("it has no forward")
+            raise UnusableLayerError("it has no forward")
         if isinstance(forward, str):
             spec = self._torch_spec(forward)
             inputs = spec.inputs if spec else _CONTAINERS[forward]
@@ -153,20 +155,22 @@ class _Reader:
             return constructor_params(arguments(constructor, 1), self.scope)
         spec = self._torch_spec(constructor)
         if spec is None:
-            raise Unusable("it defines no __init__, and its base's takes modules")
+            raise UnusableLayerError("it defines no __init__, and its base's takes modules")
         return tuple(_typed(param) for param in spec.params if not param.call), ()
 
     def _function(self, node: ast.ClassDef) -> _Made:
         forward = self._method(node, "forward")
         if not isinstance(forward, ast.FunctionDef):
-            raise Unusable("it has no forward")
+            raise UnusableLayerError("it has no forward")
         context = 0 if self._method(node, "setup_context") is not None else 1
         given = arguments(forward, context)
         if any(one.keyword for one in given):
-            raise Unusable("forward has keyword-only arguments, and apply takes no keyword arguments")
+            raise UnusableLayerError("forward has keyword-only arguments, and apply takes no keyword arguments")
         inputs, params, kept = forward_ports(given, self.scope, frozenset(), by_name=False)
         if kept:
-            raise Unusable(f"{', '.join(kept)} of forward cannot be edited here, and apply takes no keyword arguments")
+            raise UnusableLayerError(
+                f"{', '.join(kept)} of forward cannot be edited here, and apply takes no keyword arguments"
+            )
         names = {port.name for port in inputs} | {param.name for param in params}
         return inputs, _outputs(forward), params, tuple(one.name for one in given if one.name in names), ()
 

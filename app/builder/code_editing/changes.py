@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from app.builder import names
 from app.builder.catalog.catalog import Catalog
 from app.builder.catalog.inits import FUNCTIONS, check_inits
-from app.builder.code_editing.values import UNSET, CannotEdit, Reading
+from app.builder.code_editing.values import UNSET, CodeEditError, Reading
 from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Init
 from app.builder.literals import to_code
@@ -116,15 +116,15 @@ class Initialised(Change):
     def read(
         cls, sheet: str, node: str, parameter: str, function: ast.Attribute, values: Any, reading: Reading
     ) -> Initialised:
-        """Build it from a call of `torch.nn.init`. Raises CannotEdit, and ParamError for a missing argument."""
+        """Build it from a call of `torch.nn.init`. Raises CodeEditError, and ParamError for a missing argument."""
         if function.attr not in FUNCTIONS:
-            raise CannotEdit(f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}", function)
+            raise CodeEditError(f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}", function)
         known = {param.name: param for param in FUNCTIONS[function.attr]}
         params = {}
         for name, tree in values:
             if name not in known:
                 has = ", ".join(known) or "no arguments"
-                raise CannotEdit(f"{function.attr} has no argument {name}; it has {has}", tree)
+                raise CodeEditError(f"{function.attr} has no argument {name}; it has {has}", tree)
             params[name] = reading.value(known[name], tree)
         init = Init(function.attr, FrozenMap(params))
         check_inits({parameter or "weight": init})
@@ -165,10 +165,10 @@ def _put(project: W, name: str, sheet: Any) -> W:
 
 
 def check_layer_name(name: str, taken: set[str], at: ast.AST) -> None:
-    """Raise CannotEdit unless a layer of a class can be called so, and its attribute is exactly that."""
+    """Raise CodeEditError unless a layer of a class can be called so, and its attribute is exactly that."""
     if name in names.module_attributes():
-        raise CannotEdit(f"Every nn.Module has {name} already; choose another name", at)
+        raise CodeEditError(f"Every nn.Module has {name} already; choose another name", at)
     if name in taken:
-        raise CannotEdit(f"{name} is in use in this class already", at)
+        raise CodeEditError(f"{name} is in use in this class already", at)
     if names.written(name) != name:
-        raise CannotEdit(f"A layer cannot be named {name}; {names.written(name)} is valid", at)
+        raise CodeEditError(f"A layer cannot be named {name}; {names.written(name)} is valid", at)

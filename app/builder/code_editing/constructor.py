@@ -10,7 +10,7 @@ from typing import Any
 from app.builder.blocks import Block, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.code_editing.changes import Change, Frozen, Parameter, Renamed, Repeated, check_layer_name
-from app.builder.code_editing.values import Arguments, CannotEdit, Reading, said, same
+from app.builder.code_editing.values import Arguments, CodeEditError, Reading, said, same
 from app.builder.codegen.free_tensors import expression
 from app.builder.edits.blocks import Whole
 from app.builder.graph import Graph, Node
@@ -39,8 +39,8 @@ class ConstructorReader:
         """Compare assignments of a module, or of a container of modules."""
         if not isinstance(was, ast.Attribute):
             if not same(was, now):
-                raise CannotEdit("Rename the layer in the inspector", now)
-            raise CannotEdit("Edit this one in the inspector", new)
+                raise CodeEditError("Rename the layer in the inspector", now)
+            raise CodeEditError("Edit this one in the inspector", new)
         paths = self.paths()
         if not same(was, now):
             yield self._renamed(was, now, paths)
@@ -53,13 +53,15 @@ class ConstructorReader:
 
     def _renamed(self, was: ast.Attribute, now: ast.expr, paths: Mapping[str, Node]) -> Change:
         if not (isinstance(now, ast.Attribute) and same(was.value, now.value)):
-            raise CannotEdit(f"{said(was)} can be renamed; it remains an attribute of self", now)
+            raise CodeEditError(f"{said(was)} can be renamed; it remains an attribute of self", now)
         return self.renamed(was.attr, now.attr, now, paths)
 
     def renamed(self, old: str, new: str, at: ast.AST, paths: Mapping[str, Node]) -> Change:
-        """Another name for the layer at an attribute. Raises CannotEdit."""
+        """Another name for the layer at an attribute. Raises CodeEditError."""
         if old not in paths:
-            raise CannotEdit(f"{old} holds several layers: rename them one by one, as {old}.name, in the inspector", at)
+            raise CodeEditError(
+                f"{old} holds several layers: rename them one by one, as {old}.name, in the inspector", at
+            )
         taken = {path.split(".")[0] for path in paths} | set(self.reading.names)
         check_layer_name(new, taken, at)
         return Renamed(self.sheet, paths[old].id, paths[old].name, new)
@@ -78,7 +80,7 @@ class ConstructorReader:
                 ast.Call(func=now, args=[ast.List(elts=after)]),
             ) if same(was, now):
                 if len(before) != len(after):
-                    raise CannotEdit(STRUCTURE, new)
+                    raise CodeEditError(STRUCTURE, new)
                 number = 0
                 for one, other in zip(before, after, strict=True):
                     yield from self._made(f"{path}.{number}", *self._alike(one, other), paths)
@@ -88,17 +90,17 @@ class ConstructorReader:
                 ast.Call(func=now, args=[ast.Dict(keys=others, values=after)]),
             ) if same(was, now):
                 if len(keys) != len(others) or not all(map(same, keys, others)):
-                    raise CannotEdit("The keys are layer names: rename the layers in the inspector", new)
+                    raise CodeEditError("The keys are layer names: rename the layers in the inspector", new)
                 for key, one, other in zip(keys, before, after, strict=True):
                     assert isinstance(key, ast.Constant)
                     yield from self._made(f"{path}.{key.value!s}", one, other, paths)
             case _:
-                raise CannotEdit(STRUCTURE, new)
+                raise CodeEditError(STRUCTURE, new)
 
     def _alike(self, old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
         """Compare one of several equal layers, each of which is a node."""
         if isinstance(old, ast.Starred) and not same(old, new):
-            raise CannotEdit("This line stands for several identical nodes: change them in the inspector", new)
+            raise CodeEditError("This line stands for several identical nodes: change them in the inspector", new)
         return old, new
 
     def _whole(
@@ -116,7 +118,7 @@ class ConstructorReader:
             return
         (before, counts), (after, others) = _items(old), _items(new)
         if sum(counts) != node.repeat or len(before) != len(after):
-            raise CannotEdit("The number of repetitions is the number in range", new)
+            raise CodeEditError("The number of repetitions is the number in range", new)
         if counts != others:
             yield Repeated(sheet, node.id, node.name, sum(others))
         for one, other in zip(before, after, strict=True):
@@ -130,9 +132,9 @@ class ConstructorReader:
             return
         spec = self.ops.of(graph, node)
         if not (isinstance(old, ast.Call) and isinstance(new, ast.Call)):
-            raise CannotEdit(STRUCTURE, new)
+            raise CodeEditError(STRUCTURE, new)
         if not same(old.func, new.func):
-            raise CannotEdit(f"{said(old.func)} is the type of the node: replace the node on the canvas", new.func)
+            raise CodeEditError(f"{said(old.func)} is the type of the node: replace the node on the canvas", new.func)
         if node.id in text.placed:
             yield from self._placed(spec.definition, old, new, text.placed[node.id][0])
         elif spec.kind in ("parameter", "buffer"):
@@ -158,7 +160,7 @@ class ConstructorReader:
         before = {str(word.arg): word.value for word in old.keywords}
         after = {str(word.arg): word.value for word in new.keywords}
         if new.args:
-            raise CannotEdit("Pass each argument by keyword", new.args[0])
+            raise CodeEditError("Pass each argument by keyword", new.args[0])
         for name in {**before, **after}:
             was, now = before.get(name), after.get(name)
             if same(was, now):
@@ -166,7 +168,7 @@ class ConstructorReader:
             if name not in known:
                 has = ", ".join(known) or "nothing"
                 words = "is inferred from the input and differs between the instances" if was else "is not a parameter"
-                raise CannotEdit(f"{name} {words}; {block_of(node.op)} exposes {has}", now or new)
+                raise CodeEditError(f"{name} {words}; {block_of(node.op)} exposes {has}", now or new)
             param = known[name]
             value = param.default if now is None else reading.value(param, now)
             yield Parameter(sheet, node.id, node.name, param.name, value)
@@ -174,9 +176,9 @@ class ConstructorReader:
     def _placed(self, block: Block | None, old: ast.Call, new: ast.Call, text: ClassText) -> Iterator[Change]:
         """Compare an inlined block, an `nn.Sequential`: its layers, for all its instances."""
         if block is None:
-            raise CannotEdit(STRUCTURE, new)
+            raise CodeEditError(STRUCTURE, new)
         if len(old.args) != len(new.args) or new.keywords:
-            raise CannotEdit(STRUCTURE, new)
+            raise CodeEditError(STRUCTURE, new)
         nodes = {int(path): block.graph.nodes[node] for node, path in text.modules.items() if node in block.graph.nodes}
         number = 0
         start = 0
@@ -190,7 +192,7 @@ class ConstructorReader:
             (was, _), (now, others) = _items_of(one), _items_of(other)
             if others != count:
                 if node.repeat != count:
-                    raise CannotEdit("The number of repetitions is the block's Repeat field in the inspector", other)
+                    raise CodeEditError("The number of repetitions is the block's Repeat field in the inspector", other)
                 yield Repeated(block.name, node.id, node.name, others)
             was, frozen = _thawed(was)
             now, freeze = _thawed(now)
@@ -206,13 +208,13 @@ class ConstructorReader:
         for name, tree in flags.items():
             param = spec.param(str(name))
             if param is None or param.kind != "bool":
-                raise CannotEdit(f"{spec.label} has no argument {name} here", tree if name else new)
+                raise CodeEditError(f"{spec.label} has no argument {name} here", tree if name else new)
             default = isinstance(tree, ast.Constant) and tree.value is None
             value = param.default if default else self.reading.value(param, tree)
             if value != node.params.get(param.name, param.default):
                 yield Parameter(sheet, node.id, node.name, param.name, value)
         if len(new.args) != 1 or len(old.args) != 1:
-            raise CannotEdit(STRUCTURE, new)
+            raise CodeEditError(STRUCTURE, new)
         if same(old.args[0], new.args[0]):
             return
         match old.args[0], new.args[0]:
@@ -226,7 +228,7 @@ class ConstructorReader:
             if same(ast.parse(text, mode="eval").body, new.args[0]):
                 yield Parameter(sheet, node.id, node.name, name, value)
                 return
-        raise CannotEdit("Only one size or number at a time can be edited here; use the inspector for the rest", new)
+        raise CodeEditError("Only one size or number at a time can be edited here; use the inspector for the rest", new)
 
 
 def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any]]:
@@ -266,13 +268,13 @@ def _items_of(tree: ast.expr) -> tuple[ast.expr, int]:
     match inner.generators[0].iter:
         case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as number)]):
             return inner.elt, number
-    raise CannotEdit("The number of repetitions must be an integer in range", tree)
+    raise CodeEditError("The number of repetitions must be an integer in range", tree)
 
 
 def _items(tree: ast.expr) -> tuple[list[ast.expr], list[int]]:
     """Return the modules in the container of a repeated node, and their repetitions."""
     if not (isinstance(tree, ast.Call) and ast.unparse(tree.func) in _CONTAINERS and tree.args):
-        raise CannotEdit(STRUCTURE, tree)
+        raise CodeEditError(STRUCTURE, tree)
     args = tree.args
     if len(args) == 1 and isinstance(args[0], ast.List):
         args = args[0].elts

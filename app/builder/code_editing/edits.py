@@ -17,7 +17,7 @@ from app.builder.code_editing.changes import Change, Default, Initialised, Outpu
 from app.builder.code_editing.constructor import ConstructorReader
 from app.builder.code_editing.forward import ForwardReader
 from app.builder.code_editing.lines import Statement, parsed, statement_at, why_not
-from app.builder.code_editing.values import CannotEdit, Reading, said, same
+from app.builder.code_editing.values import CodeEditError, Reading, said, same
 from app.builder.edits.blocks import Whole, sheet_named
 from app.builder.graph import GraphError
 from app.builder.names import Names, reserved_variables
@@ -38,12 +38,12 @@ class Edited(Generic[W]):
 def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> Edited[W] | None:
     """Apply an edit of the statement on a line; None if it changes nothing.
 
-    `typed` are the lines of the statement, with their indentation. Raises CannotEdit.
+    `typed` are the lines of the statement, with their indentation. Raises CodeEditError.
     """
     statement = statement_at(source.text, line)
     reason = why_not(statement, source.text, line)
     if statement is None or reason:
-        raise CannotEdit(reason)
+        raise CodeEditError(reason)
     new = _read(typed, statement)
     try:
         changes = list(dict.fromkeys(_Class(project, ops, source, statement).changes(new)))
@@ -53,9 +53,9 @@ def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> E
         for change in changes:
             after = applied(after, ops, change)
     except (BlockError, GraphError, ParamError) as error:
-        raise CannotEdit(str(error), new) from None
+        raise CodeEditError(str(error), new) from None
     except RecursionError:
-        raise CannotEdit("This is nested too deep") from None
+        raise CodeEditError("This is nested too deep") from None
     return Edited(after, changes[0].words if len(changes) == 1 else f"{changes[0].words} and other changes")
 
 
@@ -69,12 +69,12 @@ def _read(typed: str, statement: Statement) -> ast.stmt:
         whole = ast.parse(f"if 1:\n{typed}{body}\n").body
     except SyntaxError as error:
         at = ast.Pass(lineno=(error.lineno or 2) - 1, col_offset=max((error.offset or 1) - 1, 0))
-        raise CannotEdit(f"Python cannot read this: {error.msg}", at) from None
+        raise CodeEditError(f"Python cannot read this: {error.msg}", at) from None
     except (ValueError, RecursionError, MemoryError):
-        raise CannotEdit("Python cannot read this") from None
+        raise CodeEditError("Python cannot read this") from None
     assert isinstance(whole[0], ast.If)
     if len(whole) != 1 or len(whole[0].body) != 1:
-        raise CannotEdit("One statement per line: add nodes on the canvas")
+        raise CodeEditError("One statement per line: add nodes on the canvas")
     return ast.increment_lineno(whole[0].body[0], -1)
 
 
@@ -86,7 +86,7 @@ class _Class:
         names = list(source.classes)
         classes = [part for part in parsed(source.text).body if isinstance(part, ast.ClassDef)]
         if len(names) != len(classes):
-            raise CannotEdit("The code is out of date; wait until it is regenerated")
+            raise CodeEditError("The code is out of date; wait until it is regenerated")
         self.name = names[statement.number]
         self.text: ClassText = source.classes[self.name]
         self.sheet = sheet_named(project, self.name)
@@ -111,23 +111,23 @@ class _Class:
                 yield from self._keys(was, now)
             case _:
                 if not same(old, new):
-                    raise CannotEdit("The call follows from the node: replace the node on the canvas", new)
+                    raise CodeEditError("The call follows from the node: replace the node on the canvas", new)
 
     def _node(self) -> str:
         """Return the node of a line in `forward`."""
         line = self.statement.first
         node = next((node for node, lines in self.text.lines.items() if line in lines), None)
         if node is None or node not in self.sheet.graph.nodes:
-            raise CannotEdit("The code is out of date; wait until it is regenerated")
+            raise CodeEditError("The code is out of date; wait until it is regenerated")
         return node
 
     def _defaults(self, old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[Change]:
         """Compare the default arguments of a block's class."""
         before, after = old.args, new.args
         if old.name != new.name or [a.arg for a in before.args] != [a.arg for a in after.args]:
-            raise CannotEdit("Arguments come from the parameters of the block: change them in the inspector", new)
+            raise CodeEditError("Arguments come from the parameters of the block: change them in the inspector", new)
         if len(before.defaults) != len(after.defaults) or not same(before.vararg or after.vararg, None):
-            raise CannotEdit("Each parameter of a block has a default", new)
+            raise CodeEditError("Each parameter of a block has a default", new)
         names = [a.arg for a in before.args][-len(before.defaults) :]
         params = {param.name: param for param in getattr(self.sheet, "params", ())}
         for name, was, now in zip(names, before.defaults, after.defaults, strict=True):
@@ -140,15 +140,15 @@ class _Class:
         if isinstance(old.func, ast.Attribute) and ast.unparse(old.func.value) == "nn.init":
             yield self._initialised(old, new)
         elif same(old.func, new.func) and len(old.args) == len(new.args) == 2 and same(old.args[0], new.args[0]):
-            raise CannotEdit("Edit this one in the inspector", new)
+            raise CodeEditError("Edit this one in the inspector", new)
         elif not same(old, new):
-            raise CannotEdit("This line assigns a layer; rename the layer instead", new)
+            raise CodeEditError("This line assigns a layer; rename the layer instead", new)
 
     def _initialised(self, old: ast.Call, new: ast.Call) -> Change:
         if not (isinstance(new.func, ast.Attribute) and new.args and same(new.args[0], old.args[0])):
-            raise CannotEdit("The parameter to initialise is chosen in the inspector", new)
+            raise CodeEditError("The parameter to initialise is chosen in the inspector", new)
         if ast.unparse(new.func.value) != "nn.init" or len(new.args) != 1:
-            raise CannotEdit("Expected a function of nn.init with keyword arguments", new.func)
+            raise CodeEditError("Expected a function of nn.init with keyword arguments", new.func)
         node, path = self._whose(ast.unparse(old.args[0]))
         values = tuple((word.arg or "", word.value) for word in new.keywords)
         owner = self.sheet.graph.owner(node)
@@ -161,7 +161,7 @@ class _Class:
         nodes = [node for node, lines in self.text.lines.items() if line in lines and node in self.sheet.graph.nodes]
         nodes = [node for node in nodes if self.sheet.graph.owner(node).inits]
         if not nodes:
-            raise CannotEdit("This is initialised inside a block: edit it there, in the inspector")
+            raise CodeEditError("This is initialised inside a block: edit it there, in the inspector")
         return nodes[0], target
 
     def _keys(self, old: ast.Dict, new: ast.Dict) -> Iterator[Change]:
@@ -170,11 +170,11 @@ class _Class:
         nodes = [node for node, lines in self.text.lines.items() if line in lines]
         nodes = [node for node in nodes if self.sheet.graph.nodes[node].op == "output"]
         if len(old.keys) != len(new.keys) or len(nodes) != len(old.keys):
-            raise CannotEdit("The return value follows from the wires into the outputs", new)
+            raise CodeEditError("The return value follows from the wires into the outputs", new)
         for node, was, now, value, other in zip(nodes, old.keys, new.keys, old.values, new.values, strict=True):
             if not same(value, other):
-                raise CannotEdit(f"{said(value)} is set by a wire: move the wire on the canvas", other)
+                raise CodeEditError(f"{said(value)} is set by a wire: move the wire on the canvas", other)
             if not same(was, now):
                 if not (isinstance(now, ast.Constant) and isinstance(now.value, str)):
-                    raise CannotEdit("A key must be a quoted string", now or new)
+                    raise CodeEditError("A key must be a quoted string", now or new)
                 yield OutputKey(self.name, node, now.value)

@@ -9,7 +9,7 @@ from typing import Any
 from app.builder.catalog.catalog import OpSpec, Param
 from app.builder.code_editing.changes import Change, Parameter
 from app.builder.code_editing.constructor import ConstructorReader
-from app.builder.code_editing.values import DRAWN, UNSET, Arguments, CannotEdit, said, same
+from app.builder.code_editing.values import DRAWN, UNSET, Arguments, CodeEditError, said, same
 from app.builder.graph import Graph, Node
 
 # Calls that take their sizes one by one rather than as a tuple.
@@ -32,7 +32,7 @@ class ForwardReader(ConstructorReader):
                 case ast.Subscript(value=a, slice=index), ast.Subscript(value=b, slice=other) if same(a, b):
                     yield self._index(node, spec, index, other)
                 case _:
-                    raise CannotEdit("Variable names are generated; layers can be renamed", now)
+                    raise CodeEditError("Variable names are generated; layers can be renamed", now)
         if not same(old, new):
             for name, value in self._value(caller, node, spec, old, new):
                 yield name if isinstance(name, Change) else Parameter(self.sheet, node.id, node.name, name, value)
@@ -40,7 +40,7 @@ class ForwardReader(ConstructorReader):
     def _index(self, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Change:
         param = spec.param("index")
         if param is None or any(isinstance(part, ast.Name) for part in ast.walk(old)):
-            raise CannotEdit(f"A part of [{said(old)}] {DRAWN}", new)
+            raise CodeEditError(f"A part of [{said(old)}] {DRAWN}", new)
         return Parameter(self.sheet, node.id, node.name, "index", self.reading.index(param, new))
 
     def _value(self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Iterator[tuple[Any, Any]]:
@@ -54,10 +54,10 @@ class ForwardReader(ConstructorReader):
                         yield self._operand(node, spec, number, was, now)
             case ast.Subscript(), ast.Subscript():
                 if not same(old.value, new.value):
-                    raise CannotEdit(f"{said(old.value)} {DRAWN}", new.value)
+                    raise CodeEditError(f"{said(old.value)} {DRAWN}", new.value)
                 yield self._index(node, spec, old.slice, new.slice), None
             case _:
-                raise CannotEdit(f"{said(old)} is the type of the node: replace the node on the canvas", new)
+                raise CodeEditError(f"{said(old)} is the type of the node: replace the node on the canvas", new)
 
     def _operand(self, node: Node, spec: OpSpec, number: int, was: ast.expr, now: ast.expr) -> tuple[Any, Any]:
         """Return the edit of a number in an operator: a parameter of the node, or a number node wired to it."""
@@ -70,7 +70,7 @@ class ForwardReader(ConstructorReader):
         if source is not None and source.op == "number":
             param = self.ops[source.op].params[0]
             return Parameter(self.sheet, source.id, source.name, param.name, self.reading.value(param, now)), None
-        raise CannotEdit(f"{said(was)} {DRAWN}", now)
+        raise CodeEditError(f"{said(was)} {DRAWN}", now)
 
     def _call(self, caller: Node, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
         own = spec.kind in ("module", "block", "custom")
@@ -95,13 +95,13 @@ class ForwardReader(ConstructorReader):
                 paths = self.paths()
                 if now in paths and paths[now].id != node.id:
                     words = f"{now} is another layer: to call it here, share its module in the inspector"
-                    raise CannotEdit(words, new)
+                    raise CodeEditError(words, new)
                 return self.renamed(was, now, new, paths)
             case ast.Attribute(value=a, attr=was), ast.Attribute(value=b, attr=now) if was == now:
-                raise CannotEdit(f"{said(a)} {DRAWN}", b)
+                raise CodeEditError(f"{said(a)} {DRAWN}", b)
         if own:
-            raise CannotEdit("The called layer follows from the node; rename container layers in the inspector", new)
-        raise CannotEdit(f"{said(old)} is the type of the node: replace the node on the canvas", new)
+            raise CodeEditError("The called layer follows from the node; rename container layers in the inspector", new)
+        raise CodeEditError(f"{said(old)} is the type of the node: replace the node on the canvas", new)
 
     def _sizes(self, node: Node, size: Param, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
         """Compare sizes that are separate arguments."""
@@ -112,13 +112,13 @@ class ForwardReader(ConstructorReader):
         kept = kept if isinstance(kept, tuple) and len(kept) == len(before) else None
         wired = [i for i in range(len(before)) if self._wired(self.graph, node, size.name, i)]
         if len(before) != len(after) and wired:
-            raise CannotEdit("Some sizes are set by wires: cut those first to change their number", new)
+            raise CodeEditError("Some sizes are set by wires: cut those first to change their number", new)
         items: list[Any] = []
         for number, tree in enumerate(after):
             if number < len(before) and same(before[number], tree) and kept is not None:
                 items.append(kept[number])
             elif number in wired or self._wired(self.graph, node, size.name, None):
-                raise CannotEdit(f"{said(before[number])} {DRAWN}", tree)
+                raise CodeEditError(f"{said(before[number])} {DRAWN}", tree)
             else:
                 items.append(tree)
         trees = [item if isinstance(item, ast.expr) else ast.Constant(0) for item in items]

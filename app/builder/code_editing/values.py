@@ -14,8 +14,10 @@ from app.builder.literals import AUTO, DTYPES, DType
 from app.builder.params import ParamError, check_param, parse_param
 
 
-class CannotEdit(ValueError):
+class CodeEditError(ValueError):
     """Typed text is no valid edit; says why, and at which part of the text."""
+
+    code = "code_edit"
 
     def __init__(self, words: str, at: ast.AST | None = None) -> None:
         super().__init__(words)
@@ -50,7 +52,7 @@ class Reading:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, param: Param, tree: ast.expr) -> Any:
-        """Return the value typed for a parameter. Raises CannotEdit with the expected kind."""
+        """Return the value typed for a parameter. Raises CodeEditError with the expected kind."""
         value = self._read(tree)
         if param.kind == "float" and type(value) is int:
             value = float(value)
@@ -59,7 +61,7 @@ class Reading:
         try:
             check_param(param, value)
         except ParamError as error:
-            raise CannotEdit(str(error), tree) from None
+            raise CodeEditError(str(error), tree) from None
         return value
 
     def index(self, param: Param, tree: ast.expr) -> Any:
@@ -68,7 +70,7 @@ class Reading:
             text = ast.unparse(tree).removeprefix("(").removesuffix(")")
             return parse_param(param, f"[{text}]" if isinstance(tree, ast.List) else text)
         except ParamError as error:
-            raise CannotEdit(str(error), tree) from None
+            raise CodeEditError(str(error), tree) from None
 
     def _read(self, tree: ast.expr) -> Any:
         match tree:
@@ -91,14 +93,14 @@ class Reading:
         try:
             expression = Expr(ast.unparse(_Inside(self.names).visit(ast.parse(ast.unparse(tree), mode="eval").body)))
         except ExpressionError as error:
-            raise CannotEdit(f"{said(tree)} is not a value: {error}", tree) from None
+            raise CodeEditError(f"{said(tree)} is not a value: {error}", tree) from None
         except SyntaxError:  # only valid inside a list, such as *x
-            raise CannotEdit(f"{said(tree)} is not a value", tree) from None
+            raise CodeEditError(f"{said(tree)} is not a value", tree) from None
         unknown = expression.names - set(self.names.values())
         if unknown:
             known = ", ".join(self.names.values())
             has = f"the block has {known}" if known else "expected a value; the network has no parameters to refer to"
-            raise CannotEdit(f"There is no parameter {min(unknown)}; {has}", tree)
+            raise CodeEditError(f"There is no parameter {min(unknown)}; {has}", tree)
         return expression
 
 
@@ -141,17 +143,17 @@ class Arguments:
         return self.spec.kind != "module" or param.call == self.at_call
 
     def named(self, name: str, tree: ast.AST) -> Param:
-        """Return the parameter with this keyword. Raises CannotEdit."""
+        """Return the parameter with this keyword. Raises CodeEditError."""
         param = self.spec.param(name)
         if name in self.wired:
-            raise CannotEdit(f"{name} {DRAWN}, or cut it in the inspector", tree)
+            raise CodeEditError(f"{name} {DRAWN}, or cut it in the inspector", tree)
         if param is None or not self._of_this_call(param):
             known = ", ".join(p.name for p in self.spec.params if self._of_this_call(p)) or "no arguments"
-            raise CannotEdit(f"{self.spec.label} has no argument {name} here; it has {known}", tree)
+            raise CodeEditError(f"{self.spec.label} has no argument {name} here; it has {known}", tree)
         return param
 
     def changes(self, old: ast.Call, new: ast.Call) -> Iterator[tuple[str, Any]]:
-        """Yield parameters with new values, UNSET if removed. Raises CannotEdit."""
+        """Yield parameters with new values, UNSET if removed. Raises CodeEditError."""
         places = self._places(old.args)
         if len(new.args) > len(places):
             places += self._further(places, new)
@@ -164,16 +166,16 @@ class Arguments:
             if same(was, now):
                 continue
             if place is None:
-                raise CannotEdit(f"{said(was or new)} {DRAWN}", now or new)
+                raise CodeEditError(f"{said(was or new)} {DRAWN}", now or new)
             if now is not None:
                 yield place.name, self.reading.value(place, now)
             elif place.name not in after:
                 yield place.name, self._left_out(place, new)
         for name, word in after.items():
             if name is None:
-                raise CannotEdit("Pass each argument by keyword", word)
+                raise CodeEditError("Pass each argument by keyword", word)
             if name in taken:
-                raise CannotEdit(f"{name} is given twice", word)
+                raise CodeEditError(f"{name} is given twice", word)
             if name not in before or not same(before[name].value, word.value):
                 yield name, self.reading.value(self.named(name, word), word.value)
         for name in before:
@@ -182,7 +184,7 @@ class Arguments:
 
     def _left_out(self, param: Param, at: ast.AST) -> Unset:
         if param.required:
-            raise CannotEdit(f"{param.name} has no default, so it cannot be left out", at)
+            raise CodeEditError(f"{param.name} has no default, so it cannot be left out", at)
         return UNSET
 
     def _places(self, args: list[ast.expr]) -> list[Param | None]:
@@ -205,7 +207,7 @@ class Arguments:
         """Return whether an argument is the current value of a parameter."""
         try:
             value = self.reading.value(param, arg)
-        except CannotEdit:
+        except CodeEditError:
             return False
         now = self.node.params.get(param.name, param.default)
         return now is AUTO or (isinstance(value, Expr) and isinstance(now, Expr)) or bool(value == now)
@@ -214,5 +216,5 @@ class Arguments:
         """Match additional positional arguments as Python does."""
         order = [p for p in self.spec.params if self._of_this_call(p)]
         if places != order[: len(places)] or len(new.args) > len(order):
-            raise CannotEdit("Pass further arguments by keyword, such as name=2", new.args[len(places)])
+            raise CodeEditError("Pass further arguments by keyword, such as name=2", new.args[len(places)])
         return list(order[len(places) : len(new.args)])

@@ -33,8 +33,10 @@ class Fragment:
     unfolded: frozenset[str] = frozenset()
 
 
-class NothingFits(rules.ConnectError):
+class NothingFitsError(rules.ConnectError):
     """No port of the op accepts, or provides, the value of the wire."""
+
+    code = "nothing_fits"
 
 
 def changed(
@@ -61,7 +63,7 @@ def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) ->
 
 
 def new_node(graph: Graph, catalog: Catalog, op: str) -> Node:
-    """Create a node of `op` with a fresh id and name and the parameters that it needs to run. Raises UnknownOp."""
+    """Create a node of `op` with a fresh id and name and the parameters that it needs to run. Raises UnknownOpError."""
     spec = catalog[op]
     taken = {node.name for node in graph.nodes.values()}
     plain = spec.category == "io" and spec.stem not in taken
@@ -87,25 +89,25 @@ def add_behind(project: P, catalog: Catalog, op: str, behind: str, at: Point) ->
 
 
 def add_after(project: P, catalog: Catalog, op: str, source: str, output: int, at: Point) -> tuple[P, str]:
-    """Put a new node at the loose end of a wire from an output. Raises NothingFits."""
+    """Put a new node at the loose end of a wire from an output. Raises NothingFitsError."""
     project, new = add(project, catalog, op, at)
     port = rules.first_free_input(project.graph, catalog, source, output, new)
     if port is None:
-        raise NothingFits(f"{catalog[op].label} has no input for the output of {project.graph.nodes[source].name}")
+        raise NothingFitsError(f"{catalog[op].label} has no input for the output of {project.graph.nodes[source].name}")
     return connect(project, catalog, source, output, new, port), new
 
 
 def add_before(project: P, catalog: Catalog, op: str, target: str, port: str, at: Point) -> tuple[P, str]:
-    """Put a new node at the loose end of a wire into an input. Raises NothingFits."""
+    """Put a new node at the loose end of a wire into an input. Raises NothingFitsError."""
     project, new = add(project, catalog, op, at)
     for output in range(len(catalog[op].outputs)):
         if rules.can_connect(project.graph, catalog, new, output, target, port):
             return connect(project, catalog, new, output, target, port), new
-    raise NothingFits(f"{catalog[op].label} gives nothing for {port} of {project.graph.nodes[target].name}")
+    raise NothingFitsError(f"{catalog[op].label} gives nothing for {port} of {project.graph.nodes[target].name}")
 
 
 def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tuple[P, str]:
-    """Put a new node on a wire, between its ends. Raises NothingFits."""
+    """Put a new node on a wire, between its ends. Raises NothingFitsError."""
     label, target = catalog[op].label, project.graph.nodes[wire.target]
     cut_open = changed(project, project.graph.without_edge(wire))
     fed, new = add_after(cut_open, catalog, op, wire.source, wire.output, at)
@@ -117,7 +119,7 @@ def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tupl
             halves = bends.split(project.bends.get(wire, ()), at, *ends)
             led = dict(zip((before, behind), halves, strict=True))
             return _rewired(fed, fed.graph.with_edge(behind), led), new
-    raise NothingFits(f"{label} gives nothing for {wire.port} of {target.name}")
+    raise NothingFitsError(f"{label} gives nothing for {wire.port} of {target.name}")
 
 
 def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
@@ -226,7 +228,7 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     """Change the op of a node, keeping the wires and parameters that fit.
 
     A wire keeps the port of its name, else takes the first free one of its kind, else it is dropped. A default name is
-    renewed for the new op. Raises UnknownOp.
+    renewed for the new op. Raises UnknownOpError.
     """
     graph, spec = project.graph, catalog[op]
     old = graph.nodes[node]

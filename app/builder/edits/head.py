@@ -30,6 +30,8 @@ _ALSO = {"nn.PReLU"}
 class HeadError(ValueError):
     """An invalid edit of the last layer; the text says why and what to do."""
 
+    code = "head"
+
 
 @dataclass(frozen=True)
 class Head:
@@ -172,8 +174,8 @@ def freeze_all_but_last(project: W, ops: Catalog) -> W:
 
 
 def _flagged(project: W, head: Head, flag: Callable[[Graph, Node, bool], bool]) -> W:
-    """Set `frozen` by `flag(graph, node, contains the last layer)` on every sheet from the network to the last layer's.
-    """
+    """Set `frozen` by `flag(graph, node, contains the last layer)` on every sheet from the network to the last
+    layer's."""
     name = NETWORK
     for step in (*head.way, head.node):
         sheet = block_edits.sheet_named(project, name)

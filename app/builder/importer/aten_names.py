@@ -10,8 +10,10 @@ import torch
 from torch.nn import functional as F
 
 
-class NoForm(ValueError):
+class UnknownAtenOpError(ValueError):
     """A function of the core that nothing stands for; the words name it."""
+
+    code = "unknown_aten_op"
 
 
 # Called with whether it is training as the third argument.
@@ -79,14 +81,14 @@ KEPT = frozenset(
 
 
 def form_of(target: Any) -> Callable[..., Any]:
-    """Return the public function for an ATen op, called with the same arguments. Raises NoForm."""
+    """Return the public function for an ATen op, called with the same arguments. Raises UnknownAtenOpError."""
     if isinstance(target, BuiltinFunctionType) and target.__module__ in ("_operator", "operator"):
         return target
     if getattr(target, "namespace", "") != "aten":
-        raise NoForm(f"{getattr(target, '__name__', target)} is not a core function of torch")
+        raise UnknownAtenOpError(f"{getattr(target, '__name__', target)} is not a core function of torch")
     name = str(target).split(".")[1]
     if name in _NEVER:
-        raise NoForm(f"aten.{name} is not among the ops")
+        raise UnknownAtenOpError(f"aten.{name} is not among the ops")
     if name in _FORMS:
         return _FORMS[name]
     if name in _FUNCTIONAL:
@@ -97,5 +99,5 @@ def form_of(target: Any) -> Callable[..., Any]:
     if found is None and hasattr(torch.Tensor, name):
         return lambda x, *args, **named: getattr(x, name)(*args, **named)
     if found is None:
-        raise NoForm(f"aten.{name} is not among the ops")
+        raise UnknownAtenOpError(f"aten.{name} is not among the ops")
     return found

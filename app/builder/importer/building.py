@@ -15,8 +15,8 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.importer import remarks
 from app.builder.importer.fallback_report import OPAQUE, Fallback, parent
-from app.builder.importer.fallbacks import GivingWay, ReadPast
-from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.fallbacks import GivingWay, ReadPastError
+from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.common_subexpressions import numbers_once
 from app.builder.importer.lowering.ir import Draft, DraftError
 from app.builder.importer.lowering.lowering import Drafter
@@ -116,7 +116,7 @@ class _Drawing:
         try:
             with unseen_random.restored():  # constructing it draws initial weights
                 described(module, self.catalog)
-        except Unbound:
+        except BindingError:
             return False
         return True
 
@@ -190,12 +190,12 @@ class _Drawing:
         return ", ".join(shape_text(one.shape) for one in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
-        """Raise ReadPast if a tensor would be drawn next to the layer that owns it."""
+        """Raise ReadPastError if a tensor would be drawn next to the layer that owns it."""
         found = read_past(draft)
         if found is not None:
             path, layer = found
             why = f"another module reads a tensor of {path}"
-            error = ReadPast(f"{path} cannot be followed: {why}", path if layer else parent(path), why, False)
+            error = ReadPastError(f"{path} cannot be followed: {why}", path if layer else parent(path), why, False)
             error.layer = layer
             raise error
 

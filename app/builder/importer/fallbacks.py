@@ -12,11 +12,11 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.importer.fallback_report import EXPORTED, OPAQUE, Fallback, inside, parent
-from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.constructor_args import MADE_WITH
 from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.lowering.opaque import OwnClasses
-from app.builder.importer.torch_export import PATIENCE, NotExported, Replay, exported
+from app.builder.importer.torch_export import PATIENCE, NotExportedError, Replay, exported
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.frames import (
     Apart,
@@ -32,8 +32,10 @@ from app.builder.importer.tracing.source_lines import SourceLine
 Called = tuple[Any, Any]
 
 
-class ReadPast(TraceError):
+class ReadPastError(TraceError):
     """A submodule that is called while another reads a tensor of it. `layer` says that it is a layer of the catalog."""
+
+    code = "read_past"
 
     layer = False
 
@@ -76,7 +78,7 @@ class GivingWay:
         first = self._fallbacks.get(path)
         forward = type(self._model.get_submodule(path))
         place = error.place or source_lines.of_error(error) or source_lines.of_forward(forward)
-        part = isinstance(error, VaryingCallsError) or (isinstance(error, ReadPast) and error.layer)
+        part = isinstance(error, VaryingCallsError) or (isinstance(error, ReadPastError) and error.layer)
         if part and path and path not in self.loose:
             self.loose.add(path)
             return
@@ -109,7 +111,7 @@ class GivingWay:
                 continue  # opaque already and still failing: try the enclosing module
             try:
                 self._one_node(outer, module, why, place)
-            except Unbound as reason:
+            except BindingError as reason:
                 words = words or str(reason)
             else:
                 return None
@@ -164,15 +166,15 @@ class GivingWay:
             began = time.monotonic()
             try:
                 self._replays[key] = exported(module, *called, self._whole, smaller, self._batch)
-            except NotExported:
+            except NotExportedError:
                 self._replays[key] = None
             self._spent += time.monotonic() - began
         return self._replays[key]
 
     def _one_node(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
-        """Make it one node, and with it every other that is the same. Raises Unbound."""
+        """Make it one node, and with it every other that is the same. Raises BindingError."""
         if self._own is None:
-            raise Unbound(f"{type(module).__name__} is not defined in a custom layer file")
+            raise BindingError(f"{type(module).__name__} is not defined in a custom layer file")
         spec, params = self._own.stand_in(module)
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
         for other, twin in self._model.named_modules():
@@ -184,7 +186,7 @@ class GivingWay:
         assert self._own is not None
         try:
             spec, params = self._own.stand_in(module)
-        except Unbound:  # it was changed since; whether it can be followed is seen by following it
+        except BindingError:  # it was changed since; whether it can be followed is seen by following it
             return
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
 

@@ -22,7 +22,7 @@ from torch import fx, nn
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from app.builder.importer.aten_names import FLAGGED, KEPT, NoForm, form_of
+from app.builder.importer.aten_names import FLAGGED, KEPT, UnknownAtenOpError, form_of
 from app.builder.importer.tracing.dispatch_patches import as_followed
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.proxies import PROXIES
@@ -32,8 +32,10 @@ PATIENCE = 30.0  # seconds for one export
 Whole = Callable[[nn.Module], bool]
 
 
-class NotExported(ValueError):
+class NotExportedError(ValueError):
     """A module that cannot be exported into calls that tracing knows; the words say why."""
+
+    code = "not_exported"
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ class Replay:
     def _form(self, node: fx.Node) -> Callable[..., Any]:
         try:
             return form_of(node.target)
-        except NoForm as error:
-            raise NotExported(str(error)) from error
+        except UnknownAtenOpError as error:
+            raise NotExportedError(str(error)) from error
 
     def _found_needed(self) -> set[fx.Node]:
         """Return the nodes that the outputs or in-place changes need."""
@@ -139,16 +141,16 @@ class Replay:
         return node.op != "placeholder" or self._inputs[node.name].kind is InputKind.USER_INPUT
 
     def check_state(self) -> None:
-        """Raise NotExported if a buffer is modified, unless a torch layer does it."""
+        """Raise NotExportedError if a buffer is modified, unless a torch layer does it."""
         for node in self._nodes:
             first = node.args[0] if node.args else None
             held = isinstance(first, fx.Node) and first.op == "placeholder" and not self._arrives(first)
             if held and _in_place(node) and node not in self._skipped:
-                raise NotExported(f"it changes {self._inputs[first.name].target}")  # type: ignore[union-attr]
+                raise NotExportedError(f"it changes {self._inputs[first.name].target}")  # type: ignore[union-attr]
         for spec in self._program.graph_signature.output_specs:
             made = next((node for node in self._nodes if node.name == spec.arg.name), None)
             if spec.kind is OutputKind.BUFFER_MUTATION and made not in self._skipped:
-                raise NotExported(f"it changes its buffer {spec.target}")
+                raise NotExportedError(f"it changes its buffer {spec.target}")
 
 
 def _in_place(node: fx.Node) -> bool:
@@ -169,18 +171,18 @@ def _user_outputs(program: Any) -> list[Any]:
 def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool, batch: int = 0) -> Replay:
     """Export a module called with tensors like these. With `smaller`, decomposed to core ATen ops.
 
-    Tensors whose first size is `batch` may have other first sizes, if the module supports them. Raises NotExported,
-    also if outputs or gradients of the exported program differ.
+    Tensors whose first size is `batch` may have other first sizes, if the module supports them. Raises
+    NotExportedError, also if outputs or gradients of the exported program differ.
     """
     real, named = tree_map(real_like, (_two_samples(args), _two_samples(kwargs)))
     others = tree_map(real_like, _other_batch((args, kwargs), batch))
     try:
         with _quiet(), _limited():
             replay = _program(module, real, named, whole, smaller)
-    except NotExported:
+    except NotExportedError:
         raise
     except Exception as error:  # any failure of export is the reason
-        raise NotExported(_first_line(error)) from error
+        raise NotExportedError(_first_line(error)) from error
     replay.check_state()
     for follows in (True, False):  # dropout follows the mode, or is always active
         replay.follows_mode = follows
@@ -188,11 +190,11 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
             if _same(replay, module, real, named):
                 _check_batch(replay, module, *others)
                 return replay
-        except NotExported:
+        except NotExportedError:
             raise
         except Exception as error:  # whatever it is, the two were not found equal
-            raise NotExported(_first_line(error)) from error
-    raise NotExported("its torch.export graph gives different outputs or gradients")
+            raise NotExportedError(_first_line(error)) from error
+    raise NotExportedError("its torch.export graph gives different outputs or gradients")
 
 
 def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool) -> Replay:
@@ -245,13 +247,13 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Raise NotExported after PATIENCE seconds, where this system and thread support timers."""
+    """Raise NotExportedError after PATIENCE seconds, where this system and thread support timers."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def late(*_: Any) -> None:
-        raise NotExported(f"torch.export did not finish within {PATIENCE:.0f} s")
+        raise NotExportedError(f"torch.export did not finish within {PATIENCE:.0f} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
@@ -280,7 +282,7 @@ def _same(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> bool:
 
 
 def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> None:
-    """Raise NotExported where the module takes these and the export, made for another batch, has other results."""
+    """Raise NotExportedError where the module takes these and the export, made for another batch, has other results."""
     try:
         theirs = _numbers(None, module, args, kwargs, False)
     except Exception:  # the module itself does not support that batch size
@@ -291,7 +293,7 @@ def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> N
     except Exception:  # it was made for the other batch
         same = False
     if not same:
-        raise NotExported("its torch.export graph is specialised to one batch size")
+        raise NotExportedError("its torch.export graph is specialised to one batch size")
 
 
 def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool) -> list[Any]:

@@ -17,6 +17,8 @@ PICTURES = ((1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 224, 224))
 class ShapeError(ValueError):
     """A text that is no shape of a sample; the message says why."""
 
+    code = "shape"
+
 
 @dataclass(frozen=True)
 class Tried:

@@ -23,13 +23,19 @@ Cancelled = Callable[[], bool]
 class DownloadError(DataError):
     """Raised if no mirror delivered an intact file."""
 
+    code = "download"
 
-class DownloadCancelled(DataError):
+
+class DownloadCancelledError(DataError):
+    code = "download_cancelled"
+
     def __init__(self) -> None:
         super().__init__("The download was cancelled. The unfinished file was removed.")
 
 
-class ChecksumMismatch(DataError):
+class ChecksumMismatchError(DataError):
+    code = "checksum_mismatch"
+
     def __init__(self, name: str, expected: str, found: str) -> None:
         super().__init__(f"{name} is damaged: its MD5 is {found}, not {expected}")
 
@@ -44,7 +50,7 @@ def download(
     """Download `source` from `addresses` into `root` and return the folder; existing files are kept.
 
     `progress(done, total, name)` gets bytes and the name of the current file; `cancelled()` is checked after every 64
-    kB. Raises DownloadCancelled, or DownloadError with the error of each mirror.
+    kB. Raises DownloadCancelledError, or DownloadError with the error of each mirror.
     """
     folder = Path(root or default_root())
     target = folder / COLLECTIONS[source].folder
@@ -100,7 +106,7 @@ def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _M
                 _unpack(archive, part, folder, cancelled)
                 return
             # URLError is an OSError. EOFError, TarError and BadGzipFile (an OSError) come from unpacking.
-            except (HTTPException, OSError, EOFError, tarfile.TarError, ChecksumMismatch) as error:
+            except (HTTPException, OSError, EOFError, tarfile.TarError, ChecksumMismatchError) as error:
                 refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
     finally:
         part.unlink(missing_ok=True)
@@ -118,13 +124,13 @@ def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Ca
         meter.expect(archive, response.length)
         while chunk := response.read(CHUNK):
             if cancelled():
-                raise DownloadCancelled
+                raise DownloadCancelledError
             file.write(chunk)
             digest.update(chunk)
             done += len(chunk)
             meter.at(archive, done)
     if digest.hexdigest() != archive.md5:
-        raise ChecksumMismatch(archive.name, archive.md5, digest.hexdigest())
+        raise ChecksumMismatchError(archive.name, archive.md5, digest.hexdigest())
 
 
 def _unpack(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
@@ -159,7 +165,7 @@ def _write(source: IO[bytes] | gzip.GzipFile, target: Path, cancelled: Cancelled
         with unpacked.open("wb") as file:
             while chunk := source.read(1 << 20):
                 if cancelled():
-                    raise DownloadCancelled
+                    raise DownloadCancelledError
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())

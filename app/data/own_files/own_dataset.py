@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.data.own_files.dataset_class import NotTrusted, file_of
+from app.data.own_files.dataset_class import NotTrustedError, file_of
 from app.data.spec import DataError
 from app.source import layer_files, layer_modules
-from app.source.layer_files import LayerFile, LayerFileError, Untrusted
+from app.source.layer_files import LayerFile, LayerFileError, UntrustedError
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
@@ -24,8 +24,8 @@ def class_name(path: Path, wanted: str) -> str:
     file = file_of(path)
     try:
         module = layer_modules.load(file)
-    except Untrusted as error:
-        raise NotTrusted(path) from error
+    except UntrustedError as error:
+        raise NotTrustedError(path) from error
     except LayerFileError as error:
         raise DataError(str(error)) from error
     own = (kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__)

@@ -294,7 +294,7 @@ def _tensor_names(path: Path) -> list[str]:
 
         try:
             held = tensor_files.load(path)
-        except tensor_files.UnreadableTensors as error:
+        except tensor_files.UnreadableTensorsError as error:
             raise DataError(f"Not a tensor file: {error}") from error
         items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list | tuple) else ()
         return [str(name) for name, value in items if isinstance(value, torch.Tensor)]

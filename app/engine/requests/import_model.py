@@ -30,12 +30,16 @@ class ModelImportError(ValueError):
 class ImportRequestError(ModelImportError):
     """Invalid arguments: no source, no input, no such file."""
 
+    code = "import_request"
+
     def __init__(self, message: str, code: str = "request") -> None:
         super().__init__(message, code)
 
 
 class ImportTimeoutError(ModelImportError):
     """It took longer than it may."""
+
+    code = "import_timeout"
 
     def __init__(self, message: str, code: str = "timeout") -> None:
         super().__init__(message, code)

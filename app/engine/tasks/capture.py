@@ -35,9 +35,7 @@ def capture(request: CaptureRequest, _context: Context) -> Captured:
 
     found = with_weights_found(request)
     job, weights = found.job, found.weights
-    words = (
-        weights.words if isinstance(weights, WeightsFile) else untrained_text(job.training.seed, job.training.start)
-    )
+    words = weights.words if isinstance(weights, WeightsFile) else untrained_text(job.training.seed, job.training.start)
     return Captured(batch_of(found).capture(), found, f"weights {words}")
 
 
@@ -80,7 +78,7 @@ def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
         try:
             path = Path(weights.path)
             return weights_in(path) if weights.is_checkpoint else tensor_files.load(path)
-        except (OSError, tensor_files.UnreadableTensors) as error:
+        except (OSError, tensor_files.UnreadableTensorsError) as error:
             problem = f"The weights {weights.words} can no longer be read: {error}. Capture again."
             raise CaptureError(problem) from None
     return initial_weights(request.job.source, training.seed, training.start) if training.start is not None else None

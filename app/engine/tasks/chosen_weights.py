@@ -27,7 +27,7 @@ def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
     try:
         path = Path(weights.path)
         return ExportWeights(weights_in(path) if weights.is_checkpoint else tensor_files.load(path), weights.words)
-    except tensor_files.UnreadableTensors as error:
+    except tensor_files.UnreadableTensorsError as error:
         raise WeightsError(str(error)) from error
 
 

@@ -6,7 +6,7 @@ from app.data.downloads.addresses import addresses
 from app.data.downloads.archives import Addresses
 from app.data.own_files import cache
 from app.data.preview import preview
-from app.data.spec import DataError, ReadingStopped
+from app.data.spec import DataError, ReadingCancelledError
 from app.engine.requests.data import FindAddresses, Read, ReadData, ReadProgress
 from app.engine.server import Context, handles
 from app.util.pace import Pace
@@ -18,7 +18,7 @@ def read_data(request: ReadData, context: Context) -> Read:
 
     def watch(done: int, total: int, name: str) -> None:
         if context.cancelled():
-            raise ReadingStopped
+            raise ReadingCancelledError
         if pace.due():
             context.progress(ReadProgress(done, total, name))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.data.spec import ReadingStopped
+from app.data.spec import ReadingCancelledError
 from app.engine.requests.evaluation import (
     InitialWeights,
     Prepare,
@@ -59,7 +59,7 @@ def prepare(request: Prepare, context: Context) -> Prepared:
 
     def reading(done: int, total: int, name: str) -> None:
         if context.cancelled():
-            raise ReadingStopped
+            raise ReadingCancelledError
         if pace.due():
             context.progress(f"Reading {name}, {done:,} of {total:,}")
 

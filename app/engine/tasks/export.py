@@ -52,7 +52,7 @@ def export(request: Export, context: Context) -> ExportResult:
 
 @handles(Prove)
 def prove_export(request: Prove, context: Context) -> Proofs:
-    """Write further formats and the certificate. Raises Stopped, OSError, WeightsError."""
+    """Write further formats and the certificate. Raises ExportCancelledError, OSError, WeightsError."""
     return prove(context.kept(request.handle), context.progress, context.cancelled)
 
 
@@ -127,7 +127,7 @@ def _rest(choice: ExportChoice, job: Job, found: ExportWeights, project: Project
 
 
 def prove(wanted: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
-    """Write and compare the chosen formats. Raises Stopped, OSError, WeightsError."""
+    """Write and compare the chosen formats. Raises ExportCancelledError, OSError, WeightsError."""
     files: list[tuple[Kind, Path | None]] = [("PT2", wanted.pt2), ("ONNX", wanted.onnx)]
     written, refused = [], []
     for kind, path in files:

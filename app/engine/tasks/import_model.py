@@ -211,7 +211,7 @@ def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) ->
     model: nn.Module = models.get_model(name, weights=None, **arguments)
     try:
         model.load_state_dict(tensor_files.load(file))
-    except tensor_files.UnreadableTensors as error:
+    except tensor_files.UnreadableTensorsError as error:
         raise ModelImportError(f"the weights of {name} cannot be used: {error}", "unreadable_weights") from error
     return model
 

@@ -222,7 +222,7 @@ class PlaybackSession:
             return None if self._leaving else self._waiting.popleft()
 
     def _do(self, playback: Playback, request: Any, turn: int) -> None:
-        from app.autograd.playback.playback import StepFailed
+        from app.autograd.playback.playback import StepError
 
         trouble = None
         try:
@@ -232,7 +232,7 @@ class PlaybackSession:
                 self._seek(playback, request.position, turn)
             else:
                 self._handle_command(playback, request)
-        except StepFailed as failed:
+        except StepError as failed:
             trouble = Trouble("This node failed", str(failed), failed.node)
         except ValueError as error:
             trouble = Trouble("The gradient was not changed", str(error))

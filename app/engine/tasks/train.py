@@ -25,13 +25,13 @@ from app.engine.requests.train import (
     WriteWeights,
 )
 from app.engine.server import Context, handles
-from app.engine.values import NotAValue
+from app.engine.values import NotAValueError
 from app.export.layers import write_model
 from app.export.script.script import training_script, write_start
 from app.telemetry.ring import Ring
 from app.training import loop
 from app.training.checkpoints import checkpoint
-from app.training.control import Control, RunEnded
+from app.training.control import Control, RunEndedError
 from app.training.events import Event, StepDone
 from app.training.job import JobError
 from app.training.monitoring.live_model import LiveRun
@@ -88,12 +88,12 @@ def _write_weights(path: Path, live: LiveRun) -> None:
 def _answer(context: Context, number: int, done: Future[Any]) -> None:
     error = done.exception()
     if error is not None:
-        told = error if isinstance(error, RunEnded) else RuntimeError(str(error) or type(error).__name__)
+        told = error if isinstance(error, RunEndedError) else RuntimeError(str(error) or type(error).__name__)
         context.progress(Answered(number, None, told))
         return
     try:
         context.progress(Answered(number, done.result()))
-    except NotAValue as refused:  # otherwise the caller would wait forever
+    except NotAValueError as refused:  # otherwise the caller would wait forever
         context.progress(Answered(number, None, refused))
 
 

@@ -21,7 +21,7 @@ import torch
 from app.export.certify import clean_process, measure
 from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Certificate, CertificateCheck, write_certificate
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
-from app.export.certify.reference import Measurement, Measurements, NotRunning, Stage
+from app.export.certify.reference import Measurement, Measurements, NetworkFailsError, Stage
 from app.export.imported import ImportedNet, source_checks
 from app.export.layers import write_model
 from app.export.weights import save_safetensors
@@ -61,8 +61,8 @@ def certify(
     """Compare the exported `files` with the net of `source` and `state_dict`, on the CPU.
 
     `inputs` are drawn with `seed` by default, each in its declared range. The class of an `imported` net is compared
-    with its source model. `tell` is called with the progress. Raises Stopped once `cancelled`; other errors are in the
-    certificate.
+    with its source model. `tell` is called with the progress. Raises ExportCancelledError once `cancelled`; other
+    errors are in the certificate.
     """
     begun = perf_counter()
     facts = _facts(source, state_dict, seed)
@@ -83,7 +83,7 @@ def certify(
             if imported is not None and imported.comparable:
                 question["source"] = imported.question()
             answer = clean_process.run_script(Path(measure.__file__), question, folder, tell, cancelled, limit)
-        except NotRunning as error:
+        except NetworkFailsError as error:
             found = Certificate(False, f"The network itself returns no outputs: {error}")
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             found = Certificate(False, f"The exported files cannot be read: {measure.told(error)}")
@@ -112,7 +112,7 @@ def certify_export(
     exported code.
 
     Parts that were not exported (`code`, `weights`) are written to a temporary folder. `about` describes the weights.
-    Raises Stopped, OSError, WeightsError.
+    Raises ExportCancelledError, OSError, WeightsError.
     """
     with TemporaryFolder() as name:
         folder = Path(name)

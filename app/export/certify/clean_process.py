@@ -24,12 +24,16 @@ Tell = Callable[[str], None]
 Cancelled = Callable[[], bool]
 
 
-class Stopped(Exception):
+class ExportCancelledError(Exception):
     """The caller cancelled."""
+
+    code = "export_cancelled"
 
 
 class NoAnswer(Exception):
     """The process returned no answer. The text is one line; `details` is its stderr."""
+
+    code = "no_answer"
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -75,8 +79,8 @@ def run_script(
 ) -> dict[str, Any]:
     """Run `script` with a question in JSON and return its answer; `folder` is a scratch folder of the caller's.
 
-    The question contains the paths for its answer and its progress (`answer`, `progress`). Raises Broken without an
-    answer in `patience` seconds, Stopped.
+    The question contains the paths for its answer and its progress (`answer`, `progress`). Raises CleanProcessError
+    without an answer in `patience` seconds, ExportCancelledError.
     """
     import torch
 
@@ -105,7 +109,7 @@ def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, pat
             while child.poll() is None:
                 if cancelled():
                     child.kill()
-                    raise Stopped
+                    raise ExportCancelledError
                 if time.monotonic() > end:
                     child.kill()
                     raise NoAnswer(f"it had not ended after {patience:.0f} seconds and was stopped")

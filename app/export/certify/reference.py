@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from app.export.certify import measure
-from app.export.certify.clean_process import Cancelled, Stopped, Tell
+from app.export.certify.clean_process import Cancelled, ExportCancelledError, Tell
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
 from app.util.rng import borrowed
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 BATCHES = (2, 1)
 
 
-class NotRunning(Exception):
+class NetworkFailsError(Exception):
     """The net itself does not run; the text says why."""
+
+    code = "network_fails"
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Measurement:
         self._say, self._cancelled = tell, cancelled
 
     def run(self, inputs: tuple[Tensor, ...] | None = None) -> Measurements:
-        """Run all stages. Raises NotRunning if the forward fails, Stopped."""
+        """Run all stages. Raises NetworkFailsError if the forward fails, ExportCancelledError."""
         net, given, record = self._outputs(inputs)
         first = self._store(Stage("outputs", "outputs", self._folder / "outputs.pt"), record)
         floats = [value.dtype for value in record["outputs"].values() if value.is_floating_point()]
@@ -96,7 +98,7 @@ class Measurement:
         """Write inputs and outputs in eval mode for each supported batch size; return the files, and whether the net is
         random.
 
-        Raises NotRunning if it supports none of them, Stopped.
+        Raises NetworkFailsError if it supports none of them, ExportCancelledError.
         """
         self._report("Running the network here: outputs")
         net, files, random, reason = self._create_net(), {}, False, ""
@@ -116,7 +118,7 @@ class Measurement:
             torch.save(given, files[batch]["inputs"])
             torch.save(record, files[batch]["expected"])
         if not files:
-            raise NotRunning(reason)
+            raise NetworkFailsError(reason)
         return files, random
 
     def _create_net(self) -> nn.Module:
@@ -139,7 +141,7 @@ class Measurement:
                     return net, given, measure.outputs_of(net, given, self._seed)
                 except Exception as error:  # any error; reported with the last batch tried
                     reason = error
-        raise NotRunning(measure.told(reason)) from reason
+        raise NetworkFailsError(measure.told(reason)) from reason
 
     def _step(self, net: nn.Module, given: dict[str, Tensor], kind: str, *, double: bool, fresh: bool = False) -> Stage:
         words = f"gradients in {kind} mode"
@@ -158,7 +160,7 @@ class Measurement:
 
     def _report(self, words: str) -> None:
         if self._cancelled():
-            raise Stopped
+            raise ExportCancelledError
         self._say(words)
 
     @contextmanager

@@ -96,8 +96,8 @@ def _download(name: str, folder: str) -> ReadingCode:
 
 
 def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
-    """Read a user's file with the arguments found when it was surveyed, which are constants at the top of the script.
-    """
+    """Read a user's file with the arguments found when it was surveyed, which are constants at the top of the
+    script."""
     by_key: dict[str, tuple[Function, ...]] = {
         "file.csv": (file_readers.cell_values, file_readers.alone, file_readers.read_csv),
         "file.tensors": (file_readers.kind_of, file_readers.alone, file_readers.tensor_of, file_readers.class_ids,
@@ -109,7 +109,7 @@ def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
     functions = by_key[spec.key]
     needs = "torch and Pillow" if spec.key == "file.pictures" else "torch"
     if is_streamed(spec):
-        functions = (*functions[:-1], streams.SampleLost, streams.Streamed, streams.stream_pictures)
+        functions = (*functions[:-1], streams.SampleLostError, streams.Streamed, streams.stream_pictures)
     reader = functions[-1].__name__
     return ReadingCode(f"{reader}(path, **HOW)", functions, needs, job.data.path, named="{path}", how=spec.arguments)
 
@@ -125,7 +125,7 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     )  # fmt: skip
     if is_streamed(spec):
         made = f"stream_dataset({how}, {spec.arguments['pin']!r})"
-        functions += (streams.SampleLost, streams.Streamed, streams.InOrder, streams.stream_dataset)
+        functions += (streams.SampleLostError, streams.Streamed, streams.InOrder, streams.stream_dataset)
     return ReadingCode(made, functions, f"torch and {own.module}.py beside it", named=own.name, own_class=own)
 
 
@@ -135,8 +135,8 @@ def is_streamed(spec: SourceSpec) -> bool:
 
 
 def beside(job: Job, script: Path) -> list[Path]:
-    """Write the files that a script's data need to its folder: the file of a Dataset class. Raises OSError, DataError.
-    """
+    """Write the files that a script's data need to its folder: the file of a Dataset class. Raises OSError,
+    DataError."""
     if job.data.source != dataset_class.KEY:
         return []
     file = dataset_class.file_of(Path(job.data.path))

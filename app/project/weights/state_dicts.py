@@ -55,7 +55,7 @@ def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
     try:
         tensors_alone = path.suffix.lower() == ".safetensors"
         held = tensor_files.load_safetensors(path) if tensors_alone else tensor_files.load(path)
-    except tensor_files.UnreadableTensors as error:
+    except tensor_files.UnreadableTensorsError as error:
         raise WeightsError(f"{error}{_CURES[error.fault]}") from error
     found, notes = (held, ()) if tensors_alone else _unwrapped(held, path)
     if not found:

@@ -39,9 +39,13 @@ _PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "
 class CheckpointError(JobError):
     """Raised for a checkpoint that cannot be read or belongs to another run; the message says which and the fix."""
 
+    code = "checkpoint"
 
-class Damaged(CheckpointError):
+
+class DamagedCheckpointError(CheckpointError):
     """Raised for a checkpoint with a part missing or changed since it was written."""
+
+    code = "damaged_checkpoint"
 
 
 @dataclass
@@ -215,22 +219,22 @@ def load_chosen(path: Path) -> dict[str, Any]:
     """Read a checkpoint chosen by the user. Raises CheckpointError; Damaged names an intact one in the same folder."""
     try:
         return load(path)
-    except Damaged as error:
+    except DamagedCheckpointError as error:
         other = newest(path.parent)
         cure = (
             f"{other} is intact: use that one." if other is not None else "No other checkpoint in its folder is intact."
         )
-        raise Damaged(f"{error} {cure}") from error
+        raise DamagedCheckpointError(f"{error} {cure}") from error
 
 
 def load(path: Path) -> dict[str, Any]:
     """Read and verify a checkpoint on the CPU, without executing code. Raises CheckpointError: Damaged if not whole."""
     state = _read(path)
     if wrong := checksums.difference(state):
-        raise Damaged(f"{path} is damaged: {wrong}.")
+        raise DamagedCheckpointError(f"{path} is damaged: {wrong}.")
     missing = [name for name in _PARTS if name not in state]
     if missing or state["tapedeck_checkpoint"] != WITHOUT_CHECKSUMS and checksums.NAME not in state:
-        raise Damaged(f"{path} is damaged: {', '.join(missing) or 'checksums'} missing.")
+        raise DamagedCheckpointError(f"{path} is damaged: {', '.join(missing) or 'checksums'} missing.")
     _check_position(state, path)
     return state
 
@@ -268,8 +272,8 @@ def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
     """Read a checkpoint without verifying it; with `mmap`, tensors are loaded lazily."""
     try:
         state = tensor_files.load(path, mmap=mmap)
-    except tensor_files.UnreadableTensors as error:
-        kind = CheckpointError if error.fault == "unreadable" else Damaged
+    except tensor_files.UnreadableTensorsError as error:
+        kind = CheckpointError if error.fault == "unreadable" else DamagedCheckpointError
         raise kind(f"{error}") from error
     version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
     if version not in (WITHOUT_CHECKSUMS, VERSION):
@@ -280,9 +284,9 @@ def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
 def _check_position(state: dict[str, Any], path: Path) -> None:
     at, known = state.get("position"), {one.name for one in fields(Position)}
     if not isinstance(at, dict) or not {"step", "done", "epoch", "batch"} <= set(at) <= known:
-        raise Damaged(f"{path} is damaged: the position of the run is missing.")
+        raise DamagedCheckpointError(f"{path} is damaged: the position of the run is missing.")
     if not all(isinstance(at[name], int) for name in ("step", "done", "epoch", "batch")):
-        raise Damaged(f"{path} is damaged: the position of the run is missing.")
+        raise DamagedCheckpointError(f"{path} is damaged: the position of the run is missing.")
 
 
 def generators() -> dict[str, Any]:

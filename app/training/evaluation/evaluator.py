@@ -48,9 +48,13 @@ Watch = Callable[[int, int], None]
 class EvaluationError(JobError):
     """Raised for what cannot be evaluated; the message says why and how to fix it."""
 
+    code = "evaluation"
+
 
 class EvaluationCancelled(Exception):
     """Raised if the caller cancelled the evaluation."""
+
+    code = "evaluation_cancelled"
 
 
 class Evaluator:

@@ -14,7 +14,7 @@ from app.autograd.capture_options import PLAIN_OPTIONS, CaptureOptions
 from app.autograd.playback.memory_timeline import prepare
 from app.data.sources import DataError
 from app.diagram.diagram import Drawing
-from app.engine.protocol import EngineDied
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.capture import Captured, CaptureRequest, WeightsChoice, node_labels
 from app.preflight import preflight
 from app.training.job import JobError
@@ -114,7 +114,7 @@ class AutogradControl(QObject):
         self.captured.emit(captured.tape, captured.batch)
 
     def _failed(self, request: CaptureRequest, failure: Failure) -> None:
-        if isinstance(failure.error, EngineDied):
+        if isinstance(failure.error, EngineDiedError):
             self._room.show_error("The forward pass did not end", f"{failure.error} Capture again.")
             return
         self.diagnosed, self.left_out = request.diagnosed, request.options.left_out

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.builder.catalog.catalog import Catalog
 from app.builder.code_editing.edits import Edited, edited
 from app.builder.code_editing.lines import Statement, statement_at, value_at, why_not
-from app.builder.code_editing.values import CannotEdit
+from app.builder.code_editing.values import CodeEditError
 from app.builder.edits.blocks import Whole
 from app.source.generated import Source
 from app.views.code.hint import CodeHint
@@ -103,7 +103,7 @@ class CodeTyping(QObject):
         line = self._edit.caret_line()
         try:
             done = edited(project, self._catalog, self._source, statement.first, self._edit.lines_text(statement))
-        except CannotEdit as error:
+        except CodeEditError as error:
             self._refused = True
             self._edit.mark_refused(*self._span_of(error.at, statement))
             self.hint.refuse(str(error), line)

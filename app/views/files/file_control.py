@@ -104,7 +104,7 @@ class FileControl(QObject):
             pass  # autosave says so once there is something to keep
         try:
             self._lock = file_lock.mark_open(path, force=force)
-        except file_lock.Taken as error:
+        except file_lock.FileInUseError as error:
             if not quietly:
                 self._put(OPEN, self._open_notice(path, error.owner))
         except OSError:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData, QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.project.document import Document
-from app.project.file import ChangedOnDisk, ProjectFileError
+from app.project.file import ChangedOnDiskError, ProjectFileError
 from app.util import leftovers
 from app.util.resources import path as resource_path
 from app.views.files import reading
@@ -101,7 +101,7 @@ class FileMenu(QObject):
     def save_to(self, path: Path) -> bool:
         try:
             self._document.save(path)
-        except ChangedOnDisk:
+        except ChangedOnDiskError:
             return self._settle(path)
         except ProjectFileError as error:
             self.not_saved.emit(f"{path.name} was not saved", str(error))

@@ -67,7 +67,7 @@ class RecoveryControl(QObject):
         self._opening = None
         if not isinstance(answer, Failure):
             self.restore(answer)
-        elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.Busy)):
+        elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.FileLockError)):
             self._workspace.notifier.refuse("The unsaved work cannot be restored", str(answer.error))
         else:
             raise answer.error

@@ -11,7 +11,7 @@ from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import OpSpec, Param, catalog
 from app.builder.code_editing.edits import edited
 from app.builder.code_editing.lines import statement_at
-from app.builder.code_editing.values import CannotEdit
+from app.builder.code_editing.values import CodeEditError
 from app.builder.expressions import Expr
 from app.builder.graph import Init
 from app.project.project import Project
@@ -40,7 +40,7 @@ def type_in(project: Project, old: str, new: str) -> Project:
 
 
 def refusal(project: Project, old: str, new: str) -> str:
-    with pytest.raises(CannotEdit) as told:
+    with pytest.raises(CodeEditError) as told:
         type_in(project, old, new)
     return str(told.value)
 
@@ -177,7 +177,7 @@ def type_refusal(old: str, new: str) -> str:
     source = source_of(NET)
     lines = source.text.split("\n")
     line = len(lines) - lines[::-1].index(old)
-    with pytest.raises(CannotEdit) as told:
+    with pytest.raises(CodeEditError) as told:
         edited(NET, with_blocks(catalog(), NET.blocks), source, line, new)
     return str(told.value)
 

@@ -27,8 +27,10 @@ BATCH_NORM = "F.batch_norm"
 WIRED = 1  # placeholder for a number that a wire provides
 
 
-class Unbound(ValueError):
+class BindingError(ValueError):
     """A call that no op of the catalog stands for; the text says which and why."""
+
+    code = "binding"
 
 
 @dataclass
@@ -44,12 +46,12 @@ class Bound:
     wired: dict[str, fx.Node] = field(default_factory=dict)
 
     def check(self, spec: OpSpec) -> None:
-        """Raise Unbound if a required argument is missing."""
+        """Raise BindingError if a required argument is missing."""
         given = {*self.ports, *self.params, *(name.partition("[")[0].partition(".")[0] for name in self.wired)}
         names = [port.name for port in spec.inputs if port.required] + [one.name for one in spec.params if one.required]
         missing = next((name for name in names if name not in given), None)
         if missing is not None:
-            raise Unbound(f"{spec.key} is called without {missing}, which its node needs")
+            raise BindingError(f"{spec.key} is called without {missing}, which its node needs")
 
 
 _FUNCTIONS: dict[Any, str] = {
@@ -104,7 +106,7 @@ class Binder:
         self._functions = functions(catalog)
 
     def bind(self, node: fx.Node, like: fx.Node | None) -> Bound:
-        """Bind a call of a function or method to an op; new tensors take the device of `like`. Raises Unbound."""
+        """Bind a call of a function or method to an op; new tensors take the device of `like`. Raises BindingError."""
         args, kwargs = list(node.args), dict(node.kwargs)
         if node.target in (torch.tensor_split, "tensor_split", torch.split, "split", "split_with_sizes"):
             key, args, kwargs = "torch.split", *self._split_at(node, args, kwargs)
@@ -115,7 +117,7 @@ class Binder:
         key = _LOGICAL.get(key, key) if all(map(self._is_truth, node.all_input_nodes)) else key
         spec = self.catalog.get(key)
         if spec is None:
-            raise Unbound(f"{_name(node.target)} is not among the ops")
+            raise BindingError(f"{_name(node.target)} is not among the ops")
         bound = Bound(key)
         for name, value in self.by_name(spec, args, kwargs).items():
             self.put(bound, spec, name, value)
@@ -134,7 +136,7 @@ class Binder:
         known = _FUNCTIONS.get(target) if _hashable(target) else None
         found = known or self._functions.get(target) if _hashable(target) else None
         if found is None:
-            raise Unbound(f"{_name(target)} is not among the ops")
+            raise BindingError(f"{_name(target)} is not among the ops")
         return found
 
     def _method(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
@@ -161,7 +163,7 @@ class Binder:
             names = (f"Tensor.{plain}", f"torch.{plain}")  # a function of F by that name may be another, as unfold is
             key = next((name for name in names if name in self.catalog), None)
         if key is None:
-            raise Unbound(f"Tensor.{name} is not among the ops")
+            raise BindingError(f"Tensor.{name} is not among the ops")
         return key, args, kwargs
 
     def _is_tensor(self, value: Any) -> bool:
@@ -189,7 +191,7 @@ class Binder:
         given: dict[str, Any] = {}
         for number, value in enumerate(args):
             if number >= len(names):
-                raise Unbound(f"{spec.key} takes {len(names)} arguments here, but {len(args)} are given")
+                raise BindingError(f"{spec.key} takes {len(names)} arguments here, but {len(args)} are given")
             name = names[number]
             param = spec.param(name)
             rest = args[number:]
@@ -226,9 +228,9 @@ class Binder:
             if value is None and not port.required:
                 return
             if isinstance(value, fx.Node):
-                raise Unbound(f"{spec.key} takes the output list of another call as {name}")
+                raise BindingError(f"{spec.key} takes the output list of another call as {name}")
             if not all(isinstance(item, fx.Node) for item in value):
-                raise Unbound(f"{spec.key} takes only tensors as {name}")
+                raise BindingError(f"{spec.key} takes only tensors as {name}")
             bound.ports[name] = list(value)
         elif port is not None and isinstance(value, fx.Node):
             bound.ports[name] = [value]
@@ -237,7 +239,7 @@ class Binder:
         elif value is None or name in _DROPPED or _means_nothing(name, value):
             return
         else:
-            raise Unbound(f"{spec.key} has no {name} here, and it is {value!r:.40}")
+            raise BindingError(f"{spec.key} has no {name} here, and it is {value!r:.40}")
 
     def _put_param(self, bound: Bound, spec: OpSpec, name: str, value: Any) -> None:
         param = spec.param(name)
@@ -247,7 +249,7 @@ class Binder:
         if isinstance(value, fx.Node):
             wirable = spec.wirable(name)
             if wirable is not None and self._is_tensor(value) and "tensor" not in wirable.kind:
-                raise Unbound(f"{spec.key} takes a tensor as {name}, where its node takes a number")
+                raise BindingError(f"{spec.key} takes a tensor as {name}, where its node takes a number")
             if wirable is None:  # what decides how many outputs there are is read off the example
                 value = self.values[value]
             else:
@@ -267,7 +269,7 @@ class Binder:
         try:
             check_param(param, literal)
         except ParamError as error:
-            raise Unbound(f"{spec.key}: {error}") from error
+            raise BindingError(f"{spec.key}: {error}") from error
         if literal != param.default or type(literal) is not type(param.default) or param.required:
             bound.params[name] = literal
 
@@ -290,7 +292,7 @@ class Binder:
             return Slice(*parts)
         if isinstance(value, list | tuple):
             if not all(type(one) is int for one in value):
-                raise Unbound("a tensor is indexed with a list of values other than integers")
+                raise BindingError("a tensor is indexed with a list of values other than integers")
             return tuple(value)
         return self._item(bound, place, value)
 
@@ -323,11 +325,11 @@ def _name(target: Any) -> str:
 
 
 def literal_of(value: Any) -> Any:
-    """Convert a Python value to a project literal. Raises Unbound if there is none."""
+    """Convert a Python value to a project literal. Raises BindingError if there is none."""
     if isinstance(value, torch.dtype):
         name = str(value).removeprefix("torch.")
         if name not in DTYPES:
-            raise Unbound(f"{value} is not a supported dtype")
+            raise BindingError(f"{value} is not a supported dtype")
         return DType(name)
     if isinstance(value, tuple | list):
         return tuple(map(literal_of, value))
@@ -335,7 +337,7 @@ def literal_of(value: Any) -> Any:
         return bool(value)
     if value is None or value is Ellipsis or isinstance(value, bool | int | float | str | Slice):
         return value
-    raise Unbound(f"{value!r:.60} cannot be stored in a project")
+    raise BindingError(f"{value!r:.60} cannot be stored in a project")
 
 
 def functions(catalog: Catalog) -> dict[Any, str]:

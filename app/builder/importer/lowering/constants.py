@@ -9,7 +9,7 @@ import torch
 
 from app.builder.codegen.tensor_literals import LONGEST, MOST_BYTES
 from app.builder.codegen.tensor_values import packed
-from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.binding import BindingError
 from app.builder.literals import DType
 
 FEW = 16  # values, readable at a glance
@@ -29,7 +29,7 @@ def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any
     size = math.prod(shape) * tensor.element_size()
     text = packed(tensor) if 0 < size <= MOST_BYTES else ""
     if not 0 < len(text) <= LONGEST:
-        raise Unbound(
+        raise BindingError(
             f"{name} is in no state_dict, and its {tensor.numel():,} values take more than {LONGEST:,} letters of "
             "source; register it as a buffer that is, and its values go with the weights"
         )

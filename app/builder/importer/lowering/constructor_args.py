@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from app.builder.importer.lowering.binding import Unbound, literal_of
+from app.builder.importer.lowering.binding import BindingError, literal_of
 
 # Attribute with the record; copies of the module share it.
 MADE_WITH = "_made_with"
@@ -82,7 +82,7 @@ def _noting(constructor: Callable[..., None]) -> Callable[..., None]:
 def _kept(value: Any) -> Any:
     try:
         return literal_of(value)
-    except Unbound:
+    except BindingError:
         if inspect.isclass(value) or inspect.isroutine(value):
             return NoLiteral(str(getattr(value, "__name__", value)), value)
         return NoLiteral(f"a {type(value).__name__}")

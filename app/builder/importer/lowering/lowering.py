@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_unflatten
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.importer.lowering.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
+from app.builder.importer.lowering.binding import BATCH_NORM, Binder, BindingError, Bound, literal_of, signature_of
 from app.builder.importer.lowering.constants import constant_params, fill_of
 from app.builder.importer.lowering.ir import Draft, DraftError, DraftNode, Source, same_calls
 from app.builder.importer.lowering.modules import described
@@ -61,7 +61,7 @@ class _Sheet:
         for node in needed:
             try:
                 self._draw(node)
-            except Unbound as error:
+            except BindingError as error:
                 where = self.frame.path or self.draft.kind
                 layer = node.op == "call_module" and node not in self.frame.inner
                 path = str(node.target) if layer else self.frame.path
@@ -160,7 +160,7 @@ class _Sheet:
     def _constant(self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool) -> None:
         """Add a constant tensor, with its values in the source."""
         if tensor.device.type == "meta":
-            raise Unbound("it reads a tensor without nn.Module's attribute access, so its owner is unknown")
+            raise BindingError("it reads a tensor without nn.Module's attribute access, so its owner is unknown")
         op, params = constant_params(tensor, name)
         self.places[node] = (self._add(op, name, {**params, "persistent": persistent}).id, 0)
 
@@ -261,7 +261,7 @@ class _Sheet:
                 return True
             key = {"shape": "Tensor.shape", "ndim": "Tensor.dim"}.get(str(name))
             if key is None:
-                raise Unbound(f"Tensor.{name} is not among the ops")
+                raise BindingError(f"Tensor.{name} is not among the ops")
             made = self._add(key, self._fresh(self.drafter.catalog[key].stem), {})
             self._wire(source, made, "input")
             self.places[node] = (made.id, 0)
@@ -315,7 +315,7 @@ class _Sheet:
     def _wire(self, node: Any, made: DraftNode, port: str, index: int = 0) -> None:
         if node not in self.places:
             known = self.constants.get(node, node)
-            raise Unbound(f"{made.name} takes {known!r:.40} as {port}, which a wire cannot carry")
+            raise BindingError(f"{made.name} takes {known!r:.40} as {port}, which a wire cannot carry")
         source, output = self.places[node]
         self.draft.wires.append((source, output, made.id, port, index))
 
@@ -328,7 +328,7 @@ class _Sheet:
     def _relative(self, path: str) -> str:
         prefix = f"{self.frame.path}." if self.frame.path else ""
         if not path.startswith(prefix):
-            raise Unbound(f"it uses {path}, which belongs to another module")
+            raise BindingError(f"it uses {path}, which belongs to another module")
         return path.removeprefix(prefix)
 
     def _fresh(self, stem: str) -> str:

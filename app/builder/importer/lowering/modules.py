@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.importer.lowering.binding import Unbound, literal_of
+from app.builder.importer.lowering.binding import BindingError, literal_of
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
@@ -62,11 +62,11 @@ def key_of(module: nn.Module, catalog: Catalog) -> str | None:
 def described(module: nn.Module, catalog: Catalog) -> tuple[OpSpec, dict[str, Any]]:
     """Return the op of a module and its constructor arguments, those that differ from the defaults.
 
-    Raises Unbound if there is no op, or if these arguments do not reproduce the module.
+    Raises BindingError if there is no op, or if these arguments do not reproduce the module.
     """
     key = key_of(module, catalog)
     if key is None:
-        raise Unbound(f"{type(module).__name__} is not a layer of the catalog")
+        raise BindingError(f"{type(module).__name__} is not a layer of the catalog")
     spec = catalog[key]
     params: dict[str, Any] = {}
     for param in spec.params:
@@ -80,7 +80,7 @@ def described(module: nn.Module, catalog: Catalog) -> tuple[OpSpec, dict[str, An
         try:
             check_param(param, value)
         except ParamError as error:
-            raise Unbound(f"{type(module).__name__}: {error}") from error
+            raise BindingError(f"{type(module).__name__}: {error}") from error
         params[param.name] = value
     _check(module, spec, params)
     return spec, params
@@ -121,10 +121,10 @@ def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
         with torch.device("meta"):
             made = TorchCall.of(spec, FrozenMap(params)).target
     except Exception as error:  # torch's message is the reason
-        raise Unbound(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
+        raise BindingError(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
     same = _held(made) == _held(module) and _says(made) == _says(module)
     if not same:
-        raise Unbound(f"{type(module).__name__} was changed after construction")
+        raise BindingError(f"{type(module).__name__} was changed after construction")
 
 
 def _held(module: nn.Module) -> dict[str, tuple[int, ...]]:

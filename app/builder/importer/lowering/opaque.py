@@ -19,7 +19,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
 from app.builder.importer.lowering import package_classes
-from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.constructor_args import MADE_WITH, NoLiteral, made_with
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.real_evaluation import SEED
@@ -53,19 +53,19 @@ class OwnClasses:
         return tuple(str(file.path) for file in files if any(spec.key in ops for spec in file.specs))
 
     def stand_in(self, module: nn.Module) -> tuple[OpSpec, dict[str, Any]]:
-        """Return the op and the parameters that reproduce a module. Raises Unbound with the obstacle."""
+        """Return the op and the parameters that reproduce a module. Raises BindingError with the obstacle."""
         kind = type(module)
         if self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem:
             file, layer = self.file, self._own_layer(kind)
             if not self._failed:
                 self._failed = self._load(file)
             if self._failed:
-                raise Unbound(self._failed)
+                raise BindingError(self._failed)
         else:
             file = self._of_a_package(kind)
             layer = file.classes[0]
         if layer.reason:
-            raise Unbound(f"{kind.__name__} cannot be a layer: {layer.reason}")
+            raise BindingError(f"{kind.__name__} cannot be a layer: {layer.reason}")
         spec = next(spec for spec in file.specs if spec.key == file.key(layer))
         params = _arguments(module, layer, spec)
         _check(module, spec, params, layer.name)
@@ -75,11 +75,11 @@ class OwnClasses:
         name, file = kind.__name__, self.file.name
         layer = next((one for one in self.file.classes if one.name == name), None)
         if layer is None and name.startswith("_"):
-            raise Unbound(f"{name} begins with an underscore, so it is private to {file}")
+            raise BindingError(f"{name} begins with an underscore, so it is private to {file}")
         if layer is None:
-            raise Unbound(f"in {file}, {name} is not visibly a layer; write nn.Module among its bases")
+            raise BindingError(f"in {file}, {name} is not visibly a layer; write nn.Module among its bases")
         if layer.reason:
-            raise Unbound(f"{name} cannot be a layer: {layer.reason}")
+            raise BindingError(f"{name} cannot be a layer: {layer.reason}")
         return layer
 
     def _of_a_package(self, kind: type[nn.Module]) -> CustomFile:
@@ -87,12 +87,12 @@ class OwnClasses:
         if kind in self._packaged:
             return self._packaged[kind]
         if self._folder is None:
-            raise Unbound(f"{kind.__name__} is not a class of {self.file.name}")
+            raise BindingError(f"{kind.__name__} is not a class of {self.file.name}")
         file = package_classes.layer_of(kind, self._folder, self.file.path.resolve().parent)
         if file.problem or (failed := self._load(file)):
-            raise Unbound(file.problem or failed)
+            raise BindingError(file.problem or failed)
         if any(known.module == file.module for known in (self.file, *self._packaged.values())):
-            raise Unbound(f"there is another {kind.__name__}, and a project has one file of that name")
+            raise BindingError(f"there is another {kind.__name__}, and a project has one file of that name")
         self._packaged[kind] = file
         return file
 
@@ -126,7 +126,7 @@ def _without_neighbours(folder: Path) -> Iterator[None]:
 def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, Any]:
     name, made = type(module).__name__, made_with(module)
     if made is None:
-        raise Unbound(f"the constructor arguments of {name} are unknown")
+        raise BindingError(f"the constructor arguments of {name} are unknown")
     signature = inspect.signature(type(module).__init__)
     bound = signature.bind(module, *made.args, **made.kwargs)
     first, *given = bound.arguments.items()
@@ -135,14 +135,14 @@ def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, 
         if isinstance(value, NoLiteral):
             if value.value is not None and value.value is signature.parameters[argument].default:
                 continue
-            raise Unbound(f"{name} was constructed with {argument}={value.words}, which a project cannot store")
+            raise BindingError(f"{name} was constructed with {argument}={value.words}, which a project cannot store")
         param = spec.param(argument)
         if param is None or param.call:
-            raise Unbound(f"{name} was constructed with {argument}, which cannot be edited here")
+            raise BindingError(f"{name} was constructed with {argument}, which cannot be edited here")
         try:
             check_param(param, value)
         except ParamError as error:
-            raise Unbound(f"{name}: {error}") from error
+            raise BindingError(f"{name}: {error}") from error
         if param.required or value != param.default or type(value) is not type(param.default):
             params[argument] = value
     return params
@@ -162,7 +162,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
             if wholly_frozen(module):  # a node can be frozen too
                 made.requires_grad_(False)
     except Exception as error:  # the constructor's message is the reason
-        raise Unbound(f"{name} cannot be constructed again: {type(error).__name__}: {error}") from error
+        raise BindingError(f"{name} cannot be constructed again: {type(error).__name__}: {error}") from error
     theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
     if mine.get("its class") == made_as:
         mine["its class"] = name
@@ -170,7 +170,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
         if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
             loose = place.endswith(_LOOSE)
             words = "is in no state_dict and differs in a new instance" if loose else "was changed after construction"
-            raise Unbound(f"{name}: {place.removesuffix(_LOOSE)} {words}")
+            raise BindingError(f"{name}: {place.removesuffix(_LOOSE)} {words}")
 
 
 _LOOSE = " (not registered)"

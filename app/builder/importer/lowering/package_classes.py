@@ -18,8 +18,8 @@ from torch import nn
 
 from app.builder.catalog.custom import CustomFile, module_name, read_file
 from app.builder.catalog.custom_classes import returned_names
-from app.builder.importer.lowering.binding import Unbound, literal_of
-from app.builder.literals import BadLiteral, DType, encode
+from app.builder.importer.lowering.binding import BindingError, literal_of
+from app.builder.literals import DType, LiteralError, encode
 from app.source import layer_files
 from app.source.layer_files import FOLDER, digest
 
@@ -47,14 +47,16 @@ def importable(kind: type) -> bool:
 
 
 def layer_of(kind: type[nn.Module], folder: Path, beside: Path) -> CustomFile:
-    """Write the layer file of a class to `folder`. Raises Unbound if the class cannot be imported by name, or comes
-    from `beside`, the folder of the imported file."""
+    """Write the layer file of a class to `folder`. Raises BindingError if the class cannot be imported by name, or
+    comes from `beside`, the folder of the imported file."""
     if not importable(kind):
-        raise Unbound(f"{kind.__name__} of {kind.__module__} cannot be found there by name, so no file can import it")
+        raise BindingError(
+            f"{kind.__name__} of {kind.__module__} cannot be found there by name, so no file can import it"
+        )
     root = kind.__module__.partition(".")[0]
     home = getattr(importlib.import_module(root), "__file__", None) or ""
     if home and (Path(home).parent.parent if Path(home).name == "__init__.py" else Path(home).parent) == beside:
-        raise Unbound(f"{kind.__name__} is in {root} beside the file, which a project does not include")
+        raise BindingError(f"{kind.__name__} is in {root} beside the file, which a project does not include")
     text = _text(kind)
     stem = re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}")
     path = folder / FOLDER / digest(text)[:16] / f"{stem}.py"
@@ -80,12 +82,12 @@ def _text(kind: type[nn.Module]) -> str:
 
 def _arguments(kind: type[nn.Module], method: str) -> tuple[str, str]:
     """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class.
-    Raises Unbound."""
+    Raises BindingError."""
     given, passed, keyword = [], [], False
     for one in list(inspect.signature(getattr(kind, method)).parameters.values())[1:]:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             if method == "forward" and one.kind is one.VAR_POSITIONAL:
-                raise Unbound(f"{kind.__name__}.forward takes *{one.name}")
+                raise BindingError(f"{kind.__name__}.forward takes *{one.name}")
             continue
         default = "" if one.default is one.empty else _written(one.default)
         if default is None:
@@ -106,7 +108,7 @@ def _written(default: Any) -> str | None:
     try:
         value = literal_of(default)
         encode(value)
-    except (Unbound, BadLiteral):
+    except (BindingError, LiteralError):
         return None
     return f"torch.{value.name}" if isinstance(value, DType) else repr(value)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.importer.fallback_report import inside
-from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.ir import Draft
 from app.builder.importer.lowering.lowering import tensor_params
 from app.builder.importer.lowering.modules import described, key_of
@@ -84,7 +84,7 @@ def _nodes(
         if path and keys and missing.issuperset(keys) and as_one:
             try:
                 spec, params = described(module, catalog)
-            except Unbound:  # modified after construction: keep its tensors one by one
+            except BindingError:  # modified after construction: keep its tensors one by one
                 pass
             else:
                 done.add(whole)

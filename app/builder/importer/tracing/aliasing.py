@@ -30,8 +30,10 @@ _PARTED = frozenset("chunk split tensor_split split_with_sizes".split())
 _PARTS = frozenset({*_PARTED, "unbind"})
 
 
-class NoWayBack(ValueError):
+class AliasingError(ValueError):
     """A view that is changed in place, of which nobody can tell what becomes of the rest; the words say so."""
+
+    code = "aliasing"
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Views:
     # --- Current versions
 
     def latest(self, node: fx.Node) -> fx.Node:
-        """Return the node with the current version of a value. Raises NoWayBack."""
+        """Return the node with the current version of a value. Raises AliasingError."""
         node = self._newest(node)
         if not self.became:
             return node
@@ -109,7 +111,7 @@ class Views:
     def _again(self, link: Link, base: fx.Node) -> fx.Node:
         """Recompute a view on the new version of its base."""
         if link.chain is None:
-            raise NoWayBack("a submodule returns a view of its input, which is later changed in place")
+            raise AliasingError("a submodule returns a view of its input, which is later changed in place")
         new = {link.taken: base}
         made = base
         for node in link.chain:
@@ -122,7 +124,7 @@ class Views:
     # --- Changes
 
     def change(self, old: fx.Node, made: fx.Node) -> None:
-        """Record an in-place change of a value to `made`, and of its base. Raises NoWayBack."""
+        """Record an in-place change of a value to `made`, and of its base. Raises AliasingError."""
         self.links.pop(made, None)
         todo: list[tuple[fx.Node, fx.Node]] = [(old, made)]
         while todo:
@@ -148,7 +150,7 @@ class Views:
     def _written_back(self, link: Link, part: fx.Node) -> fx.Node:
         """Return the new base after its view became `part`."""
         if not link.chain:
-            raise NoWayBack("a submodule returns a view of its input, and it is changed in place")
+            raise AliasingError("a submodule returns a view of its input, and it is changed in place")
         node, base = link.chain[-1], link.base
         name, shape = self._name(link.chain[0]), tuple(self._values[base].shape)
         if name in _SAME_NUMBERS:
@@ -161,7 +163,7 @@ class Views:
             return self._made("call_method", "permute", (part, _inverse(node)))
         index = self._index(name, link.chain)
         if index is None:
-            raise NoWayBack(f"the output of {name} aliases its input, and is changed in place")
+            raise AliasingError(f"the output of {name} aliases its input, and is changed in place")
         return self._made("call_function", set_item, (base, index, part))
 
     def _name(self, node: fx.Node) -> str:

@@ -68,6 +68,8 @@ class VaryingCallsError(TraceError):
     """A module that does not do the same at every call, as with `f(x, 0.5)` after `f(x, 1.0)`: no block has such calls.
     As part of the sheet that they stand in, each is drawn for itself."""
 
+    code = "varying_calls"
+
     def __init__(self, path: str, name: str) -> None:
         why = "it does not do the same at every call"
         super().__init__(f"{path or name} cannot be followed: {why}", path, why, False)

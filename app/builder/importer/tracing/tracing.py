@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from app.builder.importer.state import unseen_random
 from app.builder.importer.tracing import grad_regions, source_lines
-from app.builder.importer.tracing.aliasing import NoWayBack, Views
+from app.builder.importer.tracing.aliasing import AliasingError, Views
 from app.builder.importer.tracing.arguments import opened, plain_number
 from app.builder.importer.tracing.data_dependence import Questions
 from app.builder.importer.tracing.frames import Apart, Frame, TraceError, leaf_names, none_swallowed, words_of
@@ -226,7 +226,7 @@ class Tracer(fx.Tracer):
     def _told(self, asked: Callable[[], Any]) -> Any:
         try:
             return asked()
-        except NoWayBack as error:
+        except AliasingError as error:
             raise self.refused(str(error), True) from error
 
     def _written(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:

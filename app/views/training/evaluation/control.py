@@ -9,7 +9,7 @@ from uuid import uuid4
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
-from app.engine.protocol import Handle, HandleLost
+from app.engine.protocol import Handle, HandleLostError
 from app.engine.requests.evaluation import (
     EvaluationScope,
     InitialWeights,
@@ -197,7 +197,7 @@ class EvaluationControl(QObject):
             )  # fmt: skip
 
     def _not_read(self, failure: Failure) -> None:
-        cure = " Evaluate again." * isinstance(failure.error, HandleLost)
+        cure = " Evaluate again." * isinstance(failure.error, HandleLostError)
         self._page.refuse("The samples cannot be shown", f"{failure.error}{cure}")
 
     def try_sample(self, number: int) -> None:
@@ -225,7 +225,7 @@ class EvaluationControl(QObject):
             self._page.trying.show_answer(answer)
 
     def _not_tried(self, failure: Failure) -> None:
-        if isinstance(failure.error, HandleLost):  # prepare the net in the new engine, which repeats the request
+        if isinstance(failure.error, HandleLostError):  # prepare the net in the new engine, which repeats the request
             self._net = None
             self.prepare()
             return

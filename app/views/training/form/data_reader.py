@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.data.config import DataConfig
 from app.data.own_files import cache
-from app.data.spec import ReadingStopped
+from app.data.spec import ReadingCancelledError
 from app.engine.requests.data import Read, ReadData, ReadProgress
 from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
@@ -45,7 +45,7 @@ class DataReader(QObject):
         config = self._config
         self._engine.forget(KEY)
         if config is not None:
-            self._emit_read(config, Failure(ReadingStopped(), ""))
+            self._emit_read(config, Failure(ReadingCancelledError(), ""))
 
     def _report_progress(self, reading: ReadProgress) -> None:
         self.progress.emit(reading.done, reading.total, reading.name)

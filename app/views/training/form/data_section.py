@@ -13,7 +13,7 @@ from app.data import description
 from app.data.config import DataConfig, Transform
 from app.data.own_files import dataset_class
 from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
-from app.data.spec import VALUES, BatchPreview, ReadingStopped, SourceSpec
+from app.data.spec import VALUES, BatchPreview, ReadingCancelledError, SourceSpec
 from app.data.transform_list import is_random
 from app.preflight import synthetic_data
 from app.training.choices import ChoiceParam
@@ -351,7 +351,7 @@ class DataSection(Section):
         if config != self._config:
             return
         error = answer.error if isinstance(answer, Failure) else None
-        if isinstance(error, ReadingStopped):
+        if isinstance(error, ReadingCancelledError):
             self.show_batch.show()
             self.state.setText("Reading was stopped. Show a batch to restart it.")
             return

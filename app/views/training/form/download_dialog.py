@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QProgressBar, QWidget
 
-from app.data.downloads.download import DownloadCancelled, download
+from app.data.downloads.download import DownloadCancelledError, download
 from app.data.sources import SOURCES
 from app.engine.client import shared
 from app.engine.requests.data import FindAddresses
@@ -24,7 +24,7 @@ LOOK = 100  # ms between two looks at the progress
 
 
 def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], cancelled: Callable[[], bool]) -> None:
-    """Download from where an engine's torchvision says the data lie. Raises DownloadCancelled, DownloadError."""
+    """Download from where an engine's torchvision says the data lie. Raises DownloadCancelledError, DownloadError."""
     question = shared().ask(FindAddresses(source))
     while True:
         try:
@@ -33,7 +33,7 @@ def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], ca
             if not cancelled():
                 continue
             question.stop()
-            raise DownloadCancelled from None
+            raise DownloadCancelledError from None
         break
     download(source, addresses, root, progress, cancelled)
 
@@ -103,7 +103,7 @@ class DownloadDialog(Dialog):
         if failure is None:
             self.downloaded.emit(self._source)
             self.accept()
-        elif isinstance(failure.error, DownloadCancelled):
+        elif isinstance(failure.error, DownloadCancelledError):
             super().reject()
         else:
             self.bar.hide()
