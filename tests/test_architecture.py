@@ -534,3 +534,43 @@ def test_mypy_reads_all_of_the_program() -> None:
     assert settings["files"] == ["app"] and "exclude" not in settings
     followed = [rule for rule in settings["overrides"] if {"follow_imports", "ignore_errors"} & rule.keys()]
     assert not followed, f"these rules keep errors back: {followed}"
+
+
+def test_each_failure_is_an_error_with_a_code_of_its_own() -> None:
+    """Readers tell failures apart by class and code, not by words. The window's own are told by it at once."""
+    classes = [
+        (name, node)
+        for name in modules()
+        if not inside(name, "views")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    known = {"Exception", "ValueError", "RuntimeError", "OSError", "KeyError", "TypeError", "LookupError"}
+    found: dict[str, ast.ClassDef] = {}
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for name, node in classes:
+            if any(ast.unparse(base).split(".")[-1] in known for base in node.bases):
+                found[f"{name}:{node.name}"] = node
+                known.add(node.name)
+    wrong = [name for name in found if not name.endswith("Error")]
+    assert not wrong, f"these are no ...Error: {wrong}"
+    codes = {name: _code_of(node) for name, node in found.items()}
+    assert len(codes) > 50 and all(codes.values()), f"without a code: {[name for name in codes if not codes[name]]}"
+    assert len(set(codes.values())) == len(codes), "two have one code"
+
+
+def _code_of(node: ast.ClassDef) -> str:
+    """The code of an error class, or the one that its instances have if they are given none."""
+    for line in ast.walk(node):
+        if (
+            isinstance(line, ast.Assign)
+            and ast.unparse(line.targets[0]) == "code"
+            and isinstance(line.value, ast.Constant)
+        ):
+            return str(line.value.value)
+        if isinstance(line, ast.arguments) and "code" in (names := [one.arg for one in line.args]):
+            default = line.defaults[names.index("code") - len(names)]
+            return str(default.value) if isinstance(default, ast.Constant) else ""
+    return ""

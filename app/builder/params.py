@@ -31,6 +31,8 @@ class ParamError(ValueError):
 
     code = "param"
 
+    code = "param"
+
 
 def check_param(param: Param, value: Any) -> None:
     """Raise ParamError unless `value` is one that `param` takes.

@@ -35,9 +35,11 @@ PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 class CommandError(Exception):
     """Raised if a command cannot be executed; the text is the line for stderr."""
 
-    def __init__(self, message: str, code: int = 2) -> None:
+    code = "command"
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)
-        self.code = code
+        self.exit_code = exit_code
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,7 +78,7 @@ def _carried_out(arguments: Sequence[str]) -> int:
             raise CommandError(words, 1) from error
     except CommandError as refused:
         print(f"tapedeck: {shortened(printable(str(refused)))}", file=sys.stderr)
-        return refused.code
+        return refused.exit_code
 
 
 def _reject_empty(arguments: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ def write_format(
             written = exporting.write(state_dict, compare, path.name)
             _move_result(Path(written["file"]), path)
             found = exporting.run(path, compare, written["dynamic"])
-        except clean_process.NoAnswer as error:
+        except clean_process.CleanProcessError as error:
             raise FormatError(f"{path.name} cannot be created: {error}") from error
     return _judged(path, kind, written, found, random, perf_counter() - begun)
 

@@ -110,7 +110,7 @@ def test_a_certificate_that_fails_is_written_too_and_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: object) -> None:
-        raise clean_process.NoAnswer("NameError: no such thing", "a traceback")
+        raise clean_process.CleanProcessError("NameError: no such thing", "a traceback")
 
     monkeypatch.setattr(clean_process, "run_script", broken)
     code = tmp_path / "mlp.py"

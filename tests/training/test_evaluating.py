@@ -12,7 +12,13 @@ from app.data.config import DataConfig
 from app.data.loaders import load
 from app.training.config import Choice
 from app.training.control import Control
-from app.training.evaluation.evaluator import EvaluationCancelled, EvaluationError, Evaluator, checkpoint_weights, views
+from app.training.evaluation.evaluator import (
+    EvaluationCancelledError,
+    EvaluationError,
+    Evaluator,
+    checkpoint_weights,
+    views,
+)
 from app.training.events import EpochDone
 from app.training.loop import train
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, run
@@ -130,7 +136,7 @@ def test_evaluating_while_a_run_goes_on_changes_no_number_of_it():
 
 def test_an_evaluation_can_be_broken_off_and_tells_how_far_it_is():
     told = []
-    with pytest.raises(EvaluationCancelled):
+    with pytest.raises(EvaluationCancelledError):
         Evaluator(job()).evaluate("training", watch=lambda *at: told.append(at), stopping=lambda: len(told) == 2)
     assert told == [(64, 1438), (128, 1438)]
 

@@ -49,7 +49,7 @@ class Function:
     state: Tensor | None = None
 
 
-class GradcheckCancelled(Exception):
+class GradcheckCancelledError(Exception):
     """The check was cancelled by its caller."""
 
     code = "gradcheck_cancelled"
@@ -87,7 +87,7 @@ class Copy:
     def outputs(self) -> list[Tensor]:
         """Call the function; each call draws the same random numbers. Raises Cancelled."""
         if self._cancelled():
-            raise GradcheckCancelled
+            raise GradcheckCancelledError
         self.evaluations += 1
         with torch.no_grad():
             for buffer, before in self._buffers:
@@ -208,7 +208,7 @@ def check(
             left = max(0, budget - double.evaluations - single.evaluations)
             for found in _inputs(double, analytic, rough, left, places, watch):
                 inputs.append(found)
-    except GradcheckCancelled:
+    except GradcheckCancelledError:
         stopped = True
     kinks = {one.kink for given in inputs for one in (given.worst, given.direction) if one is not None and one.kink}
     return GradcheckReport(

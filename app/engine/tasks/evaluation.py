@@ -24,9 +24,9 @@ from app.engine.server import Context, handles
 from app.engine.tasks.chosen_weights import load_chosen
 from app.export.weights import load_weights
 from app.runs import resume
-from app.training.checkpoints.checkpoint import CheckpointError
+from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpointError
 from app.training.evaluation import predict
-from app.training.evaluation.evaluator import EvaluationCancelled, Evaluator, checkpoint_weights
+from app.training.evaluation.evaluator import EvaluationCancelledError, Evaluator, checkpoint_weights
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Answer, Image, Shown
 from app.training.monitoring import activations
@@ -73,12 +73,12 @@ def prepare(request: Prepare, context: Context) -> Prepared:
         same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
         evaluator = Evaluator(job, weights, old.data if old is not None and same else None, reading)
         if context.cancelled():
-            raise EvaluationCancelled
+            raise EvaluationCancelledError
         survey, found = predict.survey(evaluator, name), None
         if scope is not None:
             found = evaluator.evaluate(scope.part, scope.augment, watch, context.cancelled, name)
     if context.cancelled():
-        raise EvaluationCancelled
+        raise EvaluationCancelledError
     _newest = weakref.ref(evaluator)
     return Prepared(context.keep(_Net(evaluator, found)), survey, found)
 
@@ -101,7 +101,7 @@ def _in_file(path: Path) -> Mapping[str, Tensor]:
         try:
             return checkpoint_weights(path)
         except CheckpointError as error:
-            if "is not a checkpoint of a run" not in str(error):
+            if error.code != ForeignCheckpointError.code:
                 raise
     return load_weights(path)
 

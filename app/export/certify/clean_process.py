@@ -30,10 +30,10 @@ class ExportCancelledError(Exception):
     code = "export_cancelled"
 
 
-class NoAnswer(Exception):
+class CleanProcessError(Exception):
     """The process returned no answer. The text is one line; `details` is its stderr."""
 
-    code = "no_answer"
+    code = "clean_process"
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -93,7 +93,7 @@ def run_script(
     code, told = _run([sys.executable, "-I", "-B", str(script), str(asked)], folder, tell, cancelled, patience)
     answer = Path(paths["answer"])
     if code or not answer.is_file():
-        raise NoAnswer(_last_line(told, code), told)
+        raise CleanProcessError(_last_line(told, code), told)
     found: dict[str, Any] = json.loads(answer.read_text("utf-8"))
     return found
 
@@ -112,7 +112,7 @@ def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, pat
                     raise ExportCancelledError
                 if time.monotonic() > end:
                     child.kill()
-                    raise NoAnswer(f"it had not ended after {patience:.0f} seconds and was stopped")
+                    raise CleanProcessError(f"it had not ended after {patience:.0f} seconds and was stopped")
                 with contextlib.suppress(OSError):
                     words = (folder / "progress").read_text("utf-8")
                     if words and words != heard:

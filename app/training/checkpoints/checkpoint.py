@@ -42,6 +42,12 @@ class CheckpointError(JobError):
     code = "checkpoint"
 
 
+class ForeignCheckpointError(CheckpointError):
+    """A file of tensors that no run wrote."""
+
+    code = "foreign_checkpoint"
+
+
 class DamagedCheckpointError(CheckpointError):
     """Raised for a checkpoint with a part missing or changed since it was written."""
 
@@ -277,7 +283,9 @@ def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
         raise kind(f"{error}") from error
     version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
     if version not in (WITHOUT_CHECKSUMS, VERSION):
-        raise CheckpointError(f"{path} is not a checkpoint of a run" + (f" (version {version})." if version else "."))
+        raise ForeignCheckpointError(
+            f"{path} is not a checkpoint of a run" + (f" (version {version})." if version else ".")
+        )
     return dict(state)
 
 

@@ -51,7 +51,7 @@ class EvaluationError(JobError):
     code = "evaluation"
 
 
-class EvaluationCancelled(Exception):
+class EvaluationCancelledError(Exception):
     """Raised if the caller cancelled the evaluation."""
 
     code = "evaluation_cancelled"
@@ -143,7 +143,7 @@ class Evaluator:
         collected = _Collected(self, count, tuple(augment))
         for inputs, labels in self._batches(samples, count):
             if stopping():
-                raise EvaluationCancelled
+                raise EvaluationCancelledError
             collected.take(inputs, labels)
             watch(collected.count, count)
         return collected.result(part, weights_name, perf_counter() - began)

@@ -105,7 +105,7 @@ def test_of_another_program_its_process_and_the_time_are_said(qtbot, window: Mai
 def test_the_second_window_has_the_file_once_the_first_is_closed(qtbot, window, second, file: Path) -> None:
     window.close()
     qtbot.waitUntil(lambda: not banner(second).isVisible())
-    with pytest.raises(file_lock.Taken):
+    with pytest.raises(file_lock.FileInUseError):
         file_lock.mark_open(file)
 
 

@@ -18,7 +18,7 @@ TYPED = 256  # values; longer literals are encoded
 
 def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any]]:
     """Return the op for a constant tensor and its parameters: a fill, a readable literal, or encoded bytes. Raises
-    Unbound if the text would be too long."""
+    BindingError if the text would be too long."""
     shape, dtype = tuple(tensor.shape), DType(str(tensor.dtype).removeprefix("torch."))
     fill = fill_of(tensor) if tensor.numel() > FEW else None
     if fill is not None:
