@@ -1,6 +1,7 @@
 """Import of trusted layer files: first tried in a separate process, then run here.
 
-Every version of a text is a module of its own, under a private name.
+Every version of a text is a module of its own, under a private name. The trial is no engine: it is made wherever a file
+is first imported, in engines and commands too, and its exit status is all of its answer.
 """
 
 from __future__ import annotations

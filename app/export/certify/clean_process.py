@@ -1,7 +1,7 @@
 """A clean Python process without access to the program: started, monitored, and killed on cancellation.
 
 It runs with `python -I`: no environment variables, no user packages, the program not on the path. `app` is blocked even
-if it is installed.
+if it is installed. So it is no engine, which would need the program: question and answer are files of JSON.
 """
 
 from __future__ import annotations
