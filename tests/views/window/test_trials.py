@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QObject, QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
@@ -78,14 +78,17 @@ def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: MainWindow)
     qtbot.waitUntil(lambda: not window.banner.isVisible(), timeout=60_000)
 
 
-def test_a_rate_that_is_none_is_refused_in_words(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_rate_that_is_none_is_refused_in_words(
+    qtbot: QtBot, window: MainWindow, request: pytest.FixtureRequest
+) -> None:
     window.run_control.set_rate(0.1)
     assert window.banner.isVisible() and window.banner.title() == "No run is in progress"
     rates = window.training_form.live_rate
     rates.show_rate(0.5)
     rates.field.set_value(0.0)
-    heard: list[float] = []
-    rates.rate_requested.connect(heard.append)
+    heard: list[tuple[object, ...]] = []
+    connection = rates.rate_requested.connect(lambda *told: heard.append(told))
+    request.addfinalizer(lambda: QObject.disconnect(connection))
     rates.apply()
     assert rates.field.invalid() == "A learning rate must be above 0." and not heard
 
