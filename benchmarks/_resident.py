@@ -144,15 +144,17 @@ def _import(window: Any, model: str, until: Callable[[Callable[[], Any]], None])
 
 def _capture(window: Any, until: Callable[[Callable[[], Any]], None]) -> None:
     """Capture once, on noise of the right shape, and wait until the graph is shown."""
-    done: list[object] = []
+    done: list[int] = []
     control = window.autograd_control
     control.options = replace(control.options, data="random")
-    for signal in (control.captured, control.failed):
-        signal.connect(lambda *answer: done.append(answer))
+    signals = (control.captured, control.failed)
+    links = [signal.connect(lambda *answer: done.append(len(answer))) for signal in signals]
     window.actions_by_key["capture"].trigger()
     until(lambda: bool(done))
-    if len(done[0]) < 2:  # type: ignore[arg-type]
-        sys.exit(f"the capture failed: {done[0]}")
+    for signal, link in zip(signals, links, strict=True):
+        signal.disconnect(link)  # nothing here keeps a graph alive
+    if done[0] < 2:
+        sys.exit("the capture failed")
     until(lambda: window.room.drawing() is not None)
 
 
