@@ -74,8 +74,9 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
         words = f"{'is' if len(other) == 1 else f'and {len(other) - 1} more are'} not as in the model" if other else ""
         worst, same = other[0] if other else "", not other
         checks.append(
-            CertificateCheck("values", "", "", same, same, worst=worst, words=words, count=answer["values"],
-                             source=True)  # fmt: skip
+            CertificateCheck(
+                "values", "", "", same, same, worst=worst, words=words, count=answer["values"], source=True
+            )  # fmt: skip
         )
     for case in answer["cases"]:
         mode, dtype = "train" if case["train"] else "eval", answer["dtype"]

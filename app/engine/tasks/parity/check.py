@@ -119,7 +119,11 @@ class ParityCheck:
     """Compares one net with the live model. Both have the same values, and neither is changed."""
 
     def __init__(
-        self, ours: ComparedModule, theirs: ComparedModule, inputs: Inputs, tell: Tell = lambda _words: None,
+        self,
+        ours: ComparedModule,
+        theirs: ComparedModule,
+        inputs: Inputs,
+        tell: Tell = lambda _words: None,
         seconds: float = SECONDS,
     ) -> None:
         self._ours, self._theirs, self._inputs, self._say, self._seconds = ours, theirs, inputs, tell, seconds
