@@ -136,7 +136,7 @@ _inner: LruCache[list[Problem]] = LruCache(4096)
 
 
 def _block_problems(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
-    """List the problems inside a block; cached by inside, so instances and edits that share it do not repeat the work."""
+    """List the problems inside a block; cached by inside, so instances and edits that share it repeat no work."""
     return _inner.get_or_compute(Same(inside), lambda: _problems(InferredGraph.block(block, inside, ops), cured=False))
 
 
@@ -145,7 +145,7 @@ def _unknown(result: StepResult | None) -> bool:
 
 
 def _with_cures_that_work(problems: list[Problem], sheet: InferredGraph) -> list[Problem]:
-    """Drop cures after which the call still fails. Only the first few errors are tried: each trial infers shapes again."""
+    """Drop cures after which the call still fails. Only a few errors are tried: each trial infers shapes again."""
     tried = 0
     checked = []
     for problem in problems:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def problems(project: Project, analysis: Analysis, samples: int | None, source: SourceSpec) -> list[Problem]:
-    """Report settings that are invalid or have no effect. `samples` is the size of the training set, None if unknown."""
+    """Report settings that are invalid or have no effect. `samples` is the training set's size, None if unknown."""
     training = project.training
     return [
         *_closure(training),

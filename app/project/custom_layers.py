@@ -19,7 +19,7 @@ from app.util import atomic
 
 
 def admit(project: Project, all_of_them: bool) -> None:
-    """Allow the files trusted in the window to run, and with `all_of_them` every file of the project, for this process."""
+    """Allow files trusted in the window to run in this process; with `all_of_them` every file of the project."""
     Trust(default_file()).admit()
     if all_of_them:
         for one in read_files(project.layer_files):

@@ -129,12 +129,12 @@ class History:
 
     @property
     def main_group(self) -> str:
-        """The path of the parameter group whose rate `steps` has; "" for the parameters outside the project's groups."""
+        """The path of the parameter group whose rate `steps` has; "" for parameters outside the project's groups."""
         names = self.group_rates.names[1:]
         return names[0].removeprefix("rate_") if names else ""
 
     def newest_rates(self) -> dict[str, float]:
-        """Return the rate of each parameter group at the newest step, the main one first; empty before the first step."""
+        """The rate of each parameter group at the newest step, the main one first; empty before the first step."""
         if not len(self.steps):
             return {}
         main, last = self.main_group, slice(-1, None)

@@ -19,7 +19,7 @@ class Kink:
 
     @property
     def sentence(self) -> str:
-        """Explanation, such as "relu at line 3 is not differentiable here: 2 of its inputs are exactly at the kink."."""
+        """Explanation, such as "relu at line 3 is not differentiable here: 2 of its inputs are at the kink."."""
         if self.ties:
             why = f"{self.ties} of its inputs {'is' if self.ties == 1 else 'are'} exactly at the kink"
         else:

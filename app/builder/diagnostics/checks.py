@@ -132,7 +132,7 @@ class Net:
         return self.spec(node).category == "drop"
 
     def before(self, node: Node, passing: Callable[[Node], bool]) -> Iterator[Node]:
-        """Walk backwards along single wires through nodes for which `passing` is True; ends with the first other node."""
+        """Walk backwards along single wires through nodes for which `passing` is True; end with the first other."""
         at = self.feed(node)
         while at is not None:
             yield at

@@ -25,7 +25,7 @@ _RAW = ("linear", "conv", "norm")  # categories whose answers may be any number
 
 
 def training(analysis: Analysis, ops: Catalog, loss: str, batch_size: int, samples: int | None) -> list[Problem]:
-    """List conflicts of loss and batch size with the net; `samples` is the size of the training set, None if unknown."""
+    """List conflicts of loss and batch size with the net; `samples` is the training set's size, None if unknown."""
     net = Net(analysis, ops)
     return [*_loss_problems(net, loss), *_batch_norm(net, batch_size, samples)]
 

@@ -7,7 +7,7 @@ from app.builder.dimensions.formula import Formula, Symbol
 
 
 def transformed(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note the dimensions of an FFT: unchanged or set by a typed length; real transforms halve or restore the last one."""
+    """Note the dimensions of an FFT: unchanged or set by a typed length; real ones halve or restore the last."""
     name, arrived = call.op.rpartition(".")[2], call.first
     rank = len(arrived.shape)
     several = name.endswith(("2", "n"))

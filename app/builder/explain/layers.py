@@ -48,7 +48,7 @@ def _ranks(key: str) -> tuple[int, ...]:
 
 
 def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]:
-    """Propose a Flatten, a channel dimension, an unflatten to a square picture; else the layer's variant for this rank."""
+    """Propose a Flatten, a channel dimension, an unflatten to a square image; else the variant for this rank."""
     rank, cures = len(wire.shape), []
     if rank > wanted >= 2:
         params: dict[str, Any] = {"start_dim": wanted - 1} if wanted > 2 else {}

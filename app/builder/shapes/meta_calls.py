@@ -148,7 +148,7 @@ def _dtypes(value: ValueType) -> tuple[str, ...]:
 def _ran(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], batches: tuple[int, int]
 ) -> Ran:
-    """Return the output types inferred from two batch sizes; raises what torch raises. Equal sizes mean a fixed batch."""
+    """The output types inferred from two batch sizes; raises what torch raises. Equal sizes mean a fixed batch."""
     taken, restore = one_step(spec, params, inputs)
     with torch.no_grad(), torch.device("meta"):
         call = TorchCall.of(spec, params)

@@ -11,7 +11,7 @@ import time
 
 
 def on_loopback() -> dict[str, str]:
-    """Return environment variables that restrict gloo and NCCL to the loopback interface, and disable NCCL's monitor."""
+    """Environment variables that restrict gloo and NCCL to the loopback interface, and disable NCCL's monitor."""
     name = {"darwin": "lo0", "win32": "Loopback Pseudo-Interface 1"}.get(sys.platform, "lo")
     return {"GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name, "NCCL_RAS_ENABLE": "0"}
 
