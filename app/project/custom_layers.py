@@ -43,7 +43,7 @@ def adopted(project: Project, left: Path, folder: Path) -> Project:
     of an installed package. Raises OSError."""
     files = []
     for path in map(Path, project.layer_files):
-        if path.resolve().parent == left.resolve() and (file := read_file(path).file) is not None:
+        if left.resolve() in path.resolve().parents and (file := read_file(path).file) is not None:
             path = folder / FOLDER / file.sha256[:16] / path.name
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_bytes(path, file.text.encode())

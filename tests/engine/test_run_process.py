@@ -84,7 +84,7 @@ def test_what_is_looked_at_in_a_run_comes_through_the_pipe_as_it_is(tmp_path):
     np.testing.assert_array_equal(batch.inputs, its_batch.inputs)
     np.testing.assert_array_equal(batch.labels, its_batch.labels)
     assert its_batch.outputs.shape == (64, 10) and its_batch.classes == batch.classes
-    assert its_memory.step == memory.step and its_memory.step.total.whole > 0
+    assert its_memory.step == memory.step and its_memory.step.total.total > 0
     assert its_memory.resident != memory.resident, "it is that of the run's process"
 
 

@@ -120,8 +120,9 @@ def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, s
     window.show_page("curves")
     window.run_control.run()
     reach(qtbot, window, "running", 20)
-    assert len(started) == 2
-    family = [pid for one in started for pid in children(one)]
+    ranks = [pid for pid in started if alive(pid)]  # the engine that wrote their script has ended
+    assert len(ranks) == 2
+    family = [pid for one in ranks for pid in children(one)]
     window.run_control.pause()
     reach(qtbot, window, "paused")
     before = len(window.session.history.steps)
