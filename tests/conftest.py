@@ -183,7 +183,9 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
             widget.deleteLater()
         elif type(widget).__name__ in ("Button", "QLabel") and widget.parent() is None and widget.isHidden():
             widget.deleteLater()  # a part of a page that Qt has deleted and Python has not
-    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        else:
+            continue
+        qapp.sendPostedEvents(widget, QEvent.Type.DeferredDelete)
 
 
 @pytest.fixture(scope="session")
