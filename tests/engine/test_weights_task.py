@@ -104,7 +104,7 @@ def test_an_engine_killed_while_it_keeps_weights_leaves_nothing_and_the_next_ans
     engine: Engine, tmp_path: Path
 ) -> None:
     path, state = tmp_path / "w.safetensors", dict(make_module(SMALL_NET).state_dict())
-    save_safetensors({**state, "ballast": torch.zeros(1 << 24)}, path)
+    save_safetensors({**state, "ballast": torch.zeros(1 << 26)}, path)
     pid = engine.ask(Measure()).result(PATIENCE).pid
     os.kill(pid, signal.SIGSTOP)  # so that none of it is done before the process ends
     question = engine.ask(KeepWeights(path, SMALL_NET, tuple(state)))

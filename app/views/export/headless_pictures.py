@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +58,24 @@ def offscreen_painter() -> Callable[[Drawing, Path], None]:
     application()
     from app.views.export.picture import paint
 
-    return paint
+    def painted(drawing: Drawing, path: Path) -> None:
+        with _collected_here():
+            paint(drawing, path)
+
+    return painted
+
+
+@contextmanager
+def _collected_here() -> Iterator[None]:
+    """Collect the scenes of a picture on this thread.
+
+    They are reference cycles, and Qt crashes when the collection of another thread, such as a writer of checkpoints,
+    destroys them.
+    """
+    try:
+        yield
+    finally:
+        gc.collect()
 
 
 def run_pictures(
@@ -73,9 +92,10 @@ def run_pictures(
     `analyse` and `capture` work out what the first and the last of them show.
     """
     application()
-    part("network.png", lambda: _network(project, analyse(), folder / "network.png"))
-    part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
-    part("autograd.svg", lambda: _autograd(capture(), folder / "autograd.svg"))
+    with _collected_here():
+        part("network.png", lambda: _network(project, analyse(), folder / "network.png"))
+        part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
+        part("autograd.svg", lambda: _autograd(capture(), folder / "autograd.svg"))
 
 
 def _autograd(tape: Tape, path: Path) -> None:
