@@ -12,7 +12,7 @@ from app.autograd.tape import ACCUMULATE, TapeEdge
 LEAF_SEQUENCE = 2**64 - 1
 
 
-# Names of nodes by class, cached: `node.name()` builds the string anew.
+# Names of nodes by class, cached: `node.name()` rebuilds the string on each call.
 _names: dict[type, str] = {}
 
 

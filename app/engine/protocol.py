@@ -113,7 +113,7 @@ class Trust(Message, frozen=True):
 
 
 class Renew(Message, frozen=True):
-    """From here on both ends remember anew what was sent."""
+    """Reset the table of shared objects on both ends."""
 
     generation: int
 

@@ -69,7 +69,7 @@ LONG = 32
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
 MOST = 500_000  # entries that are remembered before both ends begin anew
 # A struct in a tuple of them, such as a node of a tape, counts as so many: 2 kB, where other entries take a hundred
-# bytes. One value never fills more than a tenth, or it would be sent anew with every question.
+# bytes. One value never fills more than a tenth, or it would be sent again with every question.
 STRUCT = 25
 
 S = TypeVar("S")

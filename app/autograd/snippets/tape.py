@@ -259,7 +259,7 @@ def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
 
 
 def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], FrozenMap[str, Label]]:
-    """Label nodes outside modules by their line; a line that runs again is labelled anew."""
+    """Label nodes outside modules by their line; a line that runs again gets a new label."""
     lines = text.splitlines()
     runs: dict[int, int] = {}
     labels: dict[str, Label] = {}

@@ -36,7 +36,7 @@ def installed_torch() -> str:
             for name in os.listdir(folder or "."):
                 if name.startswith("torch-") and name.endswith(".dist-info"):
                     return name.removeprefix("torch-").removesuffix(".dist-info").partition("+")[0]
-    from importlib import metadata  # installed in another way, such as from a checkout of its own
+    from importlib import metadata  # torch without a dist-info folder, such as an editable install
 
     try:
         return metadata.version("torch").partition("+")[0]

@@ -16,7 +16,7 @@ from app.builder.literals import DType, to_code
 FILLS = ("zeros", "ones", "full", "normal", "uniform", "eye")
 # What makes no sense for what learns.
 BUFFER_FILLS = (*FILLS, "arange", "tril", "triu")
-# What is not given.
+# Default arguments of a free tensor.
 DEFAULTS: dict[str, Any] = {"fill": "zeros", "value": 1.0, "std": 1.0, "low": 0.0, "high": 1.0}
 
 

@@ -1,4 +1,4 @@
-"""The tensors that a class has of its own as values, and the text that holds the values of one.
+"""Values of the free parameters and buffers of a generated module, and the base64 text that stores them.
 
 >>> text = packed(torch.arange(2**16))
 >>> len(text) < 2**17, torch.equal(unpacked(text, torch.int64, (2**16,)), torch.arange(2**16))

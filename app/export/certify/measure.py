@@ -297,7 +297,7 @@ def imported(name: str, path: str) -> ModuleType:
 
 
 def make_class(ask: Record) -> type[torch.nn.Module]:
-    """Import the exported class anew, with seeded generators."""
+    """Reload the exported class, with seeded generators."""
     seed_everything(ask["seed"])
     for path in ask["layers"]:
         imported(os.path.splitext(os.path.basename(path))[0], path)
