@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +25,7 @@ from app.engine.requests.shapes import InferShapes
 from app.engine.values import Codec, NotAValueError
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
+from tests.support.engines import stop
 
 PATIENCE = 60.0
 
@@ -35,14 +35,6 @@ def engine() -> Iterator[Engine]:
     engine = Engine()
     yield engine
     engine.close()
-
-
-def stop(pid: int) -> None:
-    """Stop a process from outside, and see that all of its threads stand."""
-    os.kill(pid, signal.SIGSTOP)
-    stats = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
-    while any(stat.read_text("ascii").rpartition(")")[2].split()[0] != "T" for stat in stats):
-        pass
 
 
 def lenet() -> Graph:

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from app.data.downloads.archives import COLLECTIONS
 from app.data.sources import DIGITS, MNIST, default_root
 from app.engine.client import shared
-from app.engine.requests.choices import CheckLoss, Params
+from app.engine.requests.choices import CheckLoss, CheckOptimizer, Params
 from app.project.document import Document
 from app.project.project import Project
 from app.training.choices import LOSSES, OPTIMIZERS
@@ -27,6 +27,7 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.settings import RECENT_FILES, Settings
 from app.views.training.form.settings_form import ChoiceSection, TrainingForm
+from tests.support.engines import asked, stop
 
 DEVICES = (Device("cuda:0", "NVIDIA H200", 139 * 2**30), Device("cpu", "CPU, 2 threads"))
 
@@ -119,9 +120,10 @@ def test_an_engine_that_ends_while_a_value_is_checked_is_said_and_the_next_check
 ) -> None:
     loaded(qtbot, form)
     kept = document.project
-    os.kill(shared().pid, signal.SIGSTOP)  # so that the question is still open when it ends
+    stop(shared().pid)  # so that the question is still open when it ends
     lr = line(form, "optimizer", "lr")
     into(qtbot, lr, "0.01")
+    qtbot.waitUntil(lambda: asked(shared(), CheckOptimizer))
     os.kill(shared().pid, signal.SIGKILL)
     problem = form.optimizer.form.rows["lr"].problem
     qtbot.waitUntil(lambda: "SIGKILL" in problem.text())

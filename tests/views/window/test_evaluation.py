@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.engine.client import shared
+from app.engine.requests.evaluation import Prepare
 from app.engine.requests.measure import Measure
 from app.main import main
 from app.project import file as project_file
@@ -22,6 +23,7 @@ from app.training.evaluation.evaluator import Evaluator
 from app.views.main_window import MainWindow
 from app.views.training.runs.session import Run
 from app.views.ui import theme
+from tests.support.engines import asked, stop
 from tests.support.training_jobs import losses, run
 from tests.views.window.test_runs import closed, opened, small
 from tests.views.window.test_window import ready
@@ -109,8 +111,9 @@ def test_the_engine_finds_what_an_evaluation_here_finds(qtbot: QtBot, window: Ma
 def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window: MainWindow) -> None:
     page = window.evaluation
     evaluated(qtbot, window)
-    os.kill(shared().pid, signal.SIGSTOP)  # so that the question is still open when it ends
+    stop(shared().pid)  # so that the question is still open when it ends
     page.run.click()
+    qtbot.waitUntil(lambda: asked(shared(), Prepare))
     os.kill(shared().pid, signal.SIGKILL)
     qtbot.waitUntil(page.banner.isVisible)
     assert "SIGKILL" in page.banner.reason() and page.banner.reason().count(".") == 1 and page.run.isVisible()

@@ -1,0 +1,25 @@
+"""The process of an engine from outside: stopped, killed, and asked something."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from app.engine.client import Engine
+from app.engine.protocol import Request
+
+
+def stop(pid: int) -> None:
+    """Stop a process from outside, and see that all of its threads stand."""
+    os.kill(pid, signal.SIGSTOP)
+    stats = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
+    while any(stat.read_text("ascii").rpartition(")")[2].split()[0] != "T" for stat in stats):
+        pass
+
+
+def asked(engine: Engine, kind: type[Request[object]]) -> bool:
+    """Whether a question of that kind was sent and has no answer; one that waits for its turn would go to the next
+    process."""
+    process = engine._process
+    return process is not None and any(isinstance(question.request, kind) for question in [*process.open.values()])
