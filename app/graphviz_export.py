@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import msgspec
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.util import atomic
+from app.util.late_dataclass import dataclass
 
 FORMATS = ("dot", "svg", "pdf", "png", "json")
 # Those that nobody has to draw.

@@ -365,6 +365,19 @@ def test_files_are_short_enough_to_be_read() -> None:
     assert not set(LONG_FILES) - {name for name in lengths if lengths[name] > LONGEST}, "LONG_FILES names too many"
 
 
+def test_dataclasses_are_compiled_when_they_are_used() -> None:
+    """Those of the standard library, two hundred of them, would keep a person waiting for the window."""
+    wrong = [
+        f"{name} (line {node.lineno})"
+        for name in modules()
+        if name != "app.util.late_dataclass"
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+        if any(alias.name == "dataclass" for alias in node.names)
+    ]
+    assert not wrong, f"import it from app.util.late_dataclass: {wrong}"
+
+
 def test_nothing_unpickles() -> None:
     wrong = [found for found in imports() if found.target.split(".")[0] in UNSAFE_IMPORTS]
     assert not wrong, told(wrong)

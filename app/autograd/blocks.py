@@ -8,10 +8,11 @@ children.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.autograd.grouping import LayerGroup, make_group
 from app.autograd.tape import LOSS, Tape, TapeNode
+from app.util.late_dataclass import dataclass
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace as with_values
@@ -20,6 +19,7 @@ from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, sho
 from app.source import layer_files
 from app.util import gc_pause
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from app.util.late_dataclass import dataclass
 
 VECTORS = ("ones", "random", "one-hot")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
 
 from app.autograd.pictures.op_category import module_category, node_category
 from app.autograd.tape import LOSS, Label, Tape, TapeNode
+from app.util.late_dataclass import dataclass
 
 OPEN_GROUP = 12
 OPEN_TOTAL = 90

@@ -12,11 +12,12 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from app.source.generated import Source
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import nn

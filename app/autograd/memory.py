@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from app.autograd.sparse import parts_of
 from app.autograd.tape import SavedTensor, Storage
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 # torch hands negative dimensions and indices out as unsigned 64-bit numbers.
 _WRAPPED = 2**63

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
 from app.autograd.tape import TapeNode
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ fast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace as with_values
 
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 ACCUMULATE = "AccumulateGrad"
 LOSS = "loss"

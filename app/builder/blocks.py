@@ -7,12 +7,13 @@ ports, its output nodes its outputs, and parameters that it exposes can be set o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port
 from app.builder.graph import Graph, Node
 from app.builder.sheet import Bends, Comments, Positions
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 PREFIX = "block."
 _KEPT = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from app.builder.blocks import Block
@@ -12,6 +12,7 @@ from app.builder.graph import Edge, Graph, Node
 from app.builder.summary import compact, detail_line, summary_line
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

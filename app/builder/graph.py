@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 class GraphError(ValueError):

@@ -8,10 +8,10 @@ to 75,000 modules with every expert counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from app.builder.blocks import Block, block_of
 from app.builder.graph import Graph, Node
+from app.util.late_dataclass import dataclass
 
 MOST_NODES = 5_500  # of one sheet
 MOST_EDGES = 20_000  # wires of one sheet

@@ -7,10 +7,10 @@ Plain JSON values are encoded as they are, others as an object with one tagged k
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from app.builder.expressions import Expr, ExpressionError
+from app.util.late_dataclass import dataclass
 
 
 class _Auto:

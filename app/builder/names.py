@@ -7,8 +7,10 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
+
+from app.util.late_dataclass import dataclass
 
 # Names that the generated source uses itself.
 SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward", "unpacked", "base64", "zlib"})

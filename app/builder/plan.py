@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Node
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

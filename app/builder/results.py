@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.builder.diagnostics.problems import Problem
@@ -13,6 +13,7 @@ from app.builder.shapes.network_cost import NetworkCost
 from app.builder.value_types import TensorType, ValueType
 from app.source.generated import Path, Source
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from app.builder.value_types import TensorType, TupleType, ValueType
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

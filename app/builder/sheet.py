@@ -6,11 +6,12 @@ shown expanded in place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
 from app.builder.graph import Edge, Graph
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 Point = tuple[float, float]
 Positions = FrozenMap[str, Point]

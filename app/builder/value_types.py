@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from app.util.formatting import shape_text
+from app.util.late_dataclass import dataclass
 
 # Every call runs with both batch sizes; what differs between them depends on N. Both are primes that no layer has as a
 # size, so that the batch is not taken for channels, nor a batch of one size for one of any.

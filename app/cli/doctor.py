@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Literal, TextIO
 
 from app import __version__
 from app.cli.system_packages import install_line
+from app.util.late_dataclass import dataclass
 
 State = Literal["ok", "note", "missing"]
 

@@ -7,9 +7,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.project.project import Project

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -41,6 +41,7 @@ from app.data.transforms import readying
 from app.util import regular_files
 from app.util.formatting import counted, plural
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 Pair = tuple[Any, Any]  # inputs: a tensor, or Streamed; labels: a tensor, or Targets

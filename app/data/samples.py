@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Protocol
+
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 

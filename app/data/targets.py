@@ -4,12 +4,12 @@ torch is imported at the top since the code runs alone in that script: import th
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from app.data.spec import DataInfo, TargetInfo
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.data.samples import Samples

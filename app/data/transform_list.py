@@ -7,12 +7,12 @@ each sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.data.config import Transform
 from app.data.spec import DataError, Option
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 Shape = tuple[int, ...]
 

@@ -5,10 +5,11 @@ The owner of a graph (the builder, autograd) converts it to a `Drawing`; layout,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
+
+from app.util.late_dataclass import dataclass
 
 Shape = Literal["op", "leaf", "folded", "call"]
 Direction = Literal["LR", "RL", "TB", "BT"]

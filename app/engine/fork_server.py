@@ -19,13 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
 
 from app.engine import entries
 from app.engine.child_process import die_with, die_with_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
+from app.util.late_dataclass import dataclass
 
 # What runs, imports and snippets want; torch loads its compiler and its monitor with the first step of an optimizer.
 MODULES = """

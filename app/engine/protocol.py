@@ -6,10 +6,11 @@ Progress, and one Answer or Failure for each Ask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
+
+from app.util.late_dataclass import dataclass
 
 VERSION = 1
 MAIN = "main"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from app.util.late_dataclass import dataclass
 
 Kind = Literal["PT2", "ONNX"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.builder.importer.origin import KeptFile, Origin
 from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, CertificateCheck
 from app.training.setup.weights_header import StartError, is_unchanged
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.source.generated import Source
 from app.training.setup.initial_weights import initial_weights
 from app.training.setup.weights_header import header
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.export.weights import StateDict

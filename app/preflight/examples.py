@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.builder.blocks import Block, block_of, with_blocks
@@ -15,6 +14,7 @@ from app.data.sources import SOURCES, is_present
 from app.preflight import preflight
 from app.project import file
 from app.project.project import Project
+from app.util.late_dataclass import dataclass
 from app.util.resources import path as resource_path
 
 OFFLINE, DOWNLOAD, NO_DATA, BROKEN = "offline", "download", "no data", "broken"

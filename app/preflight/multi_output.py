@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.builder.diagnostics.checks import ACTIVATIONS, SOFTMAXES, plain_name
@@ -21,6 +21,7 @@ from app.training.config import INPUT, Choice, OutputLoss
 from app.training.setup import weighted_losses
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

@@ -5,7 +5,7 @@ Combines the net's shapes, the data's shapes and the loss's requirements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.builder.blocks import with_blocks
@@ -28,6 +28,7 @@ from app.training.config import Choice
 from app.training.job import Job, JobError, check_data
 from app.training.setup import weighted_losses
 from app.util.formatting import plural, shape_text
+from app.util.late_dataclass import dataclass
 
 UNREAD = "The data have not been read yet"
 

@@ -6,7 +6,7 @@ torch is imported at the top, so import this module inside a function.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from app.training.objectives import forms
 from app.training.registry import make_loss
 from app.util import rng
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.training.config import Choice

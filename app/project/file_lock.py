@@ -11,9 +11,11 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+
+from app.util.late_dataclass import dataclass
 
 LONGEST_NOTE = 1 << 16  # bytes read of a lock file's content
 PATIENCE = 2.0  # seconds that a save waits for a concurrent one of the same file

@@ -12,7 +12,6 @@ import os
 import secrets
 import threading
 import time
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from app.project.file import ProjectFileError
 from app.project.project import Project
 from app.project.weights import files as weights_files
 from app.util import atomic, leftovers
+from app.util.late_dataclass import dataclass
 
 VERSION = 1
 JOURNAL, LOCK, PAINTING, DAMAGED = ".journal", ".lock", ".painting", "damaged"

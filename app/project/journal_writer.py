@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from app.project.journal import ClaimedJournal, Journal, JournalEntry
 from app.util import gc_pause
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

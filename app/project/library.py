@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from app.project import file as project_file
 from app.project.file import ProjectFileError
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 SUFFIX = ".tape"
 KEY = "library."  # before the name of a block that is offered and not in the project yet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.builder.blocks import PREFIX, Block
 from app.builder.graph import Graph, Init
@@ -11,6 +11,7 @@ from app.builder.importer.origin import ModelInit
 from app.project.project import Project
 from app.source.generated import ClassText, Source
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 Inits = Mapping[str, Init | None]
 NAMED = 3  # parameters in a sentence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from app.builder.blocks import PREFIX, Block, innermost_first, used
 from app.builder.graph import Graph
 from app.project.project import Project
 from app.source.generated import ClassText, Source
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph
@@ -11,6 +11,7 @@ from app.builder.sheet import Bends, Comments, Positions
 from app.data.config import DataConfig
 from app.training.config import TrainingConfig
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

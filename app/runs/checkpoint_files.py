@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.runs.store import Kept
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

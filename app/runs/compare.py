@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.project.run_records import data_record, training_record
 from app.runs import store
 from app.runs.record import RunError
 from app.runs.store import Kept
+from app.util.late_dataclass import dataclass
 
 NOTHING = "–"
 # Rows other than fields of data and training, before and after those.

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from app.training.columns import Columns
 from app.training.events import Started
 from app.training.history import History
 from app.util import leftovers
+from app.util.late_dataclass import dataclass
 
 SUFFIX = ".runs"
 PROJECT, SOURCE, CHECKPOINTS, LOCK = "project.tape", "net.py", "checkpoints", ".lock"

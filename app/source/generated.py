@@ -7,10 +7,11 @@ generated. `source.compiled` creates the module.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from app.source.layer_files import LayerFile
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ import hashlib
 import re
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
+
+from app.util.late_dataclass import dataclass
 
 FOLDER = "imported_layers"  # in which files lie that an import wrote, each in a folder named after its hash
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+
+from app.util.late_dataclass import dataclass
 
 VANISHED, EXPLODED = 1e-3, 1e3  # relative to the gradient at the last layer
 NET = "Net"  # operations of the net itself, outside all of its layers

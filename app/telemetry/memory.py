@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from app.util.late_dataclass import dataclass
 
 EVERY = 0.25
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 CLASS_IDS = "class ids"
 ONE_HOT = "one-hot"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 INPUT = "(input)"  # as a target: what went into the net is to come out again
 

@@ -6,12 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import RunRequest
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from app.data.config import DataConfig
@@ -16,6 +15,7 @@ from app.training.config import TrainingConfig
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
 from app.util.formatting import shape_text
+from app.util.late_dataclass import dataclass
 
 AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")

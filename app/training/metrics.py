@@ -3,11 +3,12 @@ computed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.data.spec import CLASSES, TOKENS, VALUES
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 SOFTMAX, SIGMOID, PLAIN = "softmax", "sigmoid", "plain"
 # How a loss reads the net's output as probabilities; of any other it is taken as it is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.data.dataset import Dataset
@@ -13,6 +13,7 @@ from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.training.job import Job, JobError
 from app.training.registry import make_loss
 from app.training.task import OutputError, Task
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from app.training.monitoring.looks import BatchPeek, LayerInside, StepProfile
 from app.training.monitoring.memory_report import MemoryReport
+from app.util.late_dataclass import dataclass
 
 T = TypeVar("T")
 

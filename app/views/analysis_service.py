@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -20,6 +20,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.source.generated import Path as Way
 from app.training.config import StartWeights
+from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.navigation import Navigation
 from app.views.project_catalog import ProjectCatalog

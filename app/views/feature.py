@@ -6,7 +6,6 @@ A feature is made with a workspace and nothing else, and reaches other features 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from inspect import isclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QWidget
 
+from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 
 if TYPE_CHECKING:

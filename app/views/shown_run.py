@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
+
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.source.generated import Source

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.util.late_dataclass import dataclass
 from app.views.navigation import NETWORK
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.autograd.place import OpLocation
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

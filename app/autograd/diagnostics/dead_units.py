@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +10,7 @@ import torch
 from app.autograd.memory import raw_saved
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import TapeNode
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -24,6 +23,7 @@ from app.autograd.place import OpLocation
 from app.autograd.source_locations import Places
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
+from app.util.late_dataclass import dataclass
 
 # Results that come from a tensor's form and not from its values, and calls that are about the tensor itself.
 _NOT_VALUES = frozenset(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.autograd.grouping import LayerGroup, group_by_layer
 from app.autograd.tape import LOSS, Tape
+from app.util.late_dataclass import dataclass
 
 VANISHED, EXPLODED = 1e-3, 1e3
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -32,6 +31,7 @@ from app.autograd.sparse import parts_of
 from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name
 from app.source.generated import Source
+from app.util.late_dataclass import dataclass
 
 _MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
 # A batch norm keeps its running statistics, but in training its backward does not read them.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from app.autograd.playback.steps import Breaks
 from app.autograd.sparse import parts_of
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from msgspec.structs import replace as with_values
 
@@ -14,6 +14,7 @@ from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
 from app.util.formatting import bytes_text
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 FEWEST = 3  # rounds, at least, to tell a difference from noise
 LOOKED_FOR = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from app.autograd.batch import preserve_gradients, run_backward
@@ -11,6 +10,7 @@ from app.autograd.gradient_norms import measure as measured
 from app.autograd.gradient_norms import values_of
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Tape, TapeEdge, TapeNode
+from app.util.late_dataclass import dataclass
 
 # Relative bound below which a gradient is mere rounding, compared with that of the weight. Single precision has 7
 # digits.

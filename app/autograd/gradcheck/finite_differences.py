@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, Gradche
 from app.autograd.source_locations import Places
 from app.autograd.sparse import at_places_of, values_of
 from app.util import rng
+from app.util.late_dataclass import dataclass
 
 # The step and the tolerances of torch.autograd.gradcheck: |analytic - numeric| <= ATOL + RTOL * |numeric|.
 EPS, ATOL, RTOL = 1e-6, 1e-5, 1e-3

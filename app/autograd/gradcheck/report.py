@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app.autograd.place import OpLocation
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,7 @@ from app.autograd.playback.node_call import added
 from app.autograd.playback.steps import FanIn, Share
 from app.autograd.sparse import parts_of
 from app.autograd.tape import Tape
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

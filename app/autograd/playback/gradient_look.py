@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app.autograd.playback.steps import GradStats
 from app.telemetry.histogram import Histogram
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar
 
@@ -11,6 +10,7 @@ from app.autograd.grouping import group_by_layer, node_keys
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Tape
 from app.util import gc_pause
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.autograd.graph import GradientEdge
 from app.autograd.memory import raw_saved
 from app.autograd.playback.direct_call import after_tensor_hooks, called, can_be_called, inside_engine, is_custom
 from app.autograd.walk import is_accumulate
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

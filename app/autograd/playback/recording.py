@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +21,7 @@ from app.autograd.gradient_norms import norm_of, values_of
 from app.autograd.tape import Tape, TapeEdge
 from app.autograd.walk import execution_order, short_name, walk
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

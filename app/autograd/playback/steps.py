@@ -6,13 +6,14 @@ Classes with tens of thousands of instances are `msgspec.Struct`s, as in `app.au
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import msgspec
 
 from app.autograd.grouping import node_keys
 from app.autograd.tape import Tape
+from app.util.late_dataclass import dataclass
 
 
 class GradStats(msgspec.Struct, frozen=True, array_like=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from app.autograd import gradient_norms
 from app.autograd.snippets.snippet import NamedTensor
 from app.autograd.walk import short_name
+from app.util.late_dataclass import dataclass
 
 FEW = 8  # values that are shown, and members of a list that are inspected
 MOST = 400  # rows

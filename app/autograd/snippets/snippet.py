@@ -7,7 +7,7 @@ command.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from typing import Literal
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape
 from app.util import resources
+from app.util.late_dataclass import dataclass
 
 Ending = Literal["done", "failed", "time", "memory", "stopped", "died"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import process_time
 from types import FrameType
 from typing import Any
@@ -25,6 +25,7 @@ from app.autograd.tape import Label, Tape, TapeNode, below, numbers_below
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 LONGEST = 34  # characters of a line that name a group
 KEPT = 64  # graphs recorded before a backward pass

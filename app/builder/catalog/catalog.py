@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from app.builder import literals
 from app.builder.catalog import snapshot
 from app.builder.graph import Graph, Node
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block

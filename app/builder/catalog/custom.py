@@ -13,7 +13,6 @@ import stat
 import sys
 import tokenize
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from app.builder.graph import Graph
 from app.builder.names import identifier
 from app.source import layer_files
 from app.source.layer_files import LayerFile, LayerFileError
+from app.util.late_dataclass import dataclass
 
 PREFIX = "custom."
 TARGET = "custom:"

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from app.builder.catalog.catalog import Param, Port
 from app.builder.literals import DTYPES, DType, LiteralError, encode
 from app.builder.params import ParamError, check_param
+from app.util.late_dataclass import dataclass
 
 _PLAIN = {"int": "int", "float": "float", "bool": "bool", "str": "str", "builtins.int": "int", "typing.Any": "value",
           "object": "value", "numbers.Number": "float", "numbers.Real": "float", "torch.dtype": "dtype"}  # fmt: skip

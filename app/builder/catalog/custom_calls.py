@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.custom_classes import LayerClass
 from app.source import layer_modules
 from app.source.layer_files import LayerFileError
+from app.util.late_dataclass import dataclass
 
 BATCHES = (5, 7)
 LARGEST = 1 << 20  # values that arrive, at the larger batch

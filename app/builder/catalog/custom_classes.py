@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from app.builder.catalog.catalog import OpSpec, Param, Port
 from app.builder.catalog.custom_arguments import Scope, UnusableLayerError, arguments, constructor_params, forward_ports
+from app.util.late_dataclass import dataclass
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
 # Containers whose `forward` the file does not have to write.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

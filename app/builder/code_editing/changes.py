@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from app.builder import names
@@ -15,6 +15,7 @@ from app.builder.graph import Init
 from app.builder.literals import to_code
 from app.builder.sheet import changed
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=blocks.Whole)
 

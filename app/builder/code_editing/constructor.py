@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.builder.blocks import Block, block_of
@@ -16,6 +15,7 @@ from app.builder.edits.blocks import Whole
 from app.builder.graph import Graph, Node
 from app.builder.names import Names, reserved_variables
 from app.source.generated import ClassText
+from app.util.late_dataclass import dataclass
 
 _CONTAINERS = ("nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Sequential")
 STRUCTURE = "Layers are added and removed on the canvas"

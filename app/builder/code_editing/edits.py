@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from app.builder.blocks import Block, BlockError
@@ -23,6 +22,7 @@ from app.builder.graph import GraphError
 from app.builder.names import Names, reserved_variables
 from app.builder.params import ParamError
 from app.source.generated import ClassText, Source
+from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=Whole)
 

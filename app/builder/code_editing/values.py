@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.builder.catalog.catalog import OpSpec, Param
@@ -12,6 +12,7 @@ from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, DTYPES, DType
 from app.builder.params import ParamError, check_param, parse_param
+from app.util.late_dataclass import dataclass
 
 
 class CodeEditError(ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.builder.catalog import custom, ops
@@ -15,6 +15,7 @@ from app.builder.literals import AUTO, index_code, to_code
 from app.builder.plan import Ref, Step
 from app.builder.results import StepResult
 from app.builder.wired_params import with_parts
+from app.util.late_dataclass import dataclass
 
 WIDTH = 100
 _SIGNS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.builder.blocks import Block
@@ -23,6 +23,7 @@ from app.builder.results import Inside, StepResult
 from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.shapes.size_dependence import followed
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 # Kinds that are attributes of the class itself rather than modules.
 VALUES = ("parameter", "buffer")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from app.builder.codegen.call_code import WIDTH
+from app.util.late_dataclass import dataclass
 
 # A node of the class being written, `("n1",)`, or one in an inlined block: `(("n1", 0), "n2")`, where the number is the
 # repetition.

@@ -7,11 +7,12 @@ alone an `nn.ParameterDict`. Anything else, a buffer or a key such as `keys`, go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from itertools import pairwise
 
 from app.builder.codegen.constructor_text import Made, repeated
+from app.util.late_dataclass import dataclass
 
 LIST, DICT, PARAMETERS, MODULE = "nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Module"
 # Length from which equal consecutive modules are collapsed between others.

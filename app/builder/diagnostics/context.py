@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.builder.blocks import Block
@@ -14,6 +13,7 @@ from app.builder.plan import Plan, plan
 from app.builder.results import Inside, Ran, StepResult
 from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.value_types import ValueType
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

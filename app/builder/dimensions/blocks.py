@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.builder.catalog.catalog import Catalog, OpSpec
@@ -11,6 +10,7 @@ from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Size, TensorType
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block

@@ -4,9 +4,9 @@ broadcasting semantics."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app.builder.value_types import Size
+from app.util.late_dataclass import dataclass
 
 SAME, STRETCHED, MISSING, CLASH = "same", "stretched", "missing", "clash"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size, TensorType
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

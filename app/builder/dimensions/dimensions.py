@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.builder.catalog.catalog import Catalog, OpSpec
@@ -21,6 +21,7 @@ from app.builder.dimensions.rules import passed_by, rule_of, stretches
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
 from app.builder.wired_params import with_part
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

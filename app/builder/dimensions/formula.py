@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 from app.builder.value_types import Dim, Size
+from app.util.late_dataclass import dataclass
 
 # A ratio is no size, but may occur in a formula.
 Value = Size | float

@@ -6,13 +6,14 @@ A frame moves its contents along: the nodes whose centre it covers, and the comm
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.builder.edits import edits
 from app.builder.edits.edits import P
 from app.builder.layout.arrange import DEFAULT, Size
 from app.builder.sheet import COMMENT, FRAME, Comment, Comments, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 PAD = 28.0  # between a frame and the nodes in it
 TITLE_ROOM = 32.0  # the same at its top, for the title

@@ -7,7 +7,7 @@ raises `ConnectError`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from app.builder import rules
@@ -18,6 +18,7 @@ from app.builder.params import ParamError, check_param
 from app.builder.sheet import Bends, Comments, Point, Positions, Sheet
 from app.builder.sheet import changed as sheet_changed
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 P = TypeVar("P", bound=Sheet)
 

@@ -7,7 +7,7 @@ copy of the block first. Edits are pure functions of a project; invalid ones rai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from app.builder.blocks import Block, block_of, with_blocks
@@ -17,6 +17,7 @@ from app.builder.edits import edits
 from app.builder.edits.blocks import NETWORK, Whole
 from app.builder.graph import Edge, Graph, Node
 from app.builder.sheet import changed
+from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=Whole)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from app.builder.blocks import Block, BlockError, spec_of, unused_name
@@ -15,6 +15,7 @@ from app.builder.layout.arrange import complete
 from app.builder.names import identifier
 from app.builder.sheet import FRAME, Comment, Point, Positions, Sheet, changed
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=Whole)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ from app.builder.plan import Ref, Step
 from app.builder.results import CallFailed, StepResult
 from app.builder.value_types import Dim, Size, TensorType
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 # A message with both shapes, a reason, and cures.
 Explanation = tuple[str, str, tuple[Cure, ...]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,6 +41,7 @@ from app.builder.layout.uncalled_modules import used_part, with_kept
 from app.builder.sheet import Comments, Positions
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

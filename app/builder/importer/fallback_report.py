@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app.builder.importer.tracing.source_lines import SourceLine
+from app.util.late_dataclass import dataclass
 
 LONGEST = 300  # letters of a reason
 EXPORTED, OPAQUE = "exported", "opaque"

@@ -14,7 +14,6 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from app.builder.importer.tracing.dispatch_patches import as_followed
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.proxies import PROXIES
 from app.builder.importer.tracing.real_evaluation import SEED, copy_of, real_like
+from app.util.late_dataclass import dataclass
 
 PATIENCE = 30.0  # seconds for one export
 Whole = Callable[[nn.Module], bool]

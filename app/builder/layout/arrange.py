@@ -6,12 +6,12 @@ For files without positions and for "Lay out". Sizes come from whoever draws, in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from app.builder.graph import Graph
 from app.builder.layout import skip_layout
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 Point = tuple[float, float]
 

@@ -4,7 +4,8 @@ by side, so that each skip runs straight across."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from app.util.late_dataclass import dataclass
 
 Skip = tuple[int, int]
 

@@ -6,7 +6,8 @@ The list of sizes lives as long as the window and is not stored in the project.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from app.util.late_dataclass import dataclass
 
 Shape = tuple[int, ...]
 

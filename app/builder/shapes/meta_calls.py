@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from app.builder.wired_params import with_part
 from app.source.layer_files import LayerFile, error_text
 from app.source.layer_modules import failure
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 # Real tensors, tried only for torch's message, have a realistic batch size.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from app.builder.graph import Graph
 from app.builder.shapes.receptive_field import Receptive
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unknown", "muted", ""
 

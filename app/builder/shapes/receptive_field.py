@@ -9,12 +9,12 @@ leftmost to the rightmost of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.value_types import TensorType, ValueType
 from app.util.formatting import shape_text
+from app.util.late_dataclass import dataclass
 
 # Windows, by how many dimensions they slide along.
 _WINDOWS = {

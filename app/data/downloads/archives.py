@@ -5,9 +5,8 @@ URLs and checksums are taken from torchvision at download time (`addresses`); si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 GZIP, TAR, PLAIN = "gzip", "tar", "plain"
 _IDX = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.data.config import DataConfig
 from app.data.spec import DataError, SourceSpec
+from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache
 
 _facts: LruCache[SourceSpec | DataError] = LruCache(32)

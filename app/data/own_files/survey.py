@@ -6,7 +6,7 @@ import csv
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from app.data.own_files import dataset_class, own_dataset
 from app.data.spec import CLASSES, TOKENS, VALUES, DataError, TargetInfo
 from app.util import tensor_files
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

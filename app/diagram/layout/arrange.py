@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal
 
 from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout.layered import Link, Point, Spacing, Vertex, place
 from app.diagram.layout.tree_layout import Piece, Rect, hanging_piece
+from app.util.late_dataclass import dataclass
 
 HEADER = 22.0
 PAD = 10.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
+
+from app.util.late_dataclass import dataclass
 
 Point = tuple[float, float]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.diagram.layout.model import Point
+from app.util.late_dataclass import dataclass
 
 HANG_DOWN = 16.0
 HANG_APART = 8.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from app.autograd.capture_options import CaptureOptions
@@ -13,6 +13,7 @@ from app.builder.graph import Graph
 from app.engine.protocol import Request
 from app.training.job import Job
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from app.engine.protocol import Request
@@ -10,6 +9,7 @@ from app.training.choices import ChoiceParam
 from app.training.config import Choice, Schedule, TrainingConfig
 from app.training.setup.schedule_length import RatePreview, Span
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 LANE = "choices"
 

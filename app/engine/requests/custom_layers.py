@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from app.engine.protocol import Request
 from app.source.layer_files import LayerFile
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

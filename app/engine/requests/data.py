@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ from app.data.downloads.archives import Addresses
 from app.data.own_files.cache import Fact
 from app.data.spec import BatchPreview, DataError
 from app.engine.protocol import Request
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

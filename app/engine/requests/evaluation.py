@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +11,7 @@ from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Answer, Image, InputSurvey, Shown
 from app.training.job import Job
 from app.training.monitoring.looks import LayerInside
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

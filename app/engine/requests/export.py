@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from app.project.project import Project
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.training.job import Job
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from app.autograd.gradcheck.report import GradcheckReport
 from app.engine.protocol import Request
 from app.engine.requests.capture import CaptureRequest
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import ast
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from app.builder.literals import DTYPES
 from app.engine.protocol import MAIN, Request
 from app.project.project import Project
+from app.util.late_dataclass import dataclass
 
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 CHECKING = "Checking against the model"  # how the words on a comparison with the live model begin

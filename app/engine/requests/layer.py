@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from app.builder.catalog.catalog import Catalog, OpSpec
@@ -10,6 +9,7 @@ from app.builder.graph import Graph, Init
 from app.builder.shapes.input_sizes import Shape, Tried
 from app.engine.protocol import Request
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from app.engine.protocol import Request
 from app.training.job import Job
 from app.training.monitoring.memory_report import MemoryReport
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from app.autograd.playback.gradient_look import GradientLook
@@ -12,6 +11,7 @@ from app.autograd.tape import Tape
 from app.engine.protocol import Request
 from app.engine.requests.capture import CaptureRequest
 from app.engine.values import packed, unpacked
+from app.util.late_dataclass import dataclass
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +11,7 @@ from app.runs.checkpoint_files import GoingOn
 from app.training.config import StartWeights, TrainingConfig
 from app.training.events import Event
 from app.training.job import Job
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import ClassVar
 
@@ -17,6 +16,7 @@ from app.project.project import Project
 from app.source.generated import Path, Source
 from app.training.config import StartWeights
 from app.training.setup.device import Device
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

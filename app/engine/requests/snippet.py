@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
 from app.engine.protocol import MAIN, Request
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ from app.engine.protocol import MAIN, Request
 from app.training.control import Ending
 from app.training.job import Job
 from app.training.monitoring.watch_points import WatchPoints
+from app.util.late_dataclass import dataclass
 
 
 class Hand(Enum):

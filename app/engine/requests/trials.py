@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from app.data.own_files.cache import Fact
@@ -10,6 +9,7 @@ from app.engine.protocol import Request
 from app.training.events import Failed
 from app.training.job import Job
 from app.training.trials.results import DryRun, RateTest
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

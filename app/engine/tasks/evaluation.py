@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +31,7 @@ from app.training.evaluation.trying import Answer, Image, Shown
 from app.training.monitoring import activations
 from app.training.monitoring.looks import LayerInside
 from app.training.setup.torch_flags import cpu_threads
+from app.util.late_dataclass import dataclass
 from app.util.pace import Pace
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights
 from app.project import drawing_digest
 from app.training.setup.weights_header import StartError
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

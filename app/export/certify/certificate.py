@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.export.text_files import write_text
 from app.util.formatting import plural
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 FORMAT = 1
 # Tolerated differences between two runs of the same code: rounding, as threads change the order of sums.

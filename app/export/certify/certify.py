@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -27,6 +27,7 @@ from app.export.layers import write_model
 from app.export.weights import save_safetensors
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:

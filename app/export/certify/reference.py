@@ -6,7 +6,6 @@ import random
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from app.export.certify import measure
 from app.export.certify.clean_process import Cancelled, ExportCancelledError, Tell
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
+from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ equal bit for bit on the CPU.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from app.data import readers, splits, targets, transforms
@@ -27,6 +27,7 @@ from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import Row, forms, input_is_target, rows_of
 from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.setup.weighted_losses import takes_weights
+from app.util.late_dataclass import dataclass
 
 MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # losses whose mean is weighted by the labels' weights
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from app.data.sources import options_of
 from app.data.spec import SourceSpec
 from app.training.job import Job
 from app.util import atomic
+from app.util.late_dataclass import dataclass
 
 Function = Callable[..., Any]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from app.training.setup.weights_header import TensorInfo, convertible
 from app.util.formatting import shape_text
+from app.util.late_dataclass import dataclass
 
 SUFFIXES = (".safetensors", ".pt", ".pth")
 Infos = Mapping[str, TensorInfo]

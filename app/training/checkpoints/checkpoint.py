@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from app.training.checkpoints import checksums
 from app.training.job import JobError
 from app.util import atomic, leftovers, tensor_files
 from app.util.formatting import plural
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

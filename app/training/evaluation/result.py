@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.data.spec import CLASSES
+from app.util.late_dataclass import dataclass
 
 Numbers = NDArray[np.int64]
 PARTS = ("validation", "test", "training")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from app.util.late_dataclass import dataclass
 
 Picture = NDArray[np.uint8]
 Image = NDArray[np.float32]

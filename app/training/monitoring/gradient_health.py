@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.columns import Array
 from app.training.monitoring.layer_history import LayerTable
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

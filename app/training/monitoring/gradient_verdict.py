@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from app.training.columns import Array
+from app.util.late_dataclass import dataclass
 
 RECENT = 8  # measurements that are evaluated together
 VANISHED = 1e-4  # of the largest norm of the later layers

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from app.telemetry.gpu_figures import Allocator, GpuReading
 from app.telemetry.layer_bytes import StepBytes
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.source.generated import Source
 from app.training.error_messages import NotFinite
 from app.training.monitoring.live_model import preserved
+from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.training.config import Schedule, TrainingConfig
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 ONCE_A_STEP = ("OneCycleLR", "CyclicLR")
 # The parameter with a schedule's length.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 from app.builder.edits import alignment
 from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME
+from app.util.late_dataclass import dataclass
 from app.views.canvas import keyboard_navigation
 from app.views.ui import icons
 

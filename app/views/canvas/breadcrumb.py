@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
+from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button

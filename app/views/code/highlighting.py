@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from PySide6.QtGui import QFont, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 
+from app.util.late_dataclass import dataclass
 from app.views.ui.theme import current, manager, mix
 
 # Kinds of token (pygments' names, the most exact first) and the colour that each is read in.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from app.builder.catalog.catalog import Catalog
 from app.util.formatting import bytes_text, counted, grouped_digits, share
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost

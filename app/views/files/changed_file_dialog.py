@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.project import file
 from app.project.file import ProjectFileError
 from app.project.project import Project
+from app.util.late_dataclass import dataclass
 from app.views.custom_layers.trust_dialog import DiffEdit
 from app.views.files.project_difference import differences, lines
 from app.views.ui.background import Failure

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from PySide6.QtGui import QGuiApplication
 
 from app.project import file_lock
 from app.project.project import Project
+from app.util.late_dataclass import dataclass
 from app.util.resources import path as resource_path
 from app.views.files.autosave import Autosave
 from app.views.files.changed_file_dialog import ChangedFileDialog, OnDisk, VersionChoice, read_on_disk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from app.builder.blocks import Block
@@ -12,6 +12,7 @@ from app.builder.graph import Edge, Graph
 from app.builder.sheet import Sheet
 from app.project.project import Project
 from app.util.formatting import counted
+from app.util.late_dataclass import dataclass
 from app.views.canvas.difference import differing, moved
 
 ADDED, REMOVED, CHANGED = "+", "-", "~"

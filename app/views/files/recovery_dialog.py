@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
@@ -13,6 +12,7 @@ from app.builder.catalog.catalog import Catalog
 from app.project import file_lock
 from app.project.journal import ClaimedJournal
 from app.util.formatting import counted
+from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails

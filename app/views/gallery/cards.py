@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOpti
 
 from app.preflight.examples import BROKEN, DOWNLOAD, NO_DATA, OFFLINE, Example, Facts
 from app.util.formatting import counted, grouped_digits
+from app.util.late_dataclass import dataclass
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, icons, theme
 from app.views.ui.widgets.painting import box, elided

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files
 from app.source.layer_files import digest
+from app.util.late_dataclass import dataclass
 from app.views.ui.task import Cancelled, Report
 
 

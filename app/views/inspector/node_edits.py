@@ -6,7 +6,7 @@ A node that shares a module has the parameters of the node that owns the module;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from app.builder import rules
@@ -15,6 +15,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Edge, Init, Node
 from app.builder.value_types import ValueType, kind_of
+from app.util.late_dataclass import dataclass
 from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.form import ParamWire
 from app.views.inspector.fields.values import same

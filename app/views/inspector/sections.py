@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
@@ -12,6 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.builder.diagnostics.problems import Problem
 from app.util.formatting import bytes_text, grouped_digits, share
+from app.util.late_dataclass import dataclass
 from app.views.cost.cost_rows import flop_text, gaps_text
 from app.views.ui import theme
 from app.views.ui.widgets import Button, Section, ShapeChip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import (
@@ -27,6 +26,7 @@ from app.builder.sheet import Sheet
 from app.builder.value_types import ValueType
 from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 from app.views.navigation import SheetDocument
 from app.views.palette.op_rows import Index, OpRow, RowDelegate
 from app.views.selection import Selection

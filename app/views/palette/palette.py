@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
@@ -14,6 +13,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import class_of, is_custom, why_not
 from app.project.library import KEY as LIBRARY
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 from app.views.palette.op_rows import CATEGORY_NAMES, Index, OpRow, RowPainter, node_picture, row_size
 from app.views.ui import fuzzy, theme
 from app.views.ui.widgets import EmptyState, SearchField

@@ -13,11 +13,12 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
+
+from app.util.late_dataclass import dataclass
 
 FEW = 20  # modules that are imported by a question without more ado
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache
 from app.views.canvas.scene import CanvasScene
 from app.views.ui import theme

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from app.builder.catalog.introspect import find
 from app.builder.importer.tracing.proxies import Training, float_fact, set_item
 from app.builder.literals import DTYPES, DType, Slice
 from app.builder.params import ParamError, check_param
+from app.util.late_dataclass import dataclass
 
 BATCH_NORM = "F.batch_norm"
 WIRED = 1  # placeholder for a number that a wire provides

@@ -9,12 +9,13 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import nn
 
 from app.builder.importer.lowering.binding import BindingError, literal_of
+from app.util.late_dataclass import dataclass
 
 # Attribute with the record; copies of the module share it.
 MADE_WITH = "_made_with"

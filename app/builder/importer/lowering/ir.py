@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.builder.importer.tracing.source_lines import SourceLine
+from app.util.late_dataclass import dataclass
 
 Source = tuple[str, int]  # a node of the draft and which of its outputs
 

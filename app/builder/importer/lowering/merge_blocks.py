@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise, starmap
 from typing import Any
 
@@ -19,6 +19,7 @@ from app.builder.importer.lowering.ir import Draft, DraftNode
 from app.builder.names import identifier
 from app.builder.params import COMPUTED
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 Key = tuple[Any, ...]
 

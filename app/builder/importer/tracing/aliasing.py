@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from app.builder.importer.tracing.proxies import set_item
+from app.util.late_dataclass import dataclass
 
 Made = Callable[[str, Any, tuple[Any, ...]], fx.Node]  # kind, target, arguments
 

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor, fx, nn
@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten
 from app.builder.catalog.catalog import OpSpec
 from app.builder.importer.tracing.source_lines import SourceLine
 from app.util.formatting import shape_text
+from app.util.late_dataclass import dataclass
 
 _raised = threading.local()
 

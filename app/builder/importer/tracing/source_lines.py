@@ -7,12 +7,13 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
+
+from app.util.late_dataclass import dataclass
 
 _OURS = f"{Path(__file__).resolve().parents[3]}{os.sep}"
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"

@@ -10,7 +10,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from app.engine.tasks.parity.inputs import Inputs, InputShapes
 from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter_count, threads_that_pay
 from app.engine.tasks.parity.subject import SECOND, ComparedModule, ModuleResult, run_module
 from app.export.certify import measure
+from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 SECONDS = 150.0  # limit of a comparison, as far as it can be estimated

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from app.engine.tasks.parity.subject import ModuleResult
 from app.export.certify import measure
+from app.util.late_dataclass import dataclass
 
 ALLOWED = {torch.float64: 1e-10, torch.float32: 1e-5}  # what may be lost to rounding, where other threads add up
 ALLOWED_ELSE = 1e-2  # half and bfloat16

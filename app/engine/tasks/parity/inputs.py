@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -11,6 +10,7 @@ from torch import nn
 from app.export.certify.measure import noise
 from app.source.generated import InputSpec
 from app.util.formatting import shape_text
+from app.util.late_dataclass import dataclass
 
 LEAN = 0.4
 LARGE, SMALLER = 128, (64, 96, 128)  # sides of pictures that may be made smaller, and to what

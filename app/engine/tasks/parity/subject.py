@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch import nn
 
 from app.export.certify import measure
+from app.util.late_dataclass import dataclass
 
 Call = Callable[[nn.Module, tuple[torch.Tensor, ...]], Any]
 SECOND = ", second call"

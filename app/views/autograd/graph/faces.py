@@ -7,7 +7,6 @@ The scene and the exported pictures paint the same faces.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from PySide6.QtCore import QByteArray, QPointF, QRectF, Qt
@@ -16,6 +15,7 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, PAD, Sizes
+from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_paint import Played, paint_freed, paint_next, paint_progress, paint_tick
 from app.views.ui import icons
 from app.views.ui.theme import ROLES, Theme, faded, font, mix, svg

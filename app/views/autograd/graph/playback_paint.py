@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.diagram.layout import Rect
+from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 from app.views.ui.theme import Theme, mix
 

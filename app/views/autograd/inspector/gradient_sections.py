@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPaintEvent
@@ -16,6 +15,7 @@ from app.autograd.playback.steps import FanIn, GradStats, StepRecord
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.util import formatting
 from app.util.formatting import MINUS, figure, shape_text
+from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_state import fan_ins_of
 from app.views.autograd.inspector.inspector import cell, note
 from app.views.autograd.tape.player import Player

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.graph import Edge
+from app.util.late_dataclass import dataclass
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.painter import SIMPLE

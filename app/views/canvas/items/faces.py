@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +12,7 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Edge, Graph
 from app.builder.summary import compact, detail_line, has_detail, summary_line
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache, Same
 from app.views.canvas.difference import differing
 

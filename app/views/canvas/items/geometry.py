@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF
 
 from app.builder.layout.arrange import GRID, Size
+from app.util.late_dataclass import dataclass
 from app.views.canvas.items.faces import Face
 from app.views.ui.theme import font
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
@@ -13,6 +13,7 @@ from app.builder.blocks import Block
 from app.builder.graph import Edge
 from app.builder.layout.arrange import complete
 from app.builder.sheet import FRAME, Point
+from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache, Same
 from app.views.canvas.items.faces import Drawn, Face, Inner
 from app.views.canvas.items.geometry import (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.builder import rules
 from app.builder.catalog.catalog import Catalog, Port
 from app.builder.graph import Edge, Graph
+from app.util.late_dataclass import dataclass
 from app.views.ui import fuzzy
 
 if TYPE_CHECKING:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
+
+from app.util.late_dataclass import dataclass
 
 RADIUS = 10.0
 STUB = 14.0  # straight out of a port before a wire turns

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
@@ -13,6 +11,7 @@ from app.builder.graph import Graph
 from app.builder.shapes.input_sizes import Shape, ShapeError, Tried, read_shape, usual
 from app.engine.requests.layer import TrySizes
 from app.util.formatting import grouped_digits, shape_text
+from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
 from app.views.ui.widgets import Button, Section, ShapeChip

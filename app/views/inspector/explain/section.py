@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from app.builder.dimensions.dimensions import (
     upstream,
 )
 from app.builder.graph import Graph
+from app.util.late_dataclass import dataclass
 from app.views.inspector.explain.parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
 from app.views.inspector.sections import PortShape, ShapeSection, emptied
 from app.views.ui.widgets import Button, ShapeChip

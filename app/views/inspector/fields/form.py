@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from app.builder.literals import AUTO
+from app.util.late_dataclass import dataclass
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.row import LABEL_MOST, ParamRow
 from app.views.inspector.fields.values import BlockScope, ParamLike

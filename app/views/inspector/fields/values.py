@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from app.builder.params import (
     parse_expression,
     parse_param,
 )
+from app.util.late_dataclass import dataclass
 from app.views.ui.widgets.numbers import show_number
 
 

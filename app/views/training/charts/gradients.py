@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from app.source.generated import Path, Source
 from app.training.columns import Columns
 from app.training.history import History
+from app.util.late_dataclass import dataclass
 
 DECADES = 6  # of a ramp at most; smaller values get the lowest colour
 NEWEST = 32

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from app.training.history import History
 from app.util import formatting
+from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
 from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from itertools import islice
 from time import perf_counter
@@ -13,6 +13,7 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication, QShowEvent, QTextBlock
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QTextBrowser, QVBoxLayout, QWidget
 
 from app.training.events import Event, Paused, Resumed, StepDone
+from app.util.late_dataclass import dataclass
 from app.views.training.runs.report_text import ConsoleLine, lines_of
 from app.views.training.runs.session import Run
 from app.views.ui import theme

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app.training.events import (
     Caught,
     EpochDone,
@@ -20,6 +18,7 @@ from app.training.events import (
 )
 from app.training.metrics import label_of
 from app.util.formatting import duration, figure, grouped_digits, percent
+from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ At most one run is under way. Its thread is polled, not signalled per step. A ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from time import thread_time
@@ -20,6 +20,7 @@ from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
+from app.util.late_dataclass import dataclass
 from app.views.shown_run import Figures
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ from app.runs import record
 from app.runs.record import Summary
 from app.runs.store import Kept
 from app.util import formatting
+from app.util.late_dataclass import dataclass
 from app.views.training.runs.session import Run
 from app.views.ui import icons, theme
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPaintEvent, QPen, QPix
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
+from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.widgets.painting import box, start

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QTabBar, QToolButton, QWidget
 
+from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 from app.views.ui.theme import Theme, current
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
