@@ -208,6 +208,16 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
     assert striped._cells is None and not window.canvas.scales.isVisible()
 
 
+def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, window: MainWindow) -> None:
+    window.show_page("cost")
+    window.document.new()
+    assert window.status.text("compute") == "" and window.costs.empty.isVisible()
+    assert window.costs.model.rowCount() == 0
+    window.open_path(path("examples/digits.tape"))
+    qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
+    assert window.costs.table.isVisible()
+
+
 def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: MainWindow) -> None:
     node = next(node.id for node in window.document.project.graph.nodes.values() if node.name == "conv2")
     item = window.canvas.scene.nodes[node]

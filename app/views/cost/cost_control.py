@@ -39,6 +39,7 @@ class CostControl(QObject):
         self._rest.timeout.connect(self._ask)
         workspace.live.analysed.connect(self._analysed)
         workspace.document.changed.connect(self._wait_on)
+        workspace.document.replaced.connect(self._forget)
         workspace.place.changed.connect(self._moved)
         workspace.overlays.changed.connect(self._paint)
         table.heat_changed.connect(self._heat_chosen)
@@ -53,6 +54,14 @@ class CostControl(QObject):
     def _wait_on(self, *_projects: object) -> None:
         if self._rest.isActive():
             self._rest.start()
+
+    def _forget(self, _project: object) -> None:
+        """What another project cost is shown no more; until its own cost is known nothing is."""
+        self.cost = self._of = None
+        self._table.set_cost(None)
+        self._workspace.overlays.know_cost(None)
+        self._workspace.status.set_compute("")
+        self._paint()
 
     def _same(self, asked: tuple[Graph, Catalog] | None) -> bool:
         """Whether a question is of what is open now."""

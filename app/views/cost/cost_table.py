@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Index = QModelIndex | QPersistentModelIndex
 ROW_HEIGHT = 26
 _ARROW = 22
+NOT_YET = ("Not computed yet", "The cost of each layer is shown here once computed.")
 _SAMPLED = 200  # rows that are measured for the widths of the columns
 
 
@@ -214,7 +215,7 @@ class CostTable(QWidget):
         self.note = label("", "caption", "text3", wrap=True)
         self.controls = Segmented([("compute", "Multiply-adds"), ("parameters", "Parameters")], "Colours on the canvas")
         self.controls.setToolTip("What the strips on the canvas show while its overlay is Cost")
-        self.empty = EmptyState("memory", "Not computed yet", "The cost of each layer is shown here once computed.")
+        self.empty = EmptyState("memory", *NOT_YET)
         self._set_up_tables()
         self._lay_out()
         self._connect()
@@ -273,10 +274,15 @@ class CostTable(QWidget):
 
     # --- Content
 
-    def set_cost(self, cost: NetworkCost) -> None:
-        """Show the cost of a network, deferred while the page is hidden."""
+    def set_cost(self, cost: NetworkCost | None) -> None:
+        """Show the cost of a network, deferred while the page is hidden; None while it is not known."""
         self._cost = cost
-        if self.isVisible():
+        if cost is None:
+            self._shown = None
+            self.model.set_rows([])
+            self.empty.set_text(*NOT_YET)
+            self._stack.setCurrentWidget(self.empty)
+        elif self.isVisible():
             self._show(cost)
 
     def showEvent(self, event: QShowEvent) -> None:
