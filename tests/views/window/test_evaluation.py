@@ -136,6 +136,18 @@ def test_what_is_shown_no_more_is_let_go(qtbot: QtBot, window: MainWindow) -> No
     assert kept[0] == kept[-1]
 
 
+def test_a_drawing_does_not_come_along_into_the_next_project(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    trying, file = window.evaluation.trying, window.document.path
+    window.evaluation.view.set_value("try")
+    window.evaluation_control.prepare()
+    qtbot.waitUntil(lambda: trying.survey is not None)
+    trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
+    trying.invert.setChecked(True)
+    qtbot.waitUntil(lambda: trying.bars.called != "")
+    window.open_path(file)
+    assert trying.pad.empty and not trying.invert.isChecked() and trying.bars.called == ""
+
+
 def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> None:
     page = window.evaluation
     evaluated(qtbot, window)

@@ -259,6 +259,6 @@ class EvaluationControl(QObject):
         self.cancel()
         self._keep(None, None)
         self._page.view.set_value("results")
-        self._page.trying.set_survey(None)
+        self._page.trying.reset()
         self._page.set_found(None)
         self.choose(NEWEST)

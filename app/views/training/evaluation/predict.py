@@ -21,6 +21,7 @@ from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.toggle import Toggle
 
 FORM = 240
+NOTHING = ("No input yet", "Loads the model and its data once; then draw, drop an image or type numbers.")
 
 
 class TryPage(QWidget):
@@ -79,8 +80,7 @@ class TryPage(QWidget):
         self._kinds.addWidget(draw)
         self._kinds.addWidget(self._form)
         self._inputs.setMaximumWidth(FORM + 190)
-        hint = "Loads the model and its data once; then draw, drop an image or type numbers."
-        self.empty = EmptyState("flask", "No input yet", hint)
+        self.empty = EmptyState("flask", *NOTHING)
         main = QWidget()
         row = QHBoxLayout(main)
         row.setContentsMargins(14, 10, 14, 8)
@@ -104,6 +104,7 @@ class TryPage(QWidget):
         same = self._survey is not None and survey is not None and self._survey.shape == survey.shape
         self._survey = survey
         if survey is None:
+            self.empty.set_text(*NOTHING)
             self._stack.setCurrentWidget(self.empty)
             return
         pictured, row = is_picture(survey.shape), len(survey.shape) == 1
@@ -169,6 +170,11 @@ class TryPage(QWidget):
             self._given, self._picture = values, None
             self._show_note()
         self.prediction_requested.emit(values)
+
+    def reset(self) -> None:
+        """Forget what the net takes and what was drawn or dropped: another project is open."""
+        self.set_survey(None)
+        self._clear()
 
     def _drawn(self) -> None:
         if self._name:
