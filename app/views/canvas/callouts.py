@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRect, QRectF
+from PySide6.QtCore import QRect, QRectF
 
 from app.builder.diagnostics.problems import Problem
 
@@ -56,28 +57,35 @@ class Callouts:
         return next(filter(wrong, problems), None) if self._canvas.view.zoom >= NEAR else None
 
     def place(self) -> None:
-        """Under its node, wherever that is now; not at all while the node is out of sight."""
+        """At its node, wherever that is now, where least is covered; not at all while the node is out of sight."""
         canvas, callout = self._canvas, self._canvas.callout
         node = canvas.scene.nodes.get(self._told) if self._told is not None else None
         if node is None or callout.problem is None:
             callout.hide()
             return
-        foot = canvas.on_canvas(node.body)
-        callout.point_at(QPointF(foot.center().x(), foot.bottom()))
-        inside = QRectF(canvas.rect()).intersects(foot)
+        body = canvas.on_canvas(node.body)
+        covered, place, above = inf, callout.geometry(), False
+        for other, side in callout.places_at(body):
+            if (covers := self._covered(other)) < covered:
+                covered, place, above = covers, other, side
+            if not covered:
+                break
+        callout.point_at(body.center().x(), place, above)
+        inside = QRectF(canvas.rect()).intersects(body)
         welcome = inside and callout.problem != self._hidden and not canvas.view.busy
-        callout.setVisible(welcome and (self._asked or not self._in_the_way()))
+        callout.setVisible(welcome and (self._asked or not covered))
         if callout.isVisible():
             callout.stackUnder(canvas.search)
 
-    def _in_the_way(self) -> bool:
-        canvas, place = self._canvas, self._canvas.callout.geometry()
-        controls = (canvas.minimap, canvas.zoom_control)
-        if any(control.isVisible() and control.geometry().intersects(place) for control in controls):
-            return True
+    def _covered(self, place: QRect) -> int:
+        """How much a place is in the way: nodes that it would cover; a control, or the canvas's edge, is worse."""
+        canvas = self._canvas
+        controls = (canvas.minimap, canvas.zoom_control, canvas.breadcrumb)
+        worse = sum(one.isVisible() and one.geometry().intersects(place) for one in controls)
+        worse += place.top() < 0 or place.bottom() > canvas.height()
         corner = canvas.view.mapFrom(canvas, place.topLeft())
-        area = canvas.view.mapToScene(QRect(corner, place.size())).boundingRect()
-        return any(node != self._told for node in canvas.scene.places.index.inside(QRectF(area)))
+        area = QRectF(canvas.view.mapToScene(QRect(corner, place.size())).boundingRect())
+        return 1000 * worse + sum(node != self._told for node in canvas.scene.places.index.inside(area))
 
     def _dismiss(self, problem: Problem) -> None:
         self._hidden = problem

@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QVBoxLayout, QWidget
 
@@ -165,7 +165,7 @@ class ZoomControl(QWidget):
 
 
 class Callout(QWidget):
-    """A problem under its node: what, why, a button that mends it, and one with the other cures."""
+    """A problem under or above its node: what, why, a button that mends it, and one with the other cures."""
 
     cure_wanted = Signal(object)
     dismissed = Signal(object)
@@ -174,7 +174,7 @@ class Callout(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.problem: Problem | None = None
-        self._tip = 0.0
+        self._tip, self._above = 0.0, False
         self._sign = Glyph("error", size=14)
         self._message = label("", "message", wrap=True)
         self._reason = label("", "caption", "text2", wrap=True)
@@ -200,10 +200,10 @@ class Callout(QWidget):
         acts.addWidget(self.more)
         foot.addLayout(acts)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(14, self.POINTER + 10, 8, 10)
         layout.setSpacing(4)
         layout.addLayout(head)
         layout.addLayout(foot)
+        self._make_room_for_tip()
         self.button.clicked.connect(self._cure)
         self._close.clicked.connect(self.dismiss)
         self.hide()
@@ -258,25 +258,43 @@ class Callout(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
-    def point_at(self, spot: QPointF) -> None:
-        """Stand under a spot of the parent, inside it."""
-        room = present(self.parentWidget()).width() - 8
-        left = min(max(spot.x() - min(self.width() / 2, 120), 8), max(room - self.width(), 8))
-        self._tip = min(max(spot.x() - left, 20), self.width() - 20)
-        self.move(round(left), round(spot.y() + self.OFF))
+    def places_at(self, node: QRectF) -> list[tuple[QRect, bool]]:
+        """Return where it can stand in its parent to point at a node, the usual first, and whether that is above."""
+        room, width, height = present(self.parentWidget()).width() - 8, self.width(), self.height()
+        found = []
+        for above in (False, True):
+            top = node.top() - self.OFF - height if above else node.bottom() + self.OFF
+            for before_tip in (min(width / 2, 120), width / 2, width - 28, 28):
+                left = min(max(node.center().x() - before_tip, 8), max(room - width, 8))
+                found.append((QRect(round(left), round(top), width, height), above))
+        return found
+
+    def point_at(self, spot: float, place: QRect, above: bool) -> None:
+        """Stand at a place, with the tip at an x of the parent, at the lower side if it stands above."""
+        self._tip = min(max(spot - place.left(), 20), place.width() - 20)
+        if above != self._above:
+            self._above = above
+            self._make_room_for_tip()
+        self.move(place.topLeft())
         self.update()
+
+    def _make_room_for_tip(self) -> None:
+        over, under = (0, self.POINTER) if self._above else (self.POINTER, 0)
+        present(self.layout()).setContentsMargins(14, over + 10, 8, under + 10)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
         warns = self.problem is not None and self.problem.severity != "error"
         fill, line = (now.warnBg, now.warn) if warns else (now.errorBg, now.error)
         painter = start(self)
-        area = QRectF(self.rect()).adjusted(0.5, self.POINTER + 0.5, -0.5, -0.5)
+        over, under = (0, self.POINTER) if self._above else (self.POINTER, 0)
+        area = QRectF(self.rect()).adjusted(0.5, over + 0.5, -0.5, -under - 0.5)
         path = QPainterPath()
         path.addRoundedRect(area, self.RADIUS, self.RADIUS)
-        pointer = QPainterPath(QPointF(self._tip - self.POINTER, area.top() + 1))
-        pointer.lineTo(self._tip, area.top() - self.POINTER)
-        pointer.lineTo(self._tip + self.POINTER, area.top() + 1)
+        edge, tip = (area.bottom() - 1, area.bottom() + under) if self._above else (area.top() + 1, area.top() - over)
+        pointer = QPainterPath(QPointF(self._tip - self.POINTER, edge))
+        pointer.lineTo(self._tip, tip)
+        pointer.lineTo(self._tip + self.POINTER, edge)
         pointer.closeSubpath()
         painter.setPen(QPen(line, 1))
         painter.setBrush(fill)

@@ -168,11 +168,36 @@ def test_a_callout_that_nobody_asked_for_covers_no_other_node(show) -> None:
     project = replace(project, positions=project.positions.set(tanh, (place[0], place[1] + 130)))
     canvas = show(project)
     canvas.set_analysis(analyse(project.graph))
-    assert canvas.scene.nodes[fc].face.state == "error" and not canvas.callout.isVisible()
+    relu = "n2"
+    above = canvas.on_canvas(canvas.scene.nodes[fc].body).toRect()
+    assert canvas.scene.nodes[fc].face.state == "error"
+    assert canvas.callout.isVisible() and canvas.callout.geometry().bottom() <= above.top(), "there is room above"
+    project = replace(project, positions=project.positions.set(relu, (place[0], place[1] - 130)))
+    canvas.document.apply("Move", project)
+    canvas.set_analysis(analyse(project.graph))
+    assert not canvas.callout.isVisible()
     canvas.selection.set({fc})
     assert canvas.callout.isVisible()
     canvas.selection.set({tanh})
     assert not canvas.callout.isVisible()
+
+
+def test_a_callout_that_is_asked_for_covers_no_other_node_where_there_is_a_place_that_does_not(show) -> None:
+    """Under a node, above it, or further to a side."""
+    project, (_, relu, fc, tanh, _) = broken()
+    x, y = project.positions[fc]
+    for other, tip_down in (((x, y + 130), True), ((x, y - 130), False), ((x + 200, y + 110), None)):
+        moved = replace(project, positions=project.positions.set(tanh, other).set(relu, (x - 260, y)))
+        canvas = show(moved)
+        canvas.set_analysis(analyse(moved.graph))
+        canvas.selection.set({fc})
+        body = {node: canvas.on_canvas(canvas.scene.nodes[node].body).toRect() for node in (relu, fc, tanh)}
+        place = canvas.callout.geometry()
+        assert canvas.callout.isVisible() and not any(area.intersects(place) for area in body.values())
+        if tip_down is not None:
+            assert (place.bottom() < body[fc].top()) == tip_down
+        assert place.left() <= body[fc].center().x() <= place.right(), "it points at its node"
+        canvas.grab()
 
 
 def test_a_callout_that_was_hidden_stays_hidden_until_there_is_another(show) -> None:
