@@ -246,7 +246,8 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
     process, device = History(), History()
     process.extend(events)
     curves.set_history(process)
-    assert curves.memory.heading.texts[0] == "Resident memory of the process"
+    assert curves.memory.heading.texts[:2] == ("Resident memory", "MiB, of the process")
+    assert curves.memory.legend.texts[0].endswith(" MiB") and curves.memory.rows(0)[0][2].count("MiB") == 1
     started = next(event for event in events if isinstance(event, Started))
     device.add(msgspec.structs.replace(started, device="cuda:0"))
     for step in (1, 2, 3):
@@ -295,6 +296,14 @@ def test_the_picture_can_be_taken_away(run_curves, tmp_path, kind):
 def test_a_folder_that_cannot_be_written_is_told(run_curves, tmp_path):
     with pytest.raises(OSError):
         export.save(run_curves, tmp_path / "missing" / "curves.csv", "csv")
+
+
+def test_a_heading_without_room_for_its_title_is_short_and_told_in_full(run_curves) -> None:
+    heading = run_curves.gradients.heading
+    assert heading.fitted_title(400) == "Gradient norm per layer"
+    assert heading.fitted_title(97) == "Per layer", "as wide as it is in a window of 1280"
+    assert heading.toolTip() == "Gradient norm per layer, log scale"
+    assert run_curves.memory.heading.toolTip() == "Resident memory, MiB, of the process"
 
 
 def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:

@@ -20,12 +20,17 @@ Mark = Literal["line", "dots", "square", "dash"]
 
 
 class Heading(QWidget):
-    """A title with a grey note behind it, and a value at the right end."""
+    """A title with a grey note behind it, and a value at the right end.
 
-    def __init__(self, title: str, note: str = "") -> None:
+    `short` takes the place of a title that does not fit; the tool tip says all in full.
+    """
+
+    def __init__(self, title: str, note: str = "", short: str = "") -> None:
         super().__init__()
+        self._short = short
         self._title, self._note, self._value = title, note, ""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._tell()
 
     @property
     def texts(self) -> tuple[str, str, str]:
@@ -38,9 +43,18 @@ class Heading(QWidget):
         new = tuple(old if text is None else text for text, old in zip(given, self.texts, strict=True))
         if new != self.texts:
             self._title, self._note, self._value = new
-            self.setToolTip(self._note)
-            self.setAccessibleName(" ".join(new).strip())
+            self._tell()
             self.update()
+
+    def _tell(self) -> None:
+        self.setToolTip(", ".join(text for text in (self._title, self._note) if text))
+        self.setAccessibleName(" ".join(self.texts).strip())
+
+    def fitted_title(self, room: float) -> str:
+        """Return the title, or its short form, in as much as fits into `room` pixels."""
+        metrics = QFontMetricsF(theme.font("section"))
+        fits = not self._short or metrics.horizontalAdvance(self._title) <= room
+        return metrics.elidedText(self._title if fits else self._short, Qt.TextElideMode.ElideRight, room)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(40, HEAD)
@@ -58,7 +72,7 @@ class Heading(QWidget):
             area.setWidth(area.width() - QFontMetricsF(strong).horizontalAdvance(self._value) - 8)
         painter.setFont(strong)
         painter.setPen(now.text)
-        title = QFontMetricsF(strong).elidedText(self._title, Qt.TextElideMode.ElideRight, area.width())
+        title = self.fitted_title(area.width())
         painter.drawText(area, side, title)
         area.setLeft(area.left() + QFontMetricsF(strong).horizontalAdvance(title) + 8)
         painter.setFont(plain)
@@ -216,9 +230,9 @@ def _paint_mark(painter: QPainter, entry: LegendEntry, x: float, y: float, width
 class ChartCard(QWidget):
     """Heading, legend and a body; `tools` is the room at the right of the heading."""
 
-    def __init__(self, title: str, note: str = "", *, legend: bool = True) -> None:
+    def __init__(self, title: str, note: str = "", *, legend: bool = True, short: str = "") -> None:
         super().__init__()
-        self.heading = Heading(title, note)
+        self.heading = Heading(title, note, short)
         self.legend = ChartLegend()
         if not legend:
             self.legend.hide()

@@ -28,8 +28,10 @@ X_KINDS: dict[Mode, Scale] = {"step": "count", "epoch": "number", "time": "clock
 class Chart(ChartCard):
     """A card with one plot over the steps. A subclass reads the history; the page sets range and cursor."""
 
-    def __init__(self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True) -> None:
-        super().__init__(title, note, legend=legend)
+    def __init__(
+        self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True, short: str = ""
+    ) -> None:
+        super().__init__(title, note, legend=legend, short=short)
         self.plot = plot or StepPlot()
         self.plot.setAccessibleName(title)
         self.history = History()

@@ -167,7 +167,7 @@ class GradientMap(Chart):
         self._axis = LayerAxis()
         self._quantity = quantities[0]
         first = QUANTITIES[self._quantity]
-        super().__init__(first.title, first.note, plot=StepPlot(self._axis), legend=False)
+        super().__init__(first.title, first.note, plot=StepPlot(self._axis), legend=False, short="Per layer")
         self.plot.grid_x = self.plot.grid_y = self.plot.show_epochs = False
         self.plot.view.setMouseEnabled(x=True, y=False)
         self.plot.view.clicked.connect(self._clicked)

@@ -64,7 +64,7 @@ class MemoryChart(Chart):
         elif self.of_device:
             self.heading.set("GPU memory", f"MiB, {self._device}")
         else:
-            self.heading.set("Resident memory of the process", "MiB")
+            self.heading.set("Resident memory", "MiB, of the process")
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
         memory = self.history.memory
@@ -77,7 +77,7 @@ class MemoryChart(Chart):
                 return ()
         said = {name: _bytes(memory[name][row]) for name in ("allocated", "reserved", "peak", "resident")}
         if not self.of_device:
-            return (LegendEntry("resident", said["resident"], 0, "square", opacity=0.6),)
+            return (LegendEntry("resident", f"{said['resident']} MiB", 0, "square", opacity=0.6),)
         entries = [LegendEntry("allocated", said["allocated"], 0, "square", "alloc.")]
         if not np.isnan(memory["peak"][row]):
             entries.append(LegendEntry("peak", said["peak"], -1, "dash"))
@@ -86,7 +86,8 @@ class MemoryChart(Chart):
         return entries
 
     def rows(self, index: int) -> Sequence[Row]:
-        return [(entry.color, entry.label, f"{entry.value} MiB") for entry in self.entries(index)]
+        unit = " MiB" if self.of_device else ""  # which the legend has in its heading, for want of room
+        return [(entry.color, entry.label, f"{entry.value}{unit}") for entry in self.entries(index)]
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
         memory = self.history.memory
