@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class Places:
+class SourceLocations:
     """A context around a forward pass and its loss; `here` answers while it runs.
 
     With a `source` lines are those of its text, else those of the innermost frame that is neither torch's nor ours.
@@ -31,7 +31,7 @@ class Places:
         self._has_model = model is not None
         self._spans: list[tuple[int, int, OpLocation]] = []
 
-    def __enter__(self) -> Places:
+    def __enter__(self) -> SourceLocations:
         self.origins.__enter__()
         return self
 

@@ -69,7 +69,7 @@ def container_attributes() -> frozenset[str]:
     return _MODULE
 
 
-class Names:
+class UniqueNames:
     """Hands out identifiers, each once."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
@@ -145,12 +145,12 @@ def _part(text: str) -> str:
 class Paths:
     """Assigns unique attribute paths to node names; none is both a module and a prefix of another.
 
-    A name without dots is an identifier, as `Names` makes it. Where `conv` is a module, `conv.1` and `conv.2` are
+    A name without dots is an identifier, as `UniqueNames` makes it. Where `conv` is a module, `conv.1` and `conv.2` are
     `conv_2.1` and `conv_2.2`; where `layers.0` is taken, the next is the first number that no node requests.
     """
 
     def __init__(self, reserved: frozenset[str], names: Iterable[str]) -> None:
-        self._top = _Level(Names(reserved), set())
+        self._top = _Level(UniqueNames(reserved), set())
         self._wanted: dict[tuple[str, ...], set[int]] = {}
         for *above, last in map(path_parts, names):
             if last.isdecimal():
@@ -164,7 +164,7 @@ class Paths:
         level, path = self._top, []
         for i, part in enumerate(parts[:-1]):
             if part not in level.inner:
-                below = _Level(Names(container_attributes()), self._wanted.get(parts[: i + 1], set()))
+                below = _Level(UniqueNames(container_attributes()), self._wanted.get(parts[: i + 1], set()))
                 level.inner[part] = level.take(part), below
             key, level = level.inner[part]
             path.append(key)
@@ -175,7 +175,7 @@ class Paths:
 class _Level:
     """The paths with a common prefix. `wanted` are the numbers that nodes request."""
 
-    names: Names
+    names: UniqueNames
     wanted: set[int]
     inner: dict[str, tuple[str, _Level]] = field(default_factory=dict)
     _numbers: set[int] = field(default_factory=set)

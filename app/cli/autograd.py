@@ -147,7 +147,7 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
     """Return the text of a trusted file."""
     from app import cli
     from app.source import layer_files
-    from app.source.trust import Trust, default_file
+    from app.source.trust import TrustStore, default_file
     from app.util import regular_files
 
     try:
@@ -155,7 +155,7 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise cli.CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
-    if not options.trust and not Trust(default_file()).is_trusted(layer_files.digest(text)):
+    if not options.trust and not TrustStore(default_file()).is_trusted(layer_files.digest(text)):
         raise cli.CommandError(f"{file} was not run; review it, then pass --trust", 1)
     return text
 

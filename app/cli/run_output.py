@@ -29,7 +29,7 @@ class JsonLines:
             print(line, flush=True)
 
 
-class Progress:
+class ProgressBar:
     """A progress bar on a terminal, and one line per epoch."""
 
     WIDTH = 24

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.run_output import CLEARED, JsonLines, Progress, RunOutput
+from app.cli.run_output import CLEARED, JsonLines, ProgressBar, RunOutput
 from app.engine.placement import RunPlacement
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     job = _as_before(job, project, resume)
     control = Control() if place is None else control_for(place)
     with _interruptible(control):
-        out: RunOutput = JsonLines() if options.json else Progress(project.training.epochs)
+        out: RunOutput = JsonLines() if options.json else ProgressBar(project.training.epochs)
         history, last = _watch(job, control, out, recorder, resume, place)
     problem = ""
     if control.result is not None and (weights := control.result.state_dict) is not None:

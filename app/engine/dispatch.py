@@ -10,7 +10,7 @@ from app.engine.distributed import train as train_on_several
 from app.engine.placement import RunPlacement
 from app.engine.run_process import ChildControl
 from app.engine.run_process import train as train_in_child
-from app.engine.watched_run import WatchControl, follow
+from app.engine.watched_run import WatchedRunControl, follow
 from app.training.control import Control
 from app.training.events import Event
 from app.training.job import Job
@@ -19,7 +19,7 @@ from app.training.job import Job
 def control_for(place: RunPlacement) -> Control:
     """The hands for a run at a place."""
     if place.watched is not None:
-        return WatchControl()
+        return WatchedRunControl()
     return ChildControl() if place.processes == 1 else LineControl()
 
 
@@ -33,7 +33,7 @@ def train(
     resume: Path | None = None,
 ) -> Iterator[Event]:
     """`app.training.loop.train` wherever it is to be; `control` is of `control_for(place)`."""
-    if isinstance(control, WatchControl):
+    if isinstance(control, WatchedRunControl):
         assert place.watched is not None
         return follow(place.watched, control)
     if isinstance(control, LineControl):

@@ -26,7 +26,7 @@ from app.engine.own_engine import once
 from app.engine.placement import RunPlacement
 from app.engine.protocol import EngineDiedError
 from app.engine.remote_control import RemoteControl, RemoteRunError
-from app.engine.requests.train import Prepare
+from app.engine.requests.train import PrepareProcesses
 from app.engine.run_process import LOOK, STOP, kept_words
 from app.engine.values import RemoteError
 from app.export.script.launch import on_loopback
@@ -187,7 +187,7 @@ class _Group:
         """The script, which a process with torch writes, and its arguments. Raises OSError, ValueError,
         EngineDiedError."""
         each = _threads(place, threads)
-        done = once(Prepare(self.job, self._home, self._folder, self._resume, each, place.processes))
+        done = once(PrepareProcesses(self.job, self._home, self._folder, self._resume, each, place.processes))
         self._changed, self._clock.before = done.changed, done.before
         return list(done.arguments)
 

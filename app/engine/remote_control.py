@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from app.engine.requests.train import Hand
+from app.engine.requests.train import RunCommand
 from app.training.control import Control, NoWeightsError, RunEndedError
 from app.util.tensors_on_disk import TensorsOnDisk
 
@@ -41,20 +41,20 @@ class RemoteControl(Control):
 
     def pause(self) -> None:
         super().pause()
-        self._say(Hand.PAUSE)
+        self._say(RunCommand.PAUSE)
 
     def resume(self) -> None:
         super().resume()
-        self._say(Hand.RESUME)
+        self._say(RunCommand.RESUME)
 
     def step(self) -> None:
         super().step()
-        self._say(Hand.STEP)
+        self._say(RunCommand.STEP)
 
     def stop(self) -> None:
         super().stop()
         self.stopped_at = self.stopped_at or monotonic()
-        self._say(Hand.STOP)
+        self._say(RunCommand.STOP)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         """What the run left. Raises NoWeightsError."""

@@ -19,7 +19,16 @@ from app.engine.own_engine import OwnEngine, once
 from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.engine.protocol import EngineDiedError
 from app.engine.remote_control import RemoteControl, RemoteRunError
-from app.engine.requests.train import Answered, Hand, Order, TellKept, Train, Trained, Watch, WriteWeights
+from app.engine.requests.train import (
+    Answered,
+    Order,
+    RunCommand,
+    SetWatchPoints,
+    TellKept,
+    Train,
+    Trained,
+    WriteWeights,
+)
 from app.engine.values import Codec
 from app.source.generated import Source
 from app.training.control import Result, RunEndedError
@@ -60,7 +69,7 @@ class ChildControl(RemoteControl):
     @watch.setter
     def watch(self, points: WatchPoints) -> None:
         self._points = points
-        self._say(Watch(points))
+        self._say(SetWatchPoints(points))
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """A request of `app.training.run_requests` goes to the process; for others the future gets RemoteRunError."""
@@ -115,7 +124,9 @@ class ChildControl(RemoteControl):
 
     # What follows is for `train` alone.
 
-    def begin(self, folder: Path, ask: Callable[[tuple[Hand | Watch | Order, ...]], Question[Trained]]) -> None:
+    def begin(
+        self, folder: Path, ask: Callable[[tuple[RunCommand | SetWatchPoints | Order, ...]], Question[Trained]]
+    ) -> None:
         """Have the run asked for, together with what was said before; what it is told to leave is left in `folder`."""
         with self._condition:
             self._folder = folder
@@ -193,7 +204,7 @@ class _Child:
             yield Failed("process", f"The process of the run cannot be started: {error}.", "", "", None, 0, 0)
             return
 
-        def ask(said: tuple[Hand | Watch | Order, ...]) -> Question[Trained]:
+        def ask(said: tuple[RunCommand | SetWatchPoints | Order, ...]) -> Question[Trained]:
             question = engine.ask(Train(self.job, self._scratch, threads, folder, resume, said), self._hear)
             question.add_done_callback(self._end)
             return question

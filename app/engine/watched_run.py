@@ -29,7 +29,7 @@ AT_ONCE = 1 << 20  # bytes
 NOTE = "Watched through its file: it was started elsewhere, and is paused and stopped there."
 
 
-class WatchControl(Control):
+class WatchedRunControl(Control):
     """Ends the watching; the run itself is out of reach."""
 
     def pause(self) -> None:
@@ -59,13 +59,13 @@ def stand_in(path: Path) -> Job:
     return Job(Source(""), training=TrainingConfig(optimizer=unknown, loss=unknown, device=path.name))
 
 
-def follow(path: Path, control: WatchControl | None = None, every: float = EVERY) -> Iterator[Event]:
+def follow(path: Path, control: WatchedRunControl | None = None, every: float = EVERY) -> Iterator[Event]:
     """The events of the lines of a file, those that are there and those to come, until the run or the watching ends.
 
     A file that is not there yet is waited for; one that was begun anew, or became shorter, is read from its start;
     a line that is not whole is left until it is. The time of a step is when it was read, since the watching began.
     """
-    control = control or WatchControl()
+    control = control or WatchedRunControl()
     tail, began, at = Tail(path), monotonic(), 0.0
     reader = Reader(lambda: at, NOTE)
     ending: Finished | Failed | None = None

@@ -14,13 +14,13 @@ from app.data.spec import DataError
 from app.project.project import Project
 from app.source import layer_files
 from app.source.layer_files import FOLDER
-from app.source.trust import Trust, default_file
+from app.source.trust import TrustStore, default_file
 from app.util import atomic
 
 
 def admit(project: Project, all_of_them: bool) -> None:
     """Allow files trusted in the window to run in this process; with `all_of_them` every file of the project."""
-    Trust(default_file()).admit()
+    TrustStore(default_file()).admit()
     if all_of_them:
         for one in read_files(project.layer_files):
             if one.file is not None:
@@ -35,7 +35,7 @@ def trust(project: Project, sha256: str) -> None:
     for one in read_files(project.layer_files):
         if one.file is not None and one.file.sha256 == sha256:
             with suppress(OSError):  # if it is not saved, the user is asked again
-                Trust(default_file()).trust(one.file)
+                TrustStore(default_file()).trust(one.file)
 
 
 def adopted(project: Project, left: Path, folder: Path) -> Project:
@@ -48,7 +48,7 @@ def adopted(project: Project, left: Path, folder: Path) -> Project:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_bytes(path, file.text.encode())
             with suppress(OSError):
-                Trust(default_file()).trust(replace(file, path=str(path)))
+                TrustStore(default_file()).trust(replace(file, path=str(path)))
         files.append(str(path))
     return replace(project, layer_files=tuple(files)) if files else project
 

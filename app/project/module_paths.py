@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Layer:
+class NetModule:
     """A module of the net. `path` leads to it; `modules` are those with a forward: several of a repeated node.
 
     `parameters` is None where they were not counted, which is inside blocks.
@@ -41,7 +41,7 @@ class Layers:
         self._blocks, self._graph = project.blocks, analysis.graph
         self._source, self._counts = analysis.source, analysis.parameters
 
-    def __iter__(self) -> Iterator[Layer]:
+    def __iter__(self) -> Iterator[NetModule]:
         return self._walk(self._blocks)
 
     def has(self, path: str) -> bool:
@@ -67,7 +67,7 @@ class Layers:
         holding = {name: self._blocks[name] for name in found}
         return (layer.path for layer in self._walk(holding, frozen_ones=False) if layer.frozen and layer.trains)
 
-    def _walk(self, blocks: Mapping[str, Block], frozen_ones: bool = True) -> Iterator[Layer]:
+    def _walk(self, blocks: Mapping[str, Block], frozen_ones: bool = True) -> Iterator[NetModule]:
         source = self._source
         return _inside(blocks, source, self._graph, source.root_class, "", False, self._counts, frozen_ones)
 
@@ -85,7 +85,7 @@ def _beginnings(path: str) -> Iterator[str]:
 def _inside(
     blocks: Mapping[str, Block], source: Source, graph: Graph, part: ClassText, prefix: str, frozen: bool,
     counts: Mapping[str, int] | None = None, frozen_ones: bool = True,
-) -> Iterator[Layer]:  # fmt: skip
+) -> Iterator[NetModule]:  # fmt: skip
     """Yield the modules of one sheet, whose class is `part`; `counts` are their parameter counts, if known.
 
     With `frozen_ones` it descends into frozen blocks.
@@ -98,10 +98,10 @@ def _inside(
         count = counts.get(key) if counts is not None else None
         listed = node.repeat > 1 and spread == 1
         modules = tuple(f"{path}.{i}" for i in range(node.repeat)) if listed else (path,)
-        yield Layer(path, modules, node.name, count, still, count != 0)
+        yield NetModule(path, modules, node.name, count, still, count != 0)
         for number in range(1, spread):
             other = prefix + part.module(key, number)
-            yield Layer(other, (other,), node.name, None, still, count != 0)
+            yield NetModule(other, (other,), node.name, None, still, count != 0)
         block = blocks.get(node.op.removeprefix(PREFIX)) if node.op.startswith(PREFIX) else None
         if still and not frozen_ones:
             continue

@@ -48,10 +48,10 @@ _EPOCH = attrgetter(*_EPOCHS)
 _MEMORY = ("step", "seconds", "allocated", "reserved", "peak", "resident")
 
 
-class Watcher(Protocol):
+class EventSink(Protocol):
     """Receives all events of a run, in batches, on the recorder's thread."""
 
-    def tell(self, events: list[Event]) -> None: ...
+    def write(self, events: list[Event]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -68,7 +68,7 @@ class Recorder:
         project: Project,
         source: str,
         going_on: Callable[[], GoingOn] | None = None,
-        watch: Callable[[Path], Watcher] | None = None,
+        watch: Callable[[Path], EventSink] | None = None,
     ) -> None:
         self.kept = kept
         self.problem = ""
@@ -82,7 +82,7 @@ class Recorder:
         self._closing = False
         self._thread: threading.Thread | None = None
         self._lock: file_lock.Lock | None = None
-        self._watcher: Watcher | None = None
+        self._watcher: EventSink | None = None
         self._looked = 0
         self._told = False
 
@@ -185,9 +185,9 @@ class Recorder:
                 others = [event for event in events if isinstance(event, Started | EpochDone)]
                 self._history.extend([*others, *steps[-1:]])  # the list shows the last step only
                 self._append(events)
-                self._tell_watcher(lambda watcher: watcher.tell(events))
+                self._tell_watcher(lambda watcher: watcher.write(events))
 
-    def _tell_watcher(self, say: Callable[[Watcher], None]) -> None:
+    def _tell_watcher(self, say: Callable[[EventSink], None]) -> None:
         if self._watcher is not None:
             try:
                 say(self._watcher)

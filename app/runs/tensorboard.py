@@ -64,14 +64,14 @@ def writer(folder: Path) -> SummaryWriter:
     return SummaryWriter(str(folder))
 
 
-class Events:
+class EventWriter:
     """Writes events. `began` is the time of the run's first step, in seconds since 1970."""
 
     def __init__(self, out: Any, began: float) -> None:
         self._out, self._began = out, began
         self._rates: list[GroupRates] = []  # by their steps
 
-    def tell(self, events: list[Event]) -> None:
+    def write(self, events: list[Event]) -> None:
         """Write events; histograms of the weights come with their checkpoints."""
         for event in events:
             match event:
@@ -178,11 +178,11 @@ def _pictures(batch: Tensor) -> Tensor | None:
     return (batch - low) / (high - low).clamp_min(1e-12)
 
 
-def watch(folder: Path, job: Job) -> Events:
+def watch(folder: Path, job: Job) -> EventWriter:
     """Write event files during a run. Raises as `writer` and `begin`."""
     out = writer(folder / FOLDER)
     begin(out, job)
-    return Events(out, datetime.now().timestamp())
+    return EventWriter(out, datetime.now().timestamp())
 
 
 def export(kept: Kept, job: Job, folder: Path) -> Path:
@@ -194,10 +194,10 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
     with TemporaryFolder() as name:  # TensorBoard's writer appends on a thread, which fails on a full disk
         made = Path(name)
         out = writer(made)
-        events = Events(out, datetime.fromisoformat(kept.record.began).timestamp())
+        events = EventWriter(out, datetime.fromisoformat(kept.record.began).timestamp())
         try:
             begin(out, job)
-            events.tell(list(_stored_events(kept)))
+            events.write(list(_stored_events(kept)))
             for checkpoint in reversed(checkpoint_files.checkpoints(kept)):
                 events.weights(checkpoint.path)
         finally:

@@ -41,7 +41,7 @@ def default_file() -> Path:
     return Path(home) / "Tapedeck" / FILE
 
 
-class Trust:
+class TrustStore:
     """The store in one file. If the file is damaged, only its valid entries are trusted.
 
     Several windows may use it: it is re-read before each write.

@@ -196,14 +196,14 @@ class _Functions:
         import torch
         from torch.overrides import TorchFunctionMode
 
-        class Watch(TorchFunctionMode):
+        class ZeroOutputMode(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 output = func(*args, **(kwargs or {}))
                 if getattr(func, "__name__", "") in _CUTTING and isinstance(output, torch.Tensor):
                     take(func.__name__, output)
                 return output
 
-        self._mode = Watch()
+        self._mode = ZeroOutputMode()
 
     def __enter__(self) -> None:
         self._mode.__enter__()

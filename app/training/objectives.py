@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Row:
+class OutputTarget:
     """An output with its loss and target: `target` is the name of one of the data's, or INPUT."""
 
     given: OutputLoss
@@ -46,7 +46,7 @@ class Row:
 class SeveralTasks(Task):
     """As a task it is that of the first row, whose accuracy and metrics are measured."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[OutputTarget, ...] = ()
     forms: Forms = ()
 
     @property
@@ -119,7 +119,7 @@ def task_of(job: Job, info: DataInfo) -> Task:
     return SeveralTasks(one.loss, one.classes, one.kind, one.labels, rows, forms(job.source))
 
 
-def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple[Row, ...]:
+def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple[OutputTarget, ...]:
     """Match the losses of a job with the targets of its data. Raises JobError."""
     rows = tuple(_row(row, _target_of(row, targets, input_shape, label)) for row in job.training.losses)
     known = {name for form in forms(job.source) for name in form.values()}
@@ -132,7 +132,7 @@ def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple
     return rows
 
 
-def _row(row: OutputLoss, target: TargetInfo) -> Row:
+def _row(row: OutputLoss, target: TargetInfo) -> OutputTarget:
     if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
         name = "the input itself" if target.name == INPUT else target.name
         raise JobError(
@@ -140,7 +140,7 @@ def _row(row: OutputLoss, target: TargetInfo) -> Row:
             "regression loss, such as MSELoss."
         )
     labels = target.labels_per_sample
-    return Row(row, target.name, Task(row.loss.name, len(target.classes), target.task, labels))
+    return OutputTarget(row, target.name, Task(row.loss.name, len(target.classes), target.task, labels))
 
 
 def _target_of(row: OutputLoss, targets: Targets, input_shape: Shape, label: str) -> TargetInfo:

@@ -24,7 +24,7 @@ from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.navigation import Navigation
 from app.views.project_catalog import ProjectCatalog
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.turns import Turns
 
 Question = tuple[Graph, Catalog, Way]
@@ -171,18 +171,18 @@ class AnalysisService(QObject):
         self.torch_loaded.emit(torch)
         self._request_analysis()
 
-    def _not_loaded(self, failure: Failure) -> None:
+    def _not_loaded(self, failure: WorkerFailure) -> None:
         if self._should_retry(failure):
             self.start()
         else:
             self.torch_failed.emit(failure)
 
-    def _should_retry(self, failure: Failure) -> bool:
+    def _should_retry(self, failure: WorkerFailure) -> bool:
         """Whether to repeat a request because its engine has died."""
         self._retries += 1
         return isinstance(failure.error, EngineDiedError) and self._retries <= RETRIES
 
-    def _not_answered(self, failure: Failure) -> None:
+    def _not_answered(self, failure: WorkerFailure) -> None:
         if self._should_retry(failure):
             self._shapes = None  # the engine's earlier answer is gone
             self._request_analysis()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NARROWEST, LOWEST, MARGIN = 640.0, 320.0, 96.0  # of the room that a whole drawing is to be seen in, px
 
 
-class Drawing:
+class CanvasFacade:
     """Facade of the canvas, which its own feature `attach`es.
 
     `ask_box` prompts beside the selection. `of_node` and `of_op` add entries to menus: of the selected node, and of an

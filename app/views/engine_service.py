@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.engine.client import Engine, Question, shared, traceback_of
 from app.engine.protocol import EngineDiedError, Handle, Request
-from app.views.ui.background import Failure, PendingRequests
+from app.views.ui.background import PendingRequests, WorkerFailure
 
 A = TypeVar("A")
 
@@ -43,7 +43,7 @@ class EngineService(PendingRequests):
         request: Request[A],
         *,
         on_answer: Callable[[A], None],
-        on_error: Callable[[Failure], None] | None = None,
+        on_error: Callable[[WorkerFailure], None] | None = None,
         on_progress: Callable[[Any], None] | None = None,
     ) -> Question[A] | None:
         """Send a request; answer, failure and progress arrive on this object's thread. None after `close`.
@@ -82,7 +82,7 @@ class EngineService(PendingRequests):
         if question.cancelled():
             return
         error = question.exception()
-        answer = question.result() if error is None else Failure(error, traceback_of(error))
+        answer = question.result() if error is None else WorkerFailure(error, traceback_of(error))
         with contextlib.suppress(RuntimeError):  # the window is gone
             self.answered.emit(number, answer)
 
@@ -112,13 +112,13 @@ class EngineService(PendingRequests):
         self._questions.clear()
 
 
-def _raise(failure: Failure) -> None:
+def _raise(failure: WorkerFailure) -> None:
     if not isinstance(failure.error, EngineDiedError):
         raise failure.error
 
 
 class EngineTask(QObject):
-    """One request to the engine with the interface of `ui.task.Task`.
+    """One request to the engine with the interface of `ui.task.BackgroundTask`.
 
     `cancel` emits `ended(None)` at once; the handler is cancelled, and its answer is dropped.
     """

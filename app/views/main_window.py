@@ -19,7 +19,7 @@ from app.views import early_imports, feature
 from app.views.actions import Actions
 from app.views.analysis_service import AnalysisService, Hearers
 from app.views.custom_layers.layers_control import LayersControl
-from app.views.drawing import Drawing
+from app.views.drawing import CanvasFacade
 from app.views.engine_service import EngineService
 from app.views.feature import LIST_HEIGHT, Action, Adopted, Page, Submenu
 from app.views.files.files import FileMenu
@@ -108,7 +108,7 @@ class MainWindow(QMainWindow):
         self.toasts = ToastStack(self.middle)
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
-        self.pages, self.drawing = Pages(self.furnish, self), Drawing()
+        self.pages, self.drawing = Pages(self.furnish, self), CanvasFacade()
         self.files = FileMenu(self.document, self.settings, self)
         self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
         self.cures = CureControl(self.sheet, self.catalog, self.layers, self.drawing, self.actions_by_key)

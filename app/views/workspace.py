@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from app.views.actions import Actions
     from app.views.analysis_service import AnalysisService, Hearers
     from app.views.custom_layers.layers_control import LayersControl
-    from app.views.drawing import Drawing
+    from app.views.drawing import CanvasFacade
     from app.views.engine_service import EngineService
     from app.views.files.files import FileMenu
     from app.views.navigation import Navigation, SheetDocument
@@ -63,7 +63,7 @@ class Workspace:
     newest_weights: NewestWeightsSource
     shown_run: ShownRun
     # What the person sees.
-    drawing: Drawing
+    drawing: CanvasFacade
     overlays: Overlays
     pages: Pages
     commands: Actions

@@ -27,7 +27,7 @@ from app.builder.edits import (
 from app.builder.edits import (
     make_block as block_making,
 )
-from app.builder.edits.comments import Rect
+from app.builder.edits.comments import Area
 from app.builder.graph import Edge, GraphError, Init
 from app.builder.layout import layout
 from app.builder.layout.arrange import DEFAULT, Size, complete
@@ -319,7 +319,7 @@ class EditWalk(RuleBasedStateMachine):
     @precondition(has_notes)
     @rule(pick=picks, a=points, b=points)
     def resize(self, pick: int, a: tuple[float, float], b: tuple[float, float]) -> None:
-        self.apply("resize", lambda: comments.resize(self.project, self.note(pick), Rect(*a, *b)))
+        self.apply("resize", lambda: comments.resize(self.project, self.note(pick), Area(*a, *b)))
 
     @precondition(has_notes)
     @rule(pick=picks, by=points)

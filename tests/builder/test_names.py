@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from app.builder.analysis import analyse
-from app.builder.names import Names, identifier, module_attributes, path_parts, reserved_variables
+from app.builder.names import UniqueNames, identifier, module_attributes, path_parts, reserved_variables
 from app.project import file
 from app.project.project import Project
 from tests.support.builder_nets import net, run, skeleton
@@ -41,13 +41,13 @@ def test_identifier_is_one_and_stays_one(text: str) -> None:
 @given(st.lists(texts, max_size=30), st.booleans())
 def test_names_are_handed_out_once(wanted: list[str], modules: bool) -> None:
     reserved = module_attributes() if modules else reserved_variables()
-    names = Names(reserved)
+    names = UniqueNames(reserved)
     given_out = [names.take(text) for text in wanted]
     assert len(set(given_out)) == len(given_out) and not reserved & set(given_out)
 
 
 def test_names_read_as_a_person_would_write_them() -> None:
-    names = Names(frozenset({"input", "forward"}))
+    names = UniqueNames(frozenset({"input", "forward"}))
     assert [names.take(t) for t in ("conv", "conv", "conv", "conv_2")] == ["conv", "conv_2", "conv_3", "conv_2_2"]
     assert [names.take(t) for t in ("input", "input", "Layer 1", "lambda")] == [
         "input_",
@@ -59,7 +59,7 @@ def test_names_read_as_a_person_would_write_them() -> None:
 
 
 def test_thousands_of_equal_names_are_no_burden() -> None:
-    names = Names()
+    names = UniqueNames()
     assert [names.take("conv") for _ in range(20_000)][-1] == "conv_20000"
 
 

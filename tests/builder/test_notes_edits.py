@@ -7,7 +7,7 @@ import pytest
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import bends, edits
 from app.builder.edits import comments as notes_edits
-from app.builder.edits.comments import Rect
+from app.builder.edits.comments import Area
 from app.builder.graph import Edge
 from app.builder.layout.arrange import DEFAULT
 from app.builder.sheet import COMMENT, FRAME, Comment
@@ -65,15 +65,15 @@ def test_a_comment_takes_nothing_along(row: Project) -> None:
 def test_a_marquee_means_comments_that_it_touches_and_frames_that_it_encloses(row: Project) -> None:
     project, frame = notes_edits.frame(row, [named(row, "relu1")], SIZES, "")
     project, note = notes_edits.add(project, Comment("", 250.0, 200.0, 100.0, 40.0))
-    assert notes_edits.touched(project.comments, Rect(240, 0, 300, 220)) == {note}
-    assert notes_edits.touched(project.comments, Rect(100, -100, 500, 300)) == {note, frame}
+    assert notes_edits.touched(project.comments, Area(240, 0, 300, 220)) == {note}
+    assert notes_edits.touched(project.comments, Area(100, -100, 500, 300)) == {note, frame}
 
 
 def test_fit_write_tint_resize_and_remove(row: Project) -> None:
     project, frame = notes_edits.frame(row, row.graph.nodes, SIZES, "all")
-    wide = notes_edits.resize(project, frame, Rect(-500, -500, 1500, 500))
+    wide = notes_edits.resize(project, frame, Area(-500, -500, 1500, 500))
     assert notes_edits.fit(wide, [frame], SIZES) == project
-    small = notes_edits.resize(project, frame, Rect(0, 0, 1, 1)).comments[frame]
+    small = notes_edits.resize(project, frame, Area(0, 0, 1, 1)).comments[frame]
     assert small.width == notes_edits.LEAST_WIDTH and small.height == notes_edits.LEAST_HEIGHT
     assert notes_edits.write(project, frame, "whole", 900.0).comments[frame].height == 900.0
     assert notes_edits.tint(project, [frame], "conv").comments[frame].color == "conv"

@@ -10,7 +10,7 @@ import pytest
 from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
 from app.main import main
 from app.source.layer_files import LayerFile
-from app.source.trust import Trust, default_file
+from app.source.trust import TrustStore, default_file
 from tests.support.snippet_answers import ran
 
 SNIPPET = """w = torch.ones(3, requires_grad=True)
@@ -69,7 +69,7 @@ def test_a_snippet_becomes_data_with_its_tensors(folder, capsys) -> None:
 
 def test_one_trusted_in_the_window_needs_no_word_and_a_tensor_can_be_chosen(folder, here, capsys) -> None:
     file = folder / "notes.py"
-    Trust(default_file()).trust(LayerFile.of("notes", SNIPPET, str(file)))
+    TrustStore(default_file()).trust(LayerFile.of("notes", SNIPPET, str(file)))
     out = folder / "g.dot"
     assert main(["autograd", str(file), "--of", "h", "--out", str(out)]) == 0
     assert "ExpBackward0" in out.read_text() and "SumBackward0" not in out.read_text()

@@ -341,7 +341,7 @@ def test_row_33_tensorboard_gets_scalars_in_groups_images_histograms_and_the_gra
     a_job = job(CONV_NET, epochs=1, batch_size=256)
     events = tensorboard.watch(tmp_path, a_job)
     told = list(train(a_job, folder=tmp_path / "checkpoints"))
-    events.tell(told)
+    events.write(told)
     events.close()
     found = EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()

@@ -17,7 +17,8 @@ from app.engine import pool
 from app.engine import values as values_module
 from app.engine.own_engine import OwnEngine
 from app.engine.protocol import Answer, EngineDiedError
-from app.engine.requests.evaluation import InitialWeights, Prepare
+from app.engine.requests.capture import InitialWeights
+from app.engine.requests.evaluation import PrepareEvaluation
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
 from app.engine.values import Codec
@@ -132,7 +133,7 @@ def test_what_an_answer_names_is_released_when_nobody_waits_for_it_any_more(
         hear(process, message)
 
     monkeypatch.setattr(engine, "_hear", heard_late)
-    question = engine.ask(Prepare(job(SMALL_NET), InitialWeights(), None))
+    question = engine.ask(PrepareEvaluation(job(SMALL_NET), InitialWeights(), None))
     assert answered.wait(PATIENCE)
     question.stop()
     stopped.set()

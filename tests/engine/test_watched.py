@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.engine.watched_run import Tail, WatchControl, follow
+from app.engine.watched_run import Tail, WatchedRunControl, follow
 from app.training.events import EpochDone, Failed, Finished, Started, StepDone
 from app.training.history import History
 from app.views.training.runs.session import measure_progress
@@ -67,7 +67,7 @@ def test_a_run_is_told_as_its_file_grows(tmp_path):
 def test_what_was_there_before_tells_no_speed(tmp_path):
     path = tmp_path / "lines.jsonl"
     path.write_bytes(line(START) + b"".join(line(step(number)) for number in range(1, 5)))
-    control, history = WatchControl(), History()
+    control, history = WatchedRunControl(), History()
     for event in follow(path, control, every=0.01):
         history.add(event)
         if isinstance(event, StepDone) and event.step == 4:

@@ -19,7 +19,7 @@ from app.source import layer_files
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.source.layer_files import LayerFile
-from app.source.trust import FILE, LONGEST_KEPT, Trust, default_file
+from app.source.trust import FILE, LONGEST_KEPT, TrustStore, default_file
 from app.views.settings import Settings
 from tests.support import own_layers_nets as own
 
@@ -46,22 +46,22 @@ def tape(tmp_path: Path, marker: Path) -> Path:
 
 def test_what_is_trusted_is_known_after_the_next_start(tmp_path: Path) -> None:
     file = LayerFile.of("a", "x = 1\n", "/home/me/a.py")
-    store = Trust(tmp_path / "deep" / FILE)
+    store = TrustStore(tmp_path / "deep" / FILE)
     assert not store.is_trusted(file.sha256)
     store.trust(file)
     store.mark_tried(file.sha256)
-    again = Trust(tmp_path / "deep" / FILE)
+    again = TrustStore(tmp_path / "deep" / FILE)
     entry = again.entry(file.sha256)
     assert entry is not None and (entry.path, entry.tried, entry.text) == ("/home/me/a.py", True, "x = 1\n")
     assert entry.when.endswith("+00:00")
     assert not layer_files.allowed(LayerFile.of("a", "x = 2\n").sha256)
     again.revoke(file.sha256)
-    assert not Trust(tmp_path / "deep" / FILE).is_trusted(file.sha256)
+    assert not TrustStore(tmp_path / "deep" / FILE).is_trusted(file.sha256)
     assert not layer_files.allowed(file.sha256)
 
 
 def test_the_newest_text_of_a_path_is_kept_for_comparing(tmp_path: Path) -> None:
-    store = Trust(tmp_path / FILE)
+    store = TrustStore(tmp_path / FILE)
     for text in ("x = 1\n", "x = 2\n", "x = 1\n"):
         store.trust(LayerFile.of("a", text, "/a.py"))
     before = store.before("/a.py")
@@ -73,14 +73,14 @@ def test_the_newest_text_of_a_path_is_kept_for_comparing(tmp_path: Path) -> None
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'[{"path": "/a.py"}]', b"\xff\xfe", b'{"sha256": "x"}'])
 def test_a_damaged_store_trusts_nothing(tmp_path: Path, data: bytes) -> None:
     (tmp_path / FILE).write_bytes(data)
-    store = Trust(tmp_path / FILE)
+    store = TrustStore(tmp_path / FILE)
     assert not store.is_trusted("x")
     store.trust(LayerFile.of("a", "x = 1\n"))
     assert len(json.loads((tmp_path / FILE).read_bytes())) == 1
 
 
 def test_two_windows_do_not_undo_one_another(tmp_path: Path) -> None:
-    first, second = Trust(tmp_path / FILE), Trust(tmp_path / FILE)
+    first, second = TrustStore(tmp_path / FILE), TrustStore(tmp_path / FILE)
     first.trust(LayerFile.of("a", "x = 1\n"))
     second.trust(LayerFile.of("b", "x = 2\n"))
     assert len(json.loads((tmp_path / FILE).read_bytes())) == 2
@@ -148,14 +148,14 @@ def test_commands_run_what_they_are_told_to(
 
 def test_what_the_window_trusts_commands_run(tape: Path, marker: Path) -> None:
     path = tape.parent / "my_layers.py"
-    Trust(default_file()).trust(LayerFile.of("my_layers", path.read_text(), str(path)))
+    TrustStore(default_file()).trust(LayerFile.of("my_layers", path.read_text(), str(path)))
     assert main(["check", str(tape)]) == 0
     assert marker.exists()
 
 
 def test_an_edit_asks_again(tape: Path, marker: Path) -> None:
     path = tape.parent / "my_layers.py"
-    Trust(default_file()).trust(LayerFile.of("my_layers", path.read_text(), str(path)))
+    TrustStore(default_file()).trust(LayerFile.of("my_layers", path.read_text(), str(path)))
     path.write_text(path.read_text() + "\n# another line\n")
     assert main(["check", str(tape)]) == 1
     assert not marker.exists()

@@ -24,7 +24,7 @@ from app.views.engine_service import EngineService
 from app.views.gallery.cards import PICTURE
 from app.views.gallery.gallery import GalleryDialog
 from app.views.ui import theme, thumbnails
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.thumbnails import AT_ONCE, ThumbnailRequest, Thumbnails, growing
 from tests.support.builder_nets import chain
 
@@ -192,7 +192,7 @@ def test_an_example_that_cannot_be_analysed_does_not_stop_the_others(
     class Failing(EngineService):
         def ask(self, key, request, **then):
             if request.project.name == "digits":
-                then["on_error"](Failure(RuntimeError("no memory"), ""))
+                then["on_error"](WorkerFailure(RuntimeError("no memory"), ""))
                 return None
             return super().ask(key, request, **then)
 

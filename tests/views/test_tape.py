@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 
 from app.autograd.playback.memory_timeline import categories, held_by_step, largest, released_by_step, stretches
 from app.autograd.tape import SavedTensor, Storage, Tape, TapeEdge, TapeNode
-from app.views.autograd.graph.playback_paint import Flow, Played, width_of
+from app.views.autograd.graph.playback_paint import EdgeFlow, Played, width_of
 from app.views.autograd.tape.player import Player
 from app.views.autograd.tape.step_list import StepList
 from app.views.autograd.tape.tape_page import TapePage, stopped_by
@@ -124,7 +124,7 @@ def test_the_page_says_what_there_is_to_do_and_fits_a_narrow_window(qtbot) -> No
 def test_arrows_are_as_wide_as_their_norms_logarithm(norm: float, width: float) -> None:
     assert width_of(norm) == pytest.approx(width)
     now = theme.current()
-    flow = Flow(norm, True)
+    flow = EdgeFlow(norm, True)
     assert flow.color(now) == (now.back if math.isfinite(norm) else now.error)
     assert flow.dashed == (norm == 1e-5)
     assert Played(2, 4).words == "2 of 4 run" and not Played(2, 4).finished

@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from app.autograd.diagnostics.results import Cut, PathStep
 from app.autograd.place import OpLocation
-from app.autograd.source_locations import Places
+from app.autograd.source_locations import SourceLocations
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
 from app.util.late_dataclass import dataclass
@@ -63,7 +63,7 @@ class CutWatcher:
     """
 
     def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
-        self.places = Places(model, source)
+        self.places = SourceLocations(model, source)
         self.requires: dict[str, bool] = {}
         self.layer_requires: dict[str, bool] = {}
         self.used: dict[int, OpLocation] = {}

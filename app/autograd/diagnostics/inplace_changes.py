@@ -26,7 +26,7 @@ from app.autograd.diagnostics.clone_placement import LineFix, cure_of
 from app.autograd.diagnostics.detached_paths import custom_node
 from app.autograd.memory import raw_saved
 from app.autograd.place import OpLocation
-from app.autograd.source_locations import Places
+from app.autograd.source_locations import SourceLocations
 from app.autograd.sparse import parts_of
 from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name
@@ -130,7 +130,7 @@ class WriteWatcher:
     """
 
     def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
-        self.places = Places(model, source)
+        self.places = SourceLocations(model, source)
         self._names = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
         self._data_aliases: Any = WeakIdKeyDictionary()
         self._writes: list[_Seen] = []

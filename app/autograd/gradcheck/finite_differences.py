@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from app.autograd.gradcheck.nondifferentiable import KinkWatch, crossed
 from app.autograd.gradcheck.precision import Wide, cast, in_precision, modules_in
 from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, GradcheckReport, Kink
-from app.autograd.source_locations import Places
+from app.autograd.source_locations import SourceLocations
 from app.autograd.sparse import at_places_of, values_of
 from app.util import rng
 from app.util.late_dataclass import dataclass
@@ -167,7 +167,7 @@ class Copy:
         return [(float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)
                 for up, down, size in zip(above, below, sizes, strict=True)]  # fmt: skip
 
-    def sides(self, places: Places, steps: Mapping[str, Tensor], eps: float) -> KinkWatch:
+    def sides(self, places: SourceLocations, steps: Mapping[str, Tensor], eps: float) -> KinkWatch:
         """Record on which sides of their kinks the operations are, one step away."""
         watch = KinkWatch(places)
         with watch:
@@ -192,7 +192,8 @@ def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
 
 
 def check(
-    what: str, function: Function, places: Places, seed: int, budget: int, cancelled: Callable[[], bool], note: str
+    what: str, function: Function, places: SourceLocations, seed: int, budget: int,
+    cancelled: Callable[[], bool], note: str,
 ) -> GradcheckReport:  # fmt: skip
     """Run the whole comparison. Raises what the function raises."""
     double, single = (Copy(function, dtype, seed, cancelled) for dtype in (torch.float64, torch.float32))
@@ -239,8 +240,8 @@ def _table(double: Copy, single: Copy, analytic: Mapping[str, Tensor], rough: Ma
             yield EpsRow(str(own.dtype).removeprefix("torch."), eps, numeric, expected, _relative(expected, numeric))
 
 
-def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor], budget: int, places: Places,
-            base: KinkWatch) -> Iterator[CheckedInput]:  # fmt: skip
+def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor], budget: int,
+            places: SourceLocations, base: KinkWatch) -> Iterator[CheckedInput]:  # fmt: skip
     """Check each input in turn; they share the evaluation budget, and small ones leave the rest to the others."""
     generator = torch.Generator().manual_seed(3)
     pairs, waiting = budget // 2, len(double.leaves)
@@ -271,7 +272,7 @@ def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Te
 
 
 def _compared(double: Copy, name: str, index: tuple[int, ...], expected: Sequence[float], steps: Mapping[str, Tensor],
-              scale: float, places: Places, base: KinkWatch) -> Element:  # fmt: skip
+              scale: float, places: SourceLocations, base: KinkWatch) -> Element:  # fmt: skip
     """Compare all outputs and return the worst; `expected` has backward's derivative of each."""
     several = len(expected) > 1
     found = [

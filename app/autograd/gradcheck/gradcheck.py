@@ -19,7 +19,7 @@ from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.finite_differences import Function, check
 from app.autograd.gradcheck.report import GradcheckReport, upper
 from app.autograd.operation_inputs import RecordedCall, call_of_layer, call_of_node
-from app.autograd.source_locations import Places
+from app.autograd.source_locations import SourceLocations
 from app.autograd.tape import Tape, TapeNode
 
 # How many forward passes a check may take.
@@ -106,7 +106,7 @@ def _checked(
     for owned in function.owned:
         if isinstance(owned, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in owned.modules()):
             raise CaptureError(f"{upper(what)} holds TorchScript, which cannot be turned into double precision here.")
-    places = Places(None, batch.source if batch is not None else None)
+    places = SourceLocations(None, batch.source if batch is not None else None)
     seed = batch.seed if batch is not None else seed
     try:
         with torch.inference_mode(False), torch.enable_grad():

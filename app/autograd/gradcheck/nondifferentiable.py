@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from app.autograd.place import OpLocation
-from app.autograd.source_locations import Places
+from app.autograd.source_locations import SourceLocations
 
 _AT_ZERO = frozenset(
     "relu relu_ leaky_relu leaky_relu_ prelu abs abs_ absolute threshold threshold_ rrelu elu elu_ celu hardshrink "
@@ -35,7 +35,7 @@ RANDOM = frozenset(
 class KinkWatch(TorchFunctionMode):
     """Notes, call by call, on which side of its kinks each operation was, and which operations drew random numbers."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: SourceLocations) -> None:
         super().__init__()
         self._places = places
         self.sides: list[tuple[OpLocation, Tensor, int]] = []

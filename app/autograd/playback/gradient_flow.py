@@ -85,7 +85,7 @@ class AccumulatedGradient:
         return kept
 
 
-class Flow:
+class GradientFlow:
     """Incoming gradients of all nodes, pending and used; used ones allow inspection and stepping back.
 
     `floor` is the earliest position that can be restored: earlier gradients were summed or released.

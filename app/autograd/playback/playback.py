@@ -12,7 +12,7 @@ import torch
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.direct_call import is_custom
 from app.autograd.playback.gradient_edits import GradEdit, edited
-from app.autograd.playback.gradient_flow import AccumulatedGradient, Flow, Slot, fan_in
+from app.autograd.playback.gradient_flow import AccumulatedGradient, GradientFlow, Slot, fan_in
 from app.autograd.playback.gradient_look import GradientLook
 from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.kept_graph import LiveGraph
@@ -81,7 +81,7 @@ class Playback:
         self._edits: list[_Edited] = []
         self._draws: dict[int, bool] = {}
         self._told: dict[tuple[int, int], GradStats] = {}
-        self._flow = Flow(self.tape, keep)
+        self._flow = GradientFlow(self.tape, keep)
         self._released = released_by_step(self.tape)
         self.curve = tuple(held_by_step(self.tape))  # bytes of activations held where 0, 1, ... nodes have run
         self._seeds = seeded(graph, graph.seeds if seeds is None else seeds, scale)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from app.autograd.gradient_norms import measure
-from app.autograd.playback.gradient_flow import Flow, fan_in
+from app.autograd.playback.gradient_flow import GradientFlow, fan_in
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
 from app.autograd.playback.steps import EdgeGrad, PassResult, StepRecord
 from app.autograd.tape import Tape
@@ -29,7 +29,7 @@ class PassWatch:
     def __init__(self, nodes: Sequence[Any], tape: Tape) -> None:
         self._tape = tape
         self._records: list[StepRecord] = []
-        self._flow = Flow(tape, 0)
+        self._flow = GradientFlow(tape, 0)
         self._began = 0.0
         self.stopped = ""
         self._hooks = [node.register_prehook(self._begins) for node in nodes]

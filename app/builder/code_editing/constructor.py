@@ -13,7 +13,7 @@ from app.builder.code_editing.values import Arguments, CodeEditError, Reading, s
 from app.builder.codegen.free_tensors import expression
 from app.builder.edits.blocks import Whole
 from app.builder.graph import Graph, Node
-from app.builder.names import Names, reserved_variables
+from app.builder.names import UniqueNames, reserved_variables
 from app.source.generated import ClassText
 from app.util.late_dataclass import dataclass
 
@@ -155,7 +155,7 @@ class ConstructorReader:
         self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str, reading: Reading
     ) -> Iterator[Change]:
         """Compare an instance of a block: its exposed parameters. Other arguments are inferred."""
-        given = Names(reserved_variables())
+        given = UniqueNames(reserved_variables())
         known = {given.take(param.name): param for param in spec.params}
         before = {str(word.arg): word.value for word in old.keywords}
         after = {str(word.arg): word.value for word in new.keywords}

@@ -19,7 +19,7 @@ from app.builder.code_editing.lines import Statement, parsed, statement_at, why_
 from app.builder.code_editing.values import CodeEditError, Reading, said, same
 from app.builder.edits.blocks import Whole, sheet_named
 from app.builder.graph import GraphError
-from app.builder.names import Names, reserved_variables
+from app.builder.names import UniqueNames, reserved_variables
 from app.builder.params import ParamError
 from app.source.generated import ClassText, Source
 from app.util.late_dataclass import dataclass
@@ -90,7 +90,7 @@ class _Class:
         self.name = names[statement.number]
         self.text: ClassText = source.classes[self.name]
         self.sheet = sheet_named(project, self.name)
-        given, params = Names(reserved_variables()), self.sheet.params if isinstance(self.sheet, Block) else ()
+        given, params = UniqueNames(reserved_variables()), self.sheet.params if isinstance(self.sheet, Block) else ()
         self.reading = Reading({given.take(param.name): param.name for param in params})
         self.constructor = ConstructorReader(project, ops, self.name, self.text, self.reading)
         self.forward = ForwardReader(project, ops, self.name, self.text, self.reading)

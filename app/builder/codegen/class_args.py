@@ -16,7 +16,7 @@ from app.builder.codegen.sequential import Chains
 from app.builder.expressions import Expr, ExpressionError, computed, expressions, mapped
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, to_code
-from app.builder.names import Names, reserved_variables
+from app.builder.names import UniqueNames, reserved_variables
 from app.builder.plan import Plan, Step, plan
 from app.builder.registration import OWNING
 from app.builder.results import Inside, StepResult
@@ -149,7 +149,7 @@ class _Found:
         self.chains = chains
         self.classes: dict[str, BlockClass] = {}
         self.order: list[BlockClass] = []
-        self.names = Names(reserved_variables())
+        self.names = UniqueNames(reserved_variables())
         self._seen: dict[int, Inside] = {}
         self._unknown: dict[tuple[int, str], tuple[Any, Inside]] = {}
 
@@ -197,7 +197,7 @@ class _Settling:
 
     def __init__(self, made: BlockClass, found: _Found) -> None:
         self._made, self._found = made, found
-        self._names = Names(reserved_variables())
+        self._names = UniqueNames(reserved_variables())
 
     def settle(self) -> None:
         made = self._made
@@ -312,7 +312,7 @@ def _put(expression: Expr, given: Mapping[str, Any]) -> Any:
     if not any(any(expressions(given.get(name))) for name in expression.names):
         return expression.evaluate(given)
 
-    class Put(ast.NodeTransformer):
+    class Substitute(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
             if node.id not in expression.names:
                 return node
@@ -326,4 +326,4 @@ def _put(expression: Expr, given: Mapping[str, Any]) -> Any:
     tree = ast.parse(expression.text.strip(), mode="eval").body
     if isinstance(tree, ast.Name):
         return given[tree.id]
-    return Expr(ast.unparse(Put().visit(tree)))
+    return Expr(ast.unparse(Substitute().visit(tree)))

@@ -14,7 +14,7 @@ from app.builder.codegen.containers import attribute, containers
 from app.builder.codegen.variables import filled_as_they_are, in_place, variables
 from app.builder.codegen.whole_net import whole_net
 from app.builder.literals import to_code
-from app.builder.names import Names, Paths, module_attributes, reserved_variables
+from app.builder.names import Paths, UniqueNames, module_attributes, reserved_variables
 from app.builder.plan import Ref, Step
 from app.builder.registration import OWNING, registered
 from app.builder.results import Inside, Ran
@@ -30,7 +30,7 @@ class ClassWriter:
         self.steps, self.results = made.steps, made.results
         self.modules = self._module_names()
         self.access, self._modules = self._reached()
-        names = Names(reserved_variables() | {"N", *made.imported.values()})
+        names = UniqueNames(reserved_variables() | {"N", *made.imported.values()})
         self.inputs = self._input_names(names)
         self.outputs = self._output_names()
         owned = {Ref(step.id, 0): self.access[step.id] for step in self.steps if step.spec.kind in VALUES}
@@ -92,7 +92,7 @@ class ClassWriter:
         access = {step.id: places[step.module] for step in self.steps if step.id in self.modules}
         return access, ConstructorWriter(self.made, self.classes, access, roots)
 
-    def _input_names(self, names: Names) -> dict[str, str]:
+    def _input_names(self, names: UniqueNames) -> dict[str, str]:
         """Name the inputs: a single unnamed one is `x`, others keep their names."""
         inputs = [step for step in self.steps if step.spec.kind == "input"]
         if self.made.block is not None:  # all inputs, even unused ones
@@ -103,7 +103,7 @@ class ClassWriter:
         return {step.id: names.take("x" if plain else step.node.name, "x") for step in inputs}
 
     def _output_names(self) -> dict[str, str]:
-        names = Names()
+        names = UniqueNames()
         return {step.id: names.take(step.node.name, "output") for step in self.steps if step.spec.kind == "output"}
 
     # --- Docstring

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from app.builder.codegen.class_args import VALUES
-from app.builder.names import Names
+from app.builder.names import UniqueNames
 from app.builder.plan import Ref, Step
 from app.builder.registration import OWNING
 from app.builder.results import Ran, StepResult
@@ -81,7 +81,7 @@ def variables(
     steps: list[Step],
     results: Mapping[str, StepResult],
     inputs: Mapping[str, str],
-    names: Names,
+    names: UniqueNames,
     owned: Mapping[Ref, str],
     written: Callable[[Step, Mapping[Ref, str]], str],
 ) -> dict[Ref, str]:

@@ -23,7 +23,7 @@ Sizes = Mapping[str, Size]
 
 
 @dataclass(frozen=True)
-class Rect:
+class Area:
     """An area by its sides."""
 
     left: float
@@ -31,7 +31,7 @@ class Rect:
     right: float
     bottom: float
 
-    def holds(self, other: Rect) -> bool:
+    def holds(self, other: Area) -> bool:
         return (
             self.left <= other.left
             and self.top <= other.top
@@ -42,7 +42,7 @@ class Rect:
     def covers(self, point: Point) -> bool:
         return self.left <= point[0] <= self.right and self.top <= point[1] <= self.bottom
 
-    def touches(self, other: Rect) -> bool:
+    def touches(self, other: Area) -> bool:
         return (
             self.left <= other.right
             and other.left <= self.right
@@ -55,16 +55,16 @@ class Rect:
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
 
-def rect_of(note: Comment) -> Rect:
+def rect_of(note: Comment) -> Area:
     """Return the area of a comment or frame."""
-    return Rect(note.x, note.y, note.x + note.width, note.y + note.height)
+    return Area(note.x, note.y, note.x + note.width, note.y + note.height)
 
 
-def node_rect(positions: Positions, sizes: Sizes, node: str) -> Rect:
+def node_rect(positions: Positions, sizes: Sizes, node: str) -> Area:
     """Return the area of a node that has a position."""
     x, y = positions[node]
     size = sizes.get(node, DEFAULT)
-    return Rect(x, y, x + size.width, y + size.height)
+    return Area(x, y, x + size.width, y + size.height)
 
 
 def fresh_id(comments: Comments) -> str:
@@ -112,7 +112,7 @@ def tint(sheet: P, notes: Iterable[str], color: str) -> P:
     return _with(sheet, sheet.comments.update({n: replace(sheet.comments[n], color=color) for n in notes}))
 
 
-def resize(sheet: P, note: str, area: Rect) -> P:
+def resize(sheet: P, note: str, area: Area) -> P:
     """Give a note another area; it keeps a least width and height."""
     width, height = max(area.right - area.left, LEAST_WIDTH), max(area.bottom - area.top, LEAST_HEIGHT)
     made = replace(sheet.comments[note], x=area.left, y=area.top, width=width, height=height)
@@ -187,7 +187,7 @@ def _covered(note: Comment, middles: list[tuple[str, float, float]]) -> tuple[st
     return tuple(node for node, x, y in middles if left <= x <= right and top <= y <= bottom)
 
 
-def touched(comments: Comments, area: Rect) -> frozenset[str]:
+def touched(comments: Comments, area: Area) -> frozenset[str]:
     """Return the notes that a marquee selects: comments that it touches, and frames that it encloses."""
     return frozenset(
         key
@@ -233,7 +233,7 @@ def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
     return FrozenMap(notes)
 
 
-def _distance(area: Rect, point: Point) -> float:
+def _distance(area: Area, point: Point) -> float:
     dx = max(area.left - point[0], 0.0, point[0] - area.right)
     dy = max(area.top - point[1], 0.0, point[1] - area.bottom)
     return dx * dx + dy * dy

@@ -158,7 +158,7 @@ def _filled(expression: Expr, values: Mapping[str, Any]) -> Any:
         alone = expression.text.strip()
         return known[alone] if alone in known else expression.evaluate(known)
 
-    class Put(ast.NodeTransformer):
+    class Inline(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
             if node.id not in known:
                 return node
@@ -166,7 +166,7 @@ def _filled(expression: Expr, values: Mapping[str, Any]) -> Any:
             text = value.text if isinstance(value, Expr) else repr(value)
             return ast.parse(text.strip(), mode="eval").body
 
-    return Expr(ast.unparse(Put().visit(ast.parse(expression.text.strip(), mode="eval").body)))
+    return Expr(ast.unparse(Inline().visit(ast.parse(expression.text.strip(), mode="eval").body)))
 
 
 def _in_place(graph: Graph, instance: str, new: list[str]) -> list[str]:

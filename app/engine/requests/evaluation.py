@@ -6,35 +6,30 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.engine.protocol import Handle, Request
-from app.engine.requests.capture import WeightsChoice
+from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Answer, Image, InputSurvey, Shown
+from app.training.evaluation.trying import Image, InputSurvey, Prediction, Shown
 from app.training.job import Job
 from app.training.monitoring.looks import LayerInside
 from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class InitialWeights:
-    """The weights that a run of the job starts with."""
-
-
-@dataclass(frozen=True)
-class NewestKept:
+class NewestStored:
     """Those of the newest stored run in a folder; initial ones if there is none."""
 
     folder: Path
 
 
 @dataclass(frozen=True)
-class WeightsFile:
+class NamedWeightsFile:
     """A checkpoint or state_dict, and its name."""
 
     path: Path
     name: str
 
 
-Weights = InitialWeights | NewestKept | WeightsFile
+Weights = InitialWeights | NewestStored | NamedWeightsFile
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class EvaluationScope:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedEvaluation:
     """A prepared net, held under `net`, the survey of its data, and the evaluation if there was one."""
 
     net: Handle
@@ -55,7 +50,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Prepare(Request[Prepared]):
+class PrepareEvaluation(Request[PreparedEvaluation]):
     """Prepare a net and, with a scope, evaluate it; progress is text.
 
     Data of the previously prepared net are reused if they are the same.
@@ -86,7 +81,7 @@ class ReadSample(Request[Image]):
 
 
 @dataclass(frozen=True)
-class TryInput(Request[Answer]):
+class TryInput(Request[Prediction]):
     """What a net makes of an input without the batch, and channels of its first layers."""
 
     lane: ClassVar[str] = "samples"

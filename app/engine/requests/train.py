@@ -13,7 +13,7 @@ from app.training.monitoring.watch_points import WatchPoints
 from app.util.late_dataclass import dataclass
 
 
-class Hand(Enum):
+class RunCommand(Enum):
     """Commands without arguments."""
 
     PAUSE = "pause"
@@ -23,7 +23,7 @@ class Hand(Enum):
 
 
 @dataclass(frozen=True)
-class Watch:
+class SetWatchPoints:
     """Set the watch points at which the run pauses."""
 
     points: WatchPoints
@@ -76,11 +76,11 @@ class Train(Request[Trained]):
     threads: int | None = None
     folder: Path | None = None
     resume: Path | None = None
-    said: tuple[Hand | Watch | Order, ...] = ()
+    said: tuple[RunCommand | SetWatchPoints | Order, ...] = ()
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedProcesses:
     """The script of a distributed run and its arguments. `changed` warns of differences from the environment in which
     the resumed checkpoint was made; `before` is the duration in seconds until then.
     """
@@ -91,7 +91,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Prepare(Request[Prepared]):
+class PrepareProcesses(Request[PreparedProcesses]):
     """Write model, script and start weights of a run on several processes into `home`.
 
     JobError for a checkpoint of another net.

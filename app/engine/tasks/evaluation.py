@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.data.spec import ReadingCancelledError
+from app.engine.requests.capture import InitialWeights
 from app.engine.requests.evaluation import (
-    InitialWeights,
-    Prepare,
-    Prepared,
+    NamedWeightsFile,
+    PreparedEvaluation,
+    PrepareEvaluation,
     ReadActivations,
     ReadSample,
     ShowSamples,
     TryInput,
     Weights,
-    WeightsFile,
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.chosen_weights import load_chosen
@@ -27,7 +27,7 @@ from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpoi
 from app.training.evaluation import predict
 from app.training.evaluation.evaluator import EvaluationCancelledError, Evaluator, checkpoint_weights
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Answer, Image, Shown
+from app.training.evaluation.trying import Image, Prediction, Shown
 from app.training.monitoring import activations
 from app.training.monitoring.looks import LayerInside
 from app.training.setup.torch_flags import cpu_threads
@@ -52,8 +52,8 @@ class _Net:
 _newest: weakref.ref[Evaluator] | None = None  # its data are reused while it is alive
 
 
-@handles(Prepare)
-def prepare(request: Prepare, context: Context) -> Prepared:
+@handles(PrepareEvaluation)
+def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
     global _newest
     job, scope, pace = request.job, request.scope, Pace()
 
@@ -80,14 +80,14 @@ def prepare(request: Prepare, context: Context) -> Prepared:
     if context.cancelled():
         raise EvaluationCancelledError
     _newest = weakref.ref(evaluator)
-    return Prepared(context.keep(_Net(evaluator, found)), survey, found)
+    return PreparedEvaluation(context.keep(_Net(evaluator, found)), survey, found)
 
 
 def _weights(wanted: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
     """Return the weights and their name. Raises CheckpointError, WeightsError, OSError."""
     if isinstance(wanted, InitialWeights):
         return None, "start weights"
-    if isinstance(wanted, WeightsFile):
+    if isinstance(wanted, NamedWeightsFile):
         return _in_file(wanted.path), wanted.name
     newest = resume.newest_weights(wanted.folder)
     if newest is None:
@@ -122,7 +122,7 @@ def read_sample(request: ReadSample, context: Context) -> Image:
 
 
 @handles(TryInput)
-def try_input(request: TryInput, context: Context) -> Answer:
+def try_input(request: TryInput, context: Context) -> Prediction:
     net: _Net = context.kept(request.net)
     return predict.try_input(net.evaluator, request.sample, layers=True)
 

@@ -98,7 +98,7 @@ def begin_event_files(request: BeginEventFiles, context: Context) -> Handle:
 @handles(WriteEvents)
 def write_events(request: WriteEvents, context: Context) -> None:
     with _as_run_errors():
-        context.kept(request.files).tell(list(request.events))
+        context.kept(request.files).write(list(request.events))
 
 
 @handles(EndEventFiles)

@@ -14,14 +14,14 @@ import torch
 from app.engine.mark import Mark
 from app.engine.requests.train import (
     Answered,
-    Hand,
     Order,
-    Prepare,
-    Prepared,
+    PreparedProcesses,
+    PrepareProcesses,
+    RunCommand,
+    SetWatchPoints,
     TellKept,
     Train,
     Trained,
-    Watch,
     WriteWeights,
 )
 from app.engine.server import Context, handles
@@ -70,11 +70,11 @@ def _listen(control: Control, context: Context) -> None:
     control.stop()
 
 
-def _do(said: Hand | Watch | Order, control: Control, context: Context) -> None:
+def _do(said: RunCommand | SetWatchPoints | Order, control: Control, context: Context) -> None:
     match said:
-        case Hand():
+        case RunCommand():
             getattr(control, said.value)()
-        case Watch():
+        case SetWatchPoints():
             control.watch = said.points
         case Order():
             order = partial(_write_weights, said.what.path) if isinstance(said.what, WriteWeights) else said.what
@@ -124,8 +124,8 @@ class _Outbox:
         self._thread.join()
 
 
-@handles(Prepare)
-def prepare(request: Prepare, _context: Context) -> Prepared:
+@handles(PrepareProcesses)
+def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     job, home = request.job, request.home
     home.mkdir(parents=True, exist_ok=True)
     script = home / "train.py"
@@ -136,7 +136,7 @@ def prepare(request: Prepare, _context: Context) -> Prepared:
     kept = ["--checkpoints", str(request.folder)] if request.folder is not None else []
     arguments = (str(script), "--json", "--out", str(home / "trained"), *kept)
     if request.resume is None:
-        return Prepared(arguments)
+        return PreparedProcesses(arguments)
     try:
         state = checkpoint.load(request.resume)
         checkpoint.check_source(state, request.resume, job.source.text)
@@ -145,7 +145,7 @@ def prepare(request: Prepare, _context: Context) -> Prepared:
     threads = job.training.threads or request.threads
     now = {"torch": str(torch.__version__), "threads": threads, "processes": request.processes}
     changed = checkpoint.changed(state.get("ran_on", {}), now)
-    return Prepared((*arguments, "--resume", str(request.resume)), changed, state["position"]["seconds"])
+    return PreparedProcesses((*arguments, "--resume", str(request.resume)), changed, state["position"]["seconds"])
 
 
 @handles(TellKept)

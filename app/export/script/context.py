@@ -24,7 +24,7 @@ from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, PLATEAU
 from app.training.config import INPUT, Choice
 from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
-from app.training.objectives import Row, forms, input_is_target, rows_of
+from app.training.objectives import OutputTarget, forms, input_is_target, rows_of
 from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.setup.weighted_losses import takes_weights
 from app.util.late_dataclass import dataclass
@@ -137,7 +137,7 @@ def _labels(spec: SourceSpec, target: str, of: str = "labels") -> str:
     return f"{of}[{quoted(target)}]" if spec.targets else of
 
 
-def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
+def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict[str, Any]:
     """Return the variables for a batch. Measurements are those of the first loss, if there are several."""
     training, chief = job.training, _chief(spec, rows[0]) if rows else spec
     has_ids = LOSSES.get(training.loss.name) == CLASS_IDS
@@ -178,7 +178,7 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any
     }
 
 
-def _chief(spec: SourceSpec, row: Row) -> SourceSpec:
+def _chief(spec: SourceSpec, row: OutputTarget) -> SourceSpec:
     """Return the source's metadata for the target of one loss."""
     target = next((one for one in spec.known_targets if one.name == row.target), None)
     if target is None:  # the input itself
@@ -186,7 +186,7 @@ def _chief(spec: SourceSpec, row: Row) -> SourceSpec:
     return replace(spec, task=row.task.kind, classes=target.classes, label_shape=target.label_shape)
 
 
-def _losses(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
+def _losses(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict[str, Any]:
     """Return the variables for losses, class weights, and each process's share of the batch."""
     balanced, portions = [], []
     if job.data.class_weights and not rows:

@@ -12,7 +12,7 @@ from app.data.spec import CLASSES, TOKENS
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Answer, Image, InputSurvey, Picture, Shown, is_picture
+from app.training.evaluation.trying import Image, InputSurvey, Picture, Prediction, Shown, is_picture
 from app.training.metrics import PLAIN, reading
 from app.util.rng import borrowed
 
@@ -108,7 +108,7 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
     )  # fmt: skip
 
 
-def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Answer:
+def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Prediction:
     """Return the network's output for one sample without batch dimension; with `layers`, channels of its first
     image-like layers.
     """
@@ -128,7 +128,7 @@ def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Answ
     values = probabilities(evaluator.task.loss, output) if info.task == CLASSES else output.float()
     seen = picture(inputs[0].float().cpu()) if is_picture(info.input_shape) else None
     told = tuple((name, tuple(_map(one) for one in value[0][:MAPS].float().cpu())) for name, value in maps[:LAYERS])
-    return Answer(values.flatten().cpu().numpy(), seen, told)
+    return Prediction(values.flatten().cpu().numpy(), seen, told)
 
 
 def _hooked(model: Any, maps: list[tuple[str, Any]]) -> list[Any]:

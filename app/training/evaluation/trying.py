@@ -48,7 +48,7 @@ class InputSurvey:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Prediction:
     """The net's output for an input: a value per class (or output), the input as a picture, and activations as
     pictures."""
 

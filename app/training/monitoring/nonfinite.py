@@ -73,7 +73,7 @@ def first_not_finite(
     alive: list[Any] = []
     order = itertools.count()
 
-    class Watch(TorchDispatchMode):
+    class NonFiniteOriginMode(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             before = [origins[id(t)] for t in _tensors((args, kwargs)) if id(t) in origins]
             out = func(*args, **(kwargs or {}))
@@ -92,7 +92,7 @@ def first_not_finite(
     with borrowed(), preserved(stepper.model), torch.no_grad():
         if state is not None:
             torch.set_rng_state(state)
-        with Watch():
+        with NonFiniteOriginMode():
             output = stepper.output(stepper.model, inputs)
     return min((origins[id(t)] for t in _tensors(output) if id(t) in origins), default=None)
 

@@ -20,7 +20,7 @@ from app.preflight import preflight
 from app.training.job import JobError
 from app.util import leftovers
 from app.views.export.picture_export import Pages, PictureExport
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.views.autograd.page import AutogradPage
@@ -32,9 +32,7 @@ FEW = 500  # nodes whose steps are worked out within a few milliseconds
 
 
 class AutogradControl(QObject):
-    """`captured(tape, batch)` brings a graph, and the request of the very same batch; `failed` a Failure where there is
-    none.
-    """
+    """`captured(tape, batch)` brings a graph and the request of its batch, `failed` a WorkerFailure."""
 
     captured = Signal(object, object)
     failed = Signal(object)
@@ -113,7 +111,7 @@ class AutogradControl(QObject):
         self._room.set_weights(captured.weights)
         self.captured.emit(captured.tape, captured.batch)
 
-    def _failed(self, request: CaptureRequest, failure: Failure) -> None:
+    def _failed(self, request: CaptureRequest, failure: WorkerFailure) -> None:
         if isinstance(failure.error, EngineDiedError):
             self._room.show_error("The forward pass did not end", f"{failure.error} Capture again.")
             return

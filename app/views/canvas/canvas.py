@@ -23,7 +23,7 @@ from app.views.canvas.items import unfolded_blocks
 from app.views.canvas.items.animation import Glide
 from app.views.canvas.items.deferred_show import Unveiling
 from app.views.canvas.items.painter import forget_fonts
-from app.views.canvas.keyboard_actions import Hand
+from app.views.canvas.keyboard_actions import KeyboardActions
 from app.views.canvas.menus import menu_for
 from app.views.canvas.notes.field import Writing
 from app.views.canvas.overlays import EDGE, Callout, FocusRing, Legend, Scales, Word, ZoomControl, arrange_overlays
@@ -73,7 +73,7 @@ class Canvas(QWidget):
         self._unveiling = Unveiling(self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing)
         self.autoscroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
-        self.hand = Hand(self)
+        self.hand = KeyboardActions(self)
         self.folding = Folding(self)
         if isinstance(document, SheetDocument):
             document.make_room = self.folding.make_room

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGraphicsView
 
 from app.builder.placing import with_places
 from app.builder.sheet import Sheet
-from app.views.canvas.items.sheet_part import Part
+from app.views.canvas.items.sheet_part import SheetPart
 from app.views.canvas.scene import CanvasScene
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Growth(QObject):
         super().__init__(parent)
         self._scene, self._view = scene, view
         self._target: Sheet | None = None
-        self._part: Part | None = None  # of the target
+        self._part: SheetPart | None = None  # of the target
         # Of these something is known that they do not show yet, those of the lowest rank last: neighbours are painted
         # together, so that taking them together paints least.
         self._learnt: list[str] = []
@@ -130,7 +130,7 @@ class Growth(QObject):
 
     def _grow(self, target: Sheet) -> None:
         if self._part is None:
-            self._part = Part(target, self._scene.nodes, self._scene.wires)
+            self._part = SheetPart(target, self._scene.nodes, self._scene.wires)
         if self._part.left <= self._chunk:
             self._end(target)
             return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
 
-class Hand:
+class KeyboardActions:
     """Acts on what is selected on a canvas."""
 
     def __init__(self, canvas: Canvas) -> None:

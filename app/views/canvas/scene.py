@@ -19,11 +19,11 @@ from app.views.canvas.gestures.hit import Hit, hit_in
 from app.views.canvas.items.clearing import Clearing
 from app.views.canvas.items.faces import Face, Problems, face_of, learnt_of, problems_by_node
 from app.views.canvas.items.geometry import shape_of
-from app.views.canvas.items.near_item import Layer, NodesItem, WiresItem
+from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.overview_item import CanvasOverview
 from app.views.canvas.items.painter import SIMPLE
-from app.views.canvas.items.positions import MANY, Places
+from app.views.canvas.items.positions import MANY, NodePositions
 from app.views.canvas.notes.notes import Notes, subtotals
 from app.views.canvas.wires.bend_items import BendDots
 from app.views.canvas.wires.wire_item import WireItem
@@ -48,13 +48,13 @@ class CanvasScene(QGraphicsScene):
         self.graph = Graph()
         self.analysis: Analysis | None = None
         self.problems: Problems = {}
-        self.places = Places(self.nodes)
+        self.places = NodePositions(self.nodes)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
         self.coming: Positions | None = None  # of all nodes, while the sheet comes in turns
         self._unfolded: frozenset[str] = frozenset()
         self._touched: int | None = None  # how often in the change under way
-        self._near = Layer()
+        self._near = ItemLayer()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))

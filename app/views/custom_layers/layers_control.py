@@ -17,7 +17,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.source import layer_files
 from app.source.layer_files import LayerFile
-from app.source.trust import FILE, Trust
+from app.source.trust import FILE, TrustStore
 from app.util.formatting import plural
 from app.views.engine_service import EngineService
 from app.views.project_catalog import ProjectCatalog
@@ -48,7 +48,7 @@ class LayersControl(QObject):
     ) -> None:
         super().__init__(window)
         self._document, self._catalog, self._engine, self._window = document, catalog, engine, window
-        self.trust = Trust(settings.file.with_name(FILE))
+        self.trust = TrustStore(settings.file.with_name(FILE))
         self.trust.admit()
         self.files: tuple[CustomFile, ...] = ()
         self.asked_about = ""

@@ -14,7 +14,7 @@ from app.source.generated import Source
 from app.util.leftovers import TemporaryFolder
 from app.views.export.export_dialog import ExportDialog
 from app.views.export.proofs_dialog import ProofsDialog
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 
 LOOK = "export weights"
@@ -49,7 +49,7 @@ class ExportControl(QObject):
         dialog.chosen.connect(self.export)
         training, source = self._document.project.training, self._live.analysis.source
 
-        def failed(failure: Failure) -> None:
+        def failed(failure: WorkerFailure) -> None:
             dialog.set_weights(f"cannot be read: {failure.error}")
 
         def name(weights: WeightsChoice) -> None:
@@ -82,7 +82,7 @@ class ExportControl(QObject):
         key: str,
         source: Source,
         then: Callable[[WeightsChoice], None],
-        failed: Callable[[Failure], None],
+        failed: Callable[[WorkerFailure], None],
     ) -> None:
         """Name the newest weights; a run under way writes a copy between two steps."""
         folder = self._copies[key] = TemporaryFolder()
@@ -107,5 +107,5 @@ class ExportControl(QObject):
                 f"Saved {', '.join(names)}", f"{folder} · " + ("passed" if proofs.passed else "some checks failed")
             )
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: WorkerFailure) -> None:
         self._notifier.refuse("The export is not complete", str(failure.error))

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app import graphviz_export
 from app.diagram.diagram import Drawing
 from app.views.settings import Settings
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Background, WorkerFailure
 
 FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;DOT (*.dot);;JSON (*.json)"
 # Ending -> the words of the dialog's list, and who writes such a file.
@@ -65,5 +65,5 @@ class PictureExport(QObject):
             by = "Drawn by Graphviz." if dot else "Drawn by Tapedeck; Graphviz's dot is not installed."
         self.said.emit(f"Saved {exported.path.name}", by)
 
-    def _not_exported(self, failure: Failure) -> None:
+    def _not_exported(self, failure: WorkerFailure) -> None:
         self.refused.emit("The picture was not written", str(failure.error))

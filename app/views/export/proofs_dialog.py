@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QVBoxLayout, Q
 
 from app.engine.requests.export import Proofs, Prove, ToProve
 from app.views.engine_service import EngineService
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.present import present
 from app.views.ui.widgets.painting import Glyph, label, set_property
@@ -54,13 +54,13 @@ class ProofsDialog(ProgressDialog):
     def show_progress(self, words: str) -> None:
         self.state.setText(words)
 
-    def finished_with(self, answer: Proofs | Failure, cancelled: bool) -> None:
+    def finished_with(self, answer: Proofs | WorkerFailure, cancelled: bool) -> None:
         self.bar.hide()
         self.stop_button.setText("Close")
         self.stop_button.setEnabled(True)
         if cancelled:
             self.reject()
-        elif isinstance(answer, Failure):
+        elif isinstance(answer, WorkerFailure):
             self.heading.setText("The export is not complete")
             self.state.setText(str(answer.error))
             self.state.setToolTip(answer.traceback)

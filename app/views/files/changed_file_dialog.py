@@ -14,9 +14,9 @@ from app.project.project import Project
 from app.util.late_dataclass import dataclass
 from app.views.custom_layers.trust_dialog import DiffEdit
 from app.views.files.project_difference import differences, lines
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.task import Task
+from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.painting import label
 
 LEGEND = "+ is in the file alone, - is here alone, ~ differs: here → in the file. Reload can be undone."
@@ -95,13 +95,13 @@ class ChangedFileDialog(Dialog):
         self.reload_button.setEnabled(False)
         self.overwrite_button.setEnabled(False)
         self.keep_button.setFocus()  # nothing is given up by Enter alone
-        self._task = Task(lambda *_: _compared(path, opened))
+        self._task = BackgroundTask(lambda *_: _compared(path, opened))
         self._task.ended.connect(self._read, Qt.ConnectionType.QueuedConnection)
         self.finished.connect(self._task.abandon)
         self._task.begin()
 
-    def _read(self, answer: tuple[OnDisk, tuple[str, ...]] | Failure) -> None:
-        if isinstance(answer, Failure):
+    def _read(self, answer: tuple[OnDisk, tuple[str, ...]] | WorkerFailure) -> None:
+        if isinstance(answer, WorkerFailure):
             self.words.setText(f"The file cannot be read: {answer.error}.")
             return
         self.on_disk, found = answer

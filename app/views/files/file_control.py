@@ -18,9 +18,9 @@ from app.util.resources import path as resource_path
 from app.views.files.autosave import Autosave
 from app.views.files.changed_file_dialog import ChangedFileDialog, OnDisk, VersionChoice, read_on_disk
 from app.views.files.project_difference import differences, summary
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
-from app.views.ui.task import Task
+from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FileControl(QObject):
         self._lock: file_lock.Lock | None = None
         self._locked: Path | None = None  # the lock file that is held, or that somebody else holds
         self._ignored: str | None = None  # the digest of a change that the person has let be
-        self._looking: Task | None = None
+        self._looking: BackgroundTask | None = None
         self.banner = Banner(parent=workspace.window)
         self.banner.hide()
         workspace.pages.add_strip(self.banner)
@@ -171,13 +171,13 @@ class FileControl(QObject):
         if self._looking is not None:
             self._looking.abandon()
         opened = self._document.project
-        self._looking = Task(lambda *_: (path, known, opened, read_on_disk(path, opened, known)))
+        self._looking = BackgroundTask(lambda *_: (path, known, opened, read_on_disk(path, opened, known)))
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
 
-    def _looked(self, answer: tuple[Path, str, Project, OnDisk] | Failure) -> None:
+    def _looked(self, answer: tuple[Path, str, Project, OnDisk] | WorkerFailure) -> None:
         self._looking = None
-        if isinstance(answer, Failure):
+        if isinstance(answer, WorkerFailure):
             raise answer.error
         path, known, opened, now = answer
         if path != self._document.path or known != self._document.on_disk:

@@ -13,9 +13,9 @@ from app.builder.placing import with_places
 from app.project import file
 from app.project.project import Project
 from app.util import gc_pause, regular_files
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.task import Task
+from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.painting import label
 
 SMALL = 64 * 1024  # bytes of a file that is read at once
@@ -37,13 +37,13 @@ class _Reader(QObject):
     def __init__(self, path: Path, parent: QWidget) -> None:
         super().__init__(parent)
         self._path, self._parent = path, parent
-        self._answer: tuple[Project, str] | Failure | None = None
+        self._answer: tuple[Project, str] | WorkerFailure | None = None
         self._loop = QEventLoop(self)
         self._dialog: ReadingDialog | None = None
-        self._task = Task(lambda *_: _prepared(path))
+        self._task = BackgroundTask(lambda *_: _prepared(path))
         self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
 
-    def wait(self) -> tuple[Project, str] | Failure | None:
+    def wait(self) -> tuple[Project, str] | WorkerFailure | None:
         self._task.begin()
         QTimer.singleShot(PATIENCE, self._loop, self._loop.quit)
         self._loop.exec(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
@@ -56,7 +56,7 @@ class _Reader(QObject):
         return self._answer
 
     @Slot(object)
-    def _ended(self, answer: tuple[Project, str] | Failure) -> None:
+    def _ended(self, answer: tuple[Project, str] | WorkerFailure) -> None:
         self._answer = answer
         self._loop.quit()
         if self._dialog is not None:
@@ -73,7 +73,7 @@ def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
     reader = _Reader(path, parent)
     answer = reader.wait()
     reader.deleteLater()
-    if isinstance(answer, Failure):
+    if isinstance(answer, WorkerFailure):
         raise answer.error
     return answer
 

@@ -17,8 +17,8 @@ from app.project import custom_layers, file, file_lock, journal
 from app.project.journal import ClaimedJournal, FoundJournals, JournalEntry
 from app.views.files.autosave import Autosave
 from app.views.files.file_control import FileControl
-from app.views.ui.background import Failure
-from app.views.ui.task import Task
+from app.views.ui.background import WorkerFailure
+from app.views.ui.task import BackgroundTask
 
 if TYPE_CHECKING:
     from app.builder.catalog.catalog import Catalog
@@ -43,9 +43,9 @@ class RecoveryControl(QObject):
         workspace.session.call_before_run(self.autosave.before_run)
         self.dialog: RecoveryDialog | None = None
         self._found: list[ClaimedJournal] = []
-        self._looking: Task | None = None
+        self._looking: BackgroundTask | None = None
         self._asked = False
-        self._opening: Task | None = None
+        self._opening: BackgroundTask | None = None
 
     def look(self, asked: bool = False) -> None:
         """RecoveryOffer what windows that crashed have left; with `asked`, say so if there is nothing."""
@@ -53,19 +53,19 @@ class RecoveryControl(QObject):
             return
         folder = self._workspace.settings.journal_folder
         self._asked = asked
-        self._looking = Task(lambda *_: _offers(folder))
+        self._looking = BackgroundTask(lambda *_: _offers(folder))
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
 
     def open(self, path: Path) -> None:
         """Restore one journal: another window has offered it, and this one was started for it."""
-        self._opening = Task(lambda *_: _placed(journal.open_one(path)))
+        self._opening = BackgroundTask(lambda *_: _placed(journal.open_one(path)))
         self._opening.ended.connect(self._opened, Qt.ConnectionType.QueuedConnection)
         self._opening.begin()
 
-    def _opened(self, answer: ClaimedJournal | Failure) -> None:
+    def _opened(self, answer: ClaimedJournal | WorkerFailure) -> None:
         self._opening = None
-        if not isinstance(answer, Failure):
+        if not isinstance(answer, WorkerFailure):
             self.restore(answer)
         elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.FileLockError)):
             self._workspace.notifier.refuse("The unsaved work cannot be restored", str(answer.error))
@@ -100,12 +100,12 @@ class RecoveryControl(QObject):
         self.autosave.close()
 
     def _looked(
-        self, answer: tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]] | Failure
+        self, answer: tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]] | WorkerFailure
     ) -> None:
         from app.views.files.recovery_dialog import RecoveryDialog, RecoveryOffer
 
         self._looking = None
-        if isinstance(answer, Failure):
+        if isinstance(answer, WorkerFailure):
             folder = self._workspace.settings.journal_folder
             self._workspace.notifier.refuse("Unsaved work cannot be listed", f"{folder} cannot be read: {answer.error}")
             return

@@ -11,8 +11,8 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from app.engine.requests.import_model import UNCHECKED, remarks
 from app.project.project import Project
 from app.views.importing.importing import ImportedModel, ImportRequest
-from app.views.ui.background import Failure
-from app.views.ui.task import Task
+from app.views.ui.background import WorkerFailure
+from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ComparingControl(QObject):
     def __init__(self, workspace: Workspace, show: Callable[[ImportedModel, ImportRequest], object]) -> None:
         super().__init__(workspace.window)
         self._workspace, self._show = workspace, show
-        self._work: Task | None = None
+        self._work: BackgroundTask | None = None
         self._early = self._corrected = Project()
         self._wanted: ImportRequest | None = None
         self.banner = Banner(parent=workspace.window)
@@ -51,7 +51,7 @@ class ComparingControl(QObject):
         """Wait for what comes of the project that was just opened."""
         assert drawn.rest is not None
         self._early, self._wanted = drawn.project, wanted
-        self._work = Task(drawn.rest)
+        self._work = BackgroundTask(drawn.rest)
         self._work.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._look()
         self.banner.show()
@@ -78,13 +78,13 @@ class ComparingControl(QObject):
             title = f"Comparing {self._wanted.source.name} with its original model"
             self.banner.set("info", title, reason, STOP)
 
-    def _ended(self, answer: Project | Failure) -> None:
+    def _ended(self, answer: Project | WorkerFailure) -> None:
         wanted, document = self._wanted, self._workspace.document
         assert wanted is not None
         self._work = None
         self._timer.stop()
         early, name = self._early, wanted.source.name
-        if isinstance(answer, Failure):
+        if isinstance(answer, WorkerFailure):
             words = str(answer.error).strip() or type(answer.error).__name__
             self._told(None, words)
             self.banner.set("error", f"This network is not verified against {name}", words)

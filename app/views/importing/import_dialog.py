@@ -20,7 +20,7 @@ from app.views.custom_layers.layers_control import LayersControl
 from app.views.importing.import_pages import FilePage, FormField, ModelTrustDialog, TorchvisionPage
 from app.views.importing.import_result import ResultPage
 from app.views.importing.importing import ImportedModel, ImportRequest, import_model
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets import Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
@@ -109,7 +109,7 @@ class ImportDialog(ProgressDialog):
         self.torchvision.show_models(models)
         self._ask_ready()
 
-    def _not_listed(self, failure: Failure) -> None:
+    def _not_listed(self, failure: WorkerFailure) -> None:
         words = "Install a torchvision that fits your torch, or import a model of a Python file."
         self.torchvision.show_failure(f"torchvision cannot be imported: {failure.error}. {words}")
         self._ask_ready()
@@ -171,14 +171,14 @@ class ImportDialog(ProgressDialog):
     def show_progress(self, words: str) -> None:
         self._show_state(words, "text2")
 
-    def finished_with(self, answer: ImportedModel | Failure, cancelled: bool) -> None:
+    def finished_with(self, answer: ImportedModel | WorkerFailure, cancelled: bool) -> None:
         wanted = self._wanted
         assert wanted is not None
         self._enable(True)
         self._ask_ready()
         if cancelled:
             self._show_state("Stopped. Your project is unchanged.")
-        elif isinstance(answer, Failure):
+        elif isinstance(answer, WorkerFailure):
             self._refuse(answer)
         elif found := _worth_reading(answer.project, wanted):
             self._show_result(answer, found)
@@ -207,7 +207,7 @@ class ImportDialog(ProgressDialog):
                 drawn.stop_comparison()
             self._show_state("It was not opened: your project is unchanged.")
 
-    def _refuse(self, failure: Failure) -> None:
+    def _refuse(self, failure: WorkerFailure) -> None:
         """Say it at the field that it is about, else at the foot."""
         words = str(failure.error).strip() or type(failure.error).__name__
         entry, cure = cure_of(failure.error)

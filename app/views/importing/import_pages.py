@@ -76,7 +76,7 @@ class FormField(QWidget):
         self.field.setAccessibleDescription(words or self._words)
 
 
-class Page(QWidget):
+class ImportPage(QWidget):
     """Base class of the pages: entries by name. `blame(entry, words)` shows an error at one of them.
 
     A subclass implements `ready()`, which returns what is missing, and `request()`.
@@ -121,7 +121,7 @@ def code_field(placeholder: str) -> QLineEdit:
     return field
 
 
-class TorchvisionPage(Page):
+class TorchvisionPage(ImportPage):
     """A list to filter, and how the model is made."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ class TorchvisionPage(Page):
         return super().eventFilter(watched, event)
 
 
-class FilePage(Page):
+class FilePage(ImportPage):
     """A file, a class or function in it, and its arguments and inputs. Nothing of the file runs here."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import computes, same
 from app.views.inspector.sections import emptied
 from app.views.ui import theme
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label
 
@@ -171,7 +171,7 @@ class InitsSection(Section):
             self._known = known
             self._write(True)
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: WorkerFailure) -> None:
         self._known = None
         self._show_text("Available once the layer can be constructed: see Problems.")
 

@@ -12,7 +12,7 @@ from app.views.navigation import NETWORK
 if TYPE_CHECKING:
     from app.views.actions import Actions
     from app.views.custom_layers.layers_control import LayersControl
-    from app.views.drawing import Drawing
+    from app.views.drawing import CanvasFacade
     from app.views.navigation import SheetDocument
     from app.views.project_catalog import ProjectCatalog
 
@@ -21,7 +21,12 @@ class CureControl:
     """Applies a cure to the open project as one undo step, or leads to where the person chooses."""
 
     def __init__(
-        self, sheet: SheetDocument, catalog: ProjectCatalog, layers: LayersControl, drawing: Drawing, commands: Actions
+        self,
+        sheet: SheetDocument,
+        catalog: ProjectCatalog,
+        layers: LayersControl,
+        drawing: CanvasFacade,
+        commands: Actions,
     ) -> None:
         self._sheet, self._catalog, self._layers = sheet, catalog, layers
         self._drawing, self._commands = drawing, commands

@@ -11,7 +11,7 @@ from app.engine.requests.shapes import Torch
 from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Feature, Submenu
 from app.views.ui import icons, theme
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 THEMES = (("dark", "Dark"), ("light", "Light"), ("system", "As the system"))
 
@@ -95,12 +95,12 @@ class ShellFeature(Feature):
     def _torch_loaded(self, torch: Torch) -> None:
         self.workspace.status.set_torch(f"PyTorch {torch.version}")
 
-    def _torch_failed(self, failure: Failure) -> None:
+    def _torch_failed(self, failure: WorkerFailure) -> None:
         self.workspace.status.set_torch("PyTorch is not there")
         reason = f"{failure.error}. You can draw; to check and to train, install it: pip install torch"
         self.workspace.notifier.refuse("PyTorch cannot be loaded", reason)
 
-    def _analysis_failed(self, failure: Failure) -> None:
+    def _analysis_failed(self, failure: WorkerFailure) -> None:
         words = f"The drawing could not be checked: {failure.error}"
         self.workspace.notifier.show_unexpected(words, failure.traceback)
 

@@ -38,7 +38,7 @@ def many_imports() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Failure:
+class WorkerFailure:
     """What went wrong in a worker: the exception and its traceback as text."""
 
     error: BaseException
@@ -93,7 +93,7 @@ class _Worker(QThread):
             try:
                 answer = question.function(*question.arguments)
             except BaseException as error:  # reported to the caller; the worker continues
-                answer = Failure(error, traceback.format_exc())
+                answer = WorkerFailure(error, traceback.format_exc())
             if len(sys.modules) > modules + FEW:
                 # Modules live as long as the process: a full collection over torch would block every thread for 0.5 s.
                 modules = len(sys.modules)
@@ -104,7 +104,7 @@ class _Worker(QThread):
 class PendingRequests(QObject):
     """Requests under way, by key: only the newest of a key is answered, on the thread that this object lives in.
 
-    Subclasses send a request with `_send` and put its answer, or a Failure, into `answered` from any thread.
+    Subclasses send a request with `_send` and put its answer, or a WorkerFailure, into `answered` from any thread.
     """
 
     busy_changed = Signal(bool)
@@ -113,7 +113,7 @@ class PendingRequests(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._numbers = itertools.count()
-        self._open: dict[int, tuple[str, Callable[[Any], None], Callable[[Failure], None] | None]] = {}
+        self._open: dict[int, tuple[str, Callable[[Any], None], Callable[[WorkerFailure], None] | None]] = {}
         self._newest: dict[str, int] = {}
         self._closed = False
         self._arrived: deque[tuple[int, Any]] = deque()
@@ -127,7 +127,7 @@ class PendingRequests(QObject):
         return bool(self._newest)
 
     def _register(
-        self, key: str, on_answer: Callable[[Any], None], on_error: Callable[[Failure], None] | None
+        self, key: str, on_answer: Callable[[Any], None], on_error: Callable[[WorkerFailure], None] | None
     ) -> int | None:
         """Return the number of a new request, which replaces the one under the same key; None after `close`."""
         if self._closed:
@@ -179,7 +179,7 @@ class PendingRequests(QObject):
         self._newest.pop(key, None)
         if not self.busy:
             self.busy_changed.emit(False)
-        if not isinstance(answer, Failure):
+        if not isinstance(answer, WorkerFailure):
             on_answer(answer)
         elif on_error is not None:
             on_error(answer)
@@ -202,7 +202,7 @@ class Background(PendingRequests):
         function: Callable[..., Any],
         *arguments: Any,
         on_answer: Callable[[Any], None],
-        on_error: Callable[[Failure], None] | None = None,
+        on_error: Callable[[WorkerFailure], None] | None = None,
     ) -> None:
         """Run `function(*arguments)` on the worker and pass its result to `on_answer`.
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from PySide6.QtCore import QCoreApplication, QThread, Signal
 
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 Report = Callable[[Any], None]
 Cancelled = Callable[[], bool]
 
 # A QThread that is garbage-collected while it runs aborts the program; each stays here until it has ended.
-_running: set[Task] = set()
+_running: set[BackgroundTask] = set()
 
 
-class Task(QThread):
-    """Runs `function(report, cancelled)` once; `ended(value)` carries what it returns, or a Failure.
+class BackgroundTask(QThread):
+    """Runs `function(report, cancelled)` once; `ended(value)` carries what it returns, or a WorkerFailure.
 
     `report` sets `progress`, which the window polls. A function that ignores `cancelled` runs to its end.
     """
@@ -70,6 +70,6 @@ class Task(QThread):
         try:
             answer = self._function(self._report, self._cancelled.is_set)
         except Exception as error:  # shown to the user, whatever it is
-            answer = Failure(error, traceback.format_exc())
+            answer = WorkerFailure(error, traceback.format_exc())
         if not self._abandoned:
             self.ended.emit(answer)

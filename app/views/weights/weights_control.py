@@ -17,7 +17,7 @@ from app.project.weights.state_dict_diff import SUFFIXES
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.leftovers import TemporaryFolder
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -137,7 +137,7 @@ class WeightsControl(QObject):
         choice = workspace.newest_weights.choice(source, Path(folder.name))
         workspace.background.ask(SAVE, choice, on_answer=ask, on_error=self._not_saved)
 
-    def _not_saved(self, failure: Failure) -> None:
+    def _not_saved(self, failure: WorkerFailure) -> None:
         self._workspace.notifier.refuse("No weights were saved", str(failure.error))
 
     # --- Words

@@ -18,7 +18,7 @@ from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets import Button, SearchField, Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
@@ -149,7 +149,7 @@ class WeightsDialog(Dialog):
         self._progress = None
         self._timer.stop()
 
-    def _refuse(self, failure: Failure) -> None:
+    def _refuse(self, failure: WorkerFailure) -> None:
         words = str(failure.error).strip() or type(failure.error).__name__
         self.state.setToolTip(failure.traceback)
         self._show_state(f"{words if words.endswith('.') else words + '.'} Nothing was changed.", "error")

@@ -310,7 +310,7 @@ def test_a_frame_tells_its_parameters_and_its_title_grows_from_afar(table: Table
 def test_fit_brings_a_frame_close(table: Table) -> None:
     frame = framed(table, "conv1")
     before = table.document.project
-    table.canvas.commands.notes.resize(frame, comments.Rect(100, -200, 900, 100))
+    table.canvas.commands.notes.resize(frame, comments.Area(100, -200, 900, 100))
     table.canvas.commands.select((), [frame])
     table.canvas.actions_by_key["fit_frame"].trigger()
     assert table.document.project.comments[frame].height == before.comments[frame].height

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Background, WorkerFailure
 
 
 class Gate:
@@ -80,7 +80,7 @@ def test_failure_goes_to_who_asked_and_the_worker_goes_on(background: Background
     def fail() -> None:
         raise error
 
-    failures: list[Failure] = []
+    failures: list[WorkerFailure] = []
     heard: list[Any] = []
     background.ask("a", fail, on_answer=heard.append, on_error=failures.append)
     background.ask("b", lambda: 2, on_answer=heard.append)

@@ -15,7 +15,7 @@ from app.engine.client import shared
 from app.project import file
 from app.project.project import Project
 from app.source import layer_files
-from app.source.trust import Trust
+from app.source.trust import TrustStore
 from app.views.custom_layers.trust_dialog import TrustDialog
 from app.views.main_window import MainWindow
 from tests.support import own_layers_nets as own
@@ -80,13 +80,13 @@ def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marke
     assert marker.exists() and not window.banner.isVisible()
     assert file_rows(window) == [("my_layers.py", "2 layers")]
     (sha256,) = {one.file.sha256 for one in window.layers.files}
-    again = Trust(window.layers.trust.file)
+    again = TrustStore(window.layers.trust.file)
     assert again.is_trusted(sha256)
-    qtbot.waitUntil(lambda: Trust(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
+    qtbot.waitUntil(lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
     window.layers.look("my_layers")
     dialog(window).revoke_button.click()
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)
-    assert not Trust(window.layers.trust.file).is_trusted(sha256)
+    assert not TrustStore(window.layers.trust.file).is_trusted(sha256)
 
 
 def test_a_trusted_file_runs_in_the_engine_and_never_in_the_window(qtbot, window, tape, tmp_path) -> None:
@@ -97,7 +97,7 @@ def test_a_trusted_file_runs_in_the_engine_and_never_in_the_window(qtbot, window
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis.runnable and pids.exists()
     sha256 = layer_files.digest(path.read_text())
-    qtbot.waitUntil(lambda: Trust(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
+    qtbot.waitUntil(lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
     assert set(pids.read_text().split()) == {str(shared().pid)} != {str(os.getpid())}
     assert not [name for name in sys.modules if name.startswith(f"tapedeck_layers_{sha256[:12]}")]
 

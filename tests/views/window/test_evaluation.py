@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.engine.client import shared
-from app.engine.requests.evaluation import Prepare
+from app.engine.requests.evaluation import PrepareEvaluation
 from app.engine.requests.measure import Measure
 from app.main import main
 from app.project import file as project_file
@@ -113,7 +113,7 @@ def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window
     evaluated(qtbot, window)
     stop(shared().pid)  # so that the question is still open when it ends
     page.run.click()
-    qtbot.waitUntil(lambda: asked(shared(), Prepare))
+    qtbot.waitUntil(lambda: asked(shared(), PrepareEvaluation))
     os.kill(shared().pid, signal.SIGKILL)
     qtbot.waitUntil(page.banner.isVisible)
     assert "SIGKILL" in page.banner.reason() and page.banner.reason().count(".") == 1 and page.run.isVisible()

@@ -25,7 +25,7 @@ from app.engine.tasks.import_model import make_torchvision, project_of
 from app.export.weights import load_weights
 from app.source import layer_files
 from app.source.compiled import make_module
-from app.source.trust import Trust
+from app.source.trust import TrustStore
 from app.views.importing.import_dialog import ImportDialog
 from app.views.importing.import_pages import ModelTrustDialog
 from app.views.main_window import MainWindow
@@ -192,7 +192,7 @@ def test_a_file_runs_only_once_it_is_trusted_and_becomes_a_project(qtbot, window
     opened(qtbot, window)
     assert (tmp_path / "marker").exists()
     assert window.document.project.name == "Net" and "Unit" in window.document.project.blocks
-    assert Trust(window.layers.trust.file).is_trusted(layer_files.digest(path.read_text()))
+    assert TrustStore(window.layers.trust.file).is_trusted(layer_files.digest(path.read_text()))
 
 
 def test_an_edited_file_is_asked_about_again(qtbot, window, tmp_path) -> None:

@@ -16,7 +16,7 @@ from app.builder.edits import head
 from app.project import file
 from app.project.journal import JOURNAL, Journal, JournalEntry
 from app.util import gc_pause
-from app.views.canvas.items.sheet_part import Part
+from app.views.canvas.items.sheet_part import SheetPart
 from app.views.canvas.scene import CanvasScene
 from app.views.files import recovery_control
 from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
@@ -97,7 +97,7 @@ def whole_map(scene: CanvasScene) -> list[list[float]]:
 
 def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window: MainWindow) -> None:
     project = window.document.project
-    part = Part(project, ())
+    part = SheetPart(project, ())
     while part.left > 400:
         some = part.take(200)
         plain = type(some.graph)(some.graph.nodes, some.graph.edges)
@@ -232,7 +232,7 @@ def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_
 ) -> None:
     project = file.loads(MONSTERS["5,000 wires into one cat"]())
     some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_500]))
-    part = Part(some, some.graph.nodes, ())
+    part = SheetPart(some, some.graph.nodes, ())
     sizes = []
     while part.left:
         step = part.take(40).graph

@@ -37,7 +37,7 @@ class AliasingError(ValueError):
 
 
 @dataclass(frozen=True)
-class Link:
+class ViewLink:
     """That a value lies in the memory of another. `base` is that other as it was when both were the same; `chain` are
     the calls from there, the first of which took `taken`. None where those calls are in another graph."""
 
@@ -53,7 +53,7 @@ class Views:
     def __init__(self, values: dict[fx.Node, Any], made: Made, kind_of: Callable[[str], str]) -> None:
         self._values, self._made, self._kind_of = values, made, kind_of
         self.became: dict[fx.Node, fx.Node] = {}
-        self.links: dict[fx.Node, Link] = {}
+        self.links: dict[fx.Node, ViewLink] = {}
         self.in_place: dict[fx.Node, fx.Node] = {}  # in-place calls, and the value that they modify
         self._parts: dict[fx.Node, fx.Node] = {}  # calls that return several views, and their base
 
@@ -64,13 +64,13 @@ class Views:
         if node.target is operator.getitem and node.args[0] in self._parts:
             whole = node.args[0]
             assert isinstance(whole, fx.Node)
-            self.links[node] = Link(self._parts[whole], self._parts[whole], (whole, node))
+            self.links[node] = ViewLink(self._parts[whole], self._parts[whole], (whole, node))
             return
         value = self._values[node]
         for source in node.all_input_nodes:
             if _share(value, self._values[source]):
                 if isinstance(value, torch.Tensor):
-                    self.links[node] = Link(source, source, (node,))
+                    self.links[node] = ViewLink(source, source, (node,))
                 else:
                     self._parts[node] = source
                 return
@@ -82,7 +82,7 @@ class Views:
             leaf, chain = self.links[leaf].base, None
         source = outer.get(leaf)
         if source is not None:
-            self.links[item] = Link(source, source, chain)
+            self.links[item] = ViewLink(source, source, chain)
 
     # --- Current versions
 
@@ -99,7 +99,7 @@ class Views:
             if base is not link.base:
                 again = self._again(link, base)
                 if again is not base:
-                    self.links[again] = Link(base, link.taken, link.chain)
+                    self.links[again] = ViewLink(base, link.taken, link.chain)
                 self.became[way[place]] = way[place] = again
         return way[0]
 
@@ -108,7 +108,7 @@ class Views:
             node = self.became[node]
         return node
 
-    def _again(self, link: Link, base: fx.Node) -> fx.Node:
+    def _again(self, link: ViewLink, base: fx.Node) -> fx.Node:
         """Recompute a view on the new version of its base."""
         if link.chain is None:
             raise AliasingError("a submodule returns a view of its input, which is later changed in place")
@@ -135,11 +135,11 @@ class Views:
             elif link is not None:
                 whole = self._written_back(link, made)
                 self.links.pop(whole, None)  # shares the memory of the part, but is read as the base
-                self.links[made] = Link(whole, link.taken, link.chain)
+                self.links[made] = ViewLink(whole, link.taken, link.chain)
                 todo.append((link.base, whole))
             self.became[old] = made
 
-    def _is_same(self, link: Link) -> bool:
+    def _is_same(self, link: ViewLink) -> bool:
         """Return whether a view covers all of its base, in the same layout."""
         if not link.chain:
             return link.chain is not None
@@ -147,7 +147,7 @@ class Views:
         same = isinstance(view, torch.Tensor) and view.shape == base.shape and view.dtype == base.dtype
         return same and self._name(link.chain[0]) in _ITSELF
 
-    def _written_back(self, link: Link, part: fx.Node) -> fx.Node:
+    def _written_back(self, link: ViewLink, part: fx.Node) -> fx.Node:
         """Return the new base after its view became `part`."""
         if not link.chain:
             raise AliasingError("a submodule returns a view of its input, and it is changed in place")

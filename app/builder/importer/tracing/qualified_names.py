@@ -11,7 +11,7 @@ from torch import nn
 from app.builder.importer.fallback_report import inside
 
 
-class Names:
+class QualifiedNames:
     """Paths of modules and tensors. `original` is the model that was copied: closures may still refer to it.
 
     `carried` names tensors that an earlier call stored in the model, by id.

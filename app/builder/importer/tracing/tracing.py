@@ -28,7 +28,7 @@ from app.builder.importer.tracing.meta_evaluation import Computing, by_default
 from app.builder.importer.tracing.module_calls import Modules
 from app.builder.importer.tracing.patches import plain, refilled, watched
 from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Training, ValueProxy
-from app.builder.importer.tracing.qualified_names import Names
+from app.builder.importer.tracing.qualified_names import QualifiedNames
 from app.builder.importer.tracing.refused_calls import check_call, is_in_place, method_of
 from app.builder.importer.tracing.rewrites import rewritten
 from app.builder.importer.tracing.source_lines import SourceLine
@@ -79,7 +79,7 @@ class Tracer(fx.Tracer):
         """
         self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
         self.original, self._computing.root = original, model
-        self.names = Names(model, original, self.carried)
+        self.names = QualifiedNames(model, original, self.carried)
         self.scope = fx.proxy.Scope("", None)
         functions = _symbolic_trace._wrapped_fns_to_patch.copy()
         methods = _symbolic_trace._wrapped_methods_to_patch.copy()

@@ -19,7 +19,7 @@ from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOpera
 from app.util.formatting import counted
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.present import present
 from app.views.ui.widgets.painting import announce
 
@@ -184,7 +184,7 @@ class FindingsControl(QObject):
         self.page.set_working(None)
         answered(answer)
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: WorkerFailure) -> None:
         words = str(failure.error)
         if self.page.page == GRADCHECK:
             self.page.check.show_report(None, words)

@@ -72,7 +72,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class State:
+class ItemState:
     """What a box or a group is at the moment beside what it is."""
 
     hovered: bool = False
@@ -81,7 +81,7 @@ class State:
     dimmed: bool = False
 
 
-PLAIN = State()
+PLAIN = ItemState()
 
 
 class BoxFace:
@@ -155,7 +155,7 @@ class BoxFace:
         self.texts += [title, number, *body]
 
     def paint(
-        self, painter: QPainter, theme: Theme, state: State = PLAIN, *, detail: bool = True, vector: bool = False,
+        self, painter: QPainter, theme: Theme, state: ItemState = PLAIN, *, detail: bool = True, vector: bool = False,
         played: Played | None = None,
     ) -> None:  # fmt: skip
         """Paint with the top left corner at the painter's origin; without `detail` as a plain block."""
@@ -222,7 +222,7 @@ class GroupFace:
         painter: QPainter,
         theme: Theme,
         size: tuple[float, float],
-        state: State = PLAIN,
+        state: ItemState = PLAIN,
         *,
         detail: bool = True,
         vector: bool = False,
@@ -345,7 +345,7 @@ def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
     painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
 
 
-def paint_rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: State) -> None:
+def paint_rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: ItemState) -> None:
     """The outline of what is selected: here, or (thinner) by its layer somewhere else."""
     if not (state.selected or state.linked):
         return

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 from app.views.autograd.graph.faces import Text, paint_label
 from app.views.autograd.graph.overview_item import DIMMED
 from app.views.autograd.graph.parts import RING, ArrowWay, BoxPart, GroupPart
-from app.views.autograd.graph.playback_paint import Flow
+from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
 from app.views.ui.theme import Theme, current, mix
 
@@ -104,7 +104,7 @@ def _paint_group(painter: QPainter, part: GroupPart, now: Theme) -> None:
     painter.restore()
 
 
-def _paint_arrow(painter: QPainter, way: ArrowWay, marked: bool, flow: Flow | None) -> None:
+def _paint_arrow(painter: QPainter, way: ArrowWay, marked: bool, flow: EdgeFlow | None) -> None:
     pen, fill = arrow_ink(current(), marked) if flow is None else _flow_ink(way.path, flow)
     painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -117,7 +117,7 @@ def _paint_arrow(painter: QPainter, way: ArrowWay, marked: bool, flow: Flow | No
     painter.drawPath(way.head)
 
 
-def _flow_ink(path: QPainterPath, flow: Flow) -> tuple[QPen, QBrush]:
+def _flow_ink(path: QPainterPath, flow: EdgeFlow) -> tuple[QPen, QBrush]:
     """As wide as the norm asks for; a thick line ends within its head."""
     color, width = flow.color(current()), flow.width
     pen = QPen(color, width, Qt.PenStyle.CustomDashLine, Qt.PenCapStyle.FlatCap)

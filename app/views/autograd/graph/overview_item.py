@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Layout, Rect
 from app.util import gc_pause
-from app.views.autograd.graph.faces import State, paint_rings
+from app.views.autograd.graph.faces import ItemState, paint_rings
 from app.views.autograd.graph.playback_paint import paint_far
 from app.views.ui.graphview.minimap import MapRects
-from app.views.ui.graphview.overview import Batch, Layer, Overview, batched, map_array
+from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched, map_array
 from app.views.ui.theme import Theme, current, faded, mix
 
 DIMMED = 0.22
@@ -59,7 +59,7 @@ def _about(rects: Sequence[Rect]) -> QRectF:
 class Groups(_Part):
     members: Sequence[tuple[Group, Rect]]
 
-    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+    def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         fill, line = now.frame.rgba(), (now.line2.rgba(), 1)
         for group, rect in self.members:
             layers[FRAMES].fills[fill].append(rectangle(rect))
@@ -75,7 +75,7 @@ class Groups(_Part):
 class Boxes(_Part):
     members: Sequence[tuple[Box, Rect]]
 
-    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+    def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         way = self._item.way
         colors = {
             (name, leaf): mix(now.raised, color, 0.15 if leaf else 0.45).rgba()
@@ -95,7 +95,7 @@ class Boxes(_Part):
 class Arrows(_Part):
     members: Sequence[tuple[Arrow, Route]]
 
-    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+    def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         way = self._item.way
         plain, on_way = QPainterPath(), QPainterPath()
         for arrow, route in self.members:
@@ -150,13 +150,13 @@ class Marks(QGraphicsItem):
     def __init__(self, area: QRectF) -> None:
         super().__init__()
         self._area = area
-        self._marked: list[tuple[QRectF, State]] = []
+        self._marked: list[tuple[QRectF, ItemState]] = []
         self._ran: list[QRectF] = []
         self._after: QRectF | None = None
         self.setZValue(3)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
-    def set_marked(self, marked: Iterable[tuple[QRectF, State]]) -> None:
+    def set_marked(self, marked: Iterable[tuple[QRectF, ItemState]]) -> None:
         self._marked = list(marked)
         self.update()
 

@@ -12,9 +12,9 @@ from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker
 from app.diagram.diagram import Drawing
 from app.diagram.layout import HEADER, Layout, Rect
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
-from app.views.autograd.graph.faces import BoxFace, GroupFace, State
+from app.views.autograd.graph.faces import BoxFace, GroupFace, ItemState
 from app.views.autograd.graph.overview_item import DIMMED, Route
-from app.views.autograd.graph.playback_paint import FADED, Flow, Played
+from app.views.autograd.graph.playback_paint import FADED, EdgeFlow, Played
 from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import current
@@ -31,7 +31,7 @@ class Part:
 
     def __init__(self, key: str, link: str | None, rect: Rect) -> None:
         self.key, self.link, self.place = key, link, rect
-        self._state = State()
+        self._state = ItemState()
         self._played: Played | None = None
         self._looks_like: Hashed | None = None
 
@@ -44,10 +44,10 @@ class Part:
         """How much is seen of what is off a marked way, and of what has run."""
         return DIMMED if self._state.dimmed else FADED if self._played is not None and self._played.finished else 1.0
 
-    def state(self) -> State:
+    def state(self) -> ItemState:
         return self._state
 
-    def set_state(self, state: State) -> None:
+    def set_state(self, state: ItemState) -> None:
         self._state, self._looks_like = state, None
 
     def played(self) -> Played | None:
@@ -115,7 +115,7 @@ class ArrowWay(NamedTuple):
     line: QLineF | None
 
     @classmethod
-    def of(cls, route: Route, flow: Flow | None = None) -> ArrowWay:
+    def of(cls, route: Route, flow: EdgeFlow | None = None) -> ArrowWay:
         """What is painted of an arrow that has this route, and over which this came."""
         path = arrow_path(route)
         (ax, ay), (bx, by) = route[0], route[-1]

@@ -42,7 +42,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Flow:
+class EdgeFlow:
     """What came over an arrow: the norm of it all, as far as it is known; `reached` if that is part of what has run.
 
     `words` say more when the pointer rests on it.
@@ -85,12 +85,12 @@ class PlayedParts:
     def forget(self) -> None:
         """Another drawing."""
         self.boxes: dict[str, Played] = {}
-        self.flows: dict[int, Flow] = {}
+        self.flows: dict[int, EdgeFlow] = {}
         # Where boxes stand that have run, and the key of the one that is next, for the graph from afar.
         self._ran: dict[str, QRectF] = {}
         self._next = ""
 
-    def show(self, boxes: Mapping[str, Played], flows: Mapping[int, Flow]) -> None:
+    def show(self, boxes: Mapping[str, Played], flows: Mapping[int, EdgeFlow]) -> None:
         """Change these; the rest stays."""
         self.boxes.update(boxes)
         self.flows.update(flows)

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 from app.autograd.pictures.positions import TapePositions
 from app.autograd.playback.steps import FanIn
 from app.util.formatting import MINUS, figure
-from app.views.autograd.graph.playback_paint import Flow, Played
+from app.views.autograd.graph.playback_paint import EdgeFlow, Played
 from app.views.autograd.tape.player import EMPTY, READY, Player
 
 if TYPE_CHECKING:
@@ -118,19 +118,19 @@ class PlayedGraph(QObject):
         arrows = {index.arrow(edge.source, edge.target) for edge in index.tape.incoming.get(node, ())}
         self._show(set(), {number for number in arrows if number is not None})
 
-    def _flow(self, number: int) -> Flow:
+    def _flow(self, number: int) -> EdgeFlow:
         """The norm over an arrow, of all its edges together."""
         assert self._index is not None
         edges, steps = self._index.edges[number], self._index.tape.steps
         known = [self._player.norms[edge] for edge in edges if edge in self._player.norms]
         reached = any(steps[source] < self._position for source, _ in edges)
         if not known:
-            return Flow(None, reached, "")
+            return EdgeFlow(None, reached, "")
         norm = math.hypot(*known) if len(known) > 1 else known[0]
         words = f"gradient norm {figure(norm)}"
         if len(edges) > 1:
             words += f" of {len(edges)} gradients together"
-        return Flow(norm, reached, "\n".join([words, *self._shares(edges)]))
+        return EdgeFlow(norm, reached, "\n".join([words, *self._shares(edges)]))
 
     def _shares(self, edges: list[tuple[int, int]]) -> list[str]:
         """What an edge brings where several meet."""

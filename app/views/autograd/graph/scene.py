@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QGraphicsScene
 from app.diagram.diagram import Box, Drawing
 from app.diagram.layout import HEADER, Layout, Rect, arrange
 from app.util.formatting import figure
-from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, State, label_of, measure
+from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
 from app.views.autograd.graph.key_navigation import next_box
 from app.views.autograd.graph.near_item import NearGraph
 from app.views.autograd.graph.overview_item import Marks, TapeOverview, rectangle
@@ -88,7 +88,7 @@ class TapeScene(QGraphicsScene):
         self.layout_ = layout
         self._drawing, self._faces, self._group_faces = drawing, box_faces, group_faces
         self._hover, self._current = None, ""
-        self._states: dict[str, State] = {}
+        self._states: dict[str, ItemState] = {}
         self._way: frozenset[str] = frozenset()
         self._on_way: frozenset[str] = frozenset()  # with the groups around it
         self._ways: dict[int, ArrowWay] = {}
@@ -258,9 +258,9 @@ class TapeScene(QGraphicsScene):
         touched = bool(self._current) and self._current in (arrow.source, arrow.target)
         return touched or (bool(self._way) and not self.is_off_way(number))
 
-    def _plain(self, key: str) -> State:
+    def _plain(self, key: str) -> ItemState:
         """The state of a box or a group that is nothing in particular."""
-        return State(dimmed=True) if self._way and key not in self._on_way else PLAIN
+        return ItemState(dimmed=True) if self._way and key not in self._on_way else PLAIN
 
     def _change(self, key: str, **states: bool) -> None:
         state = replace(self._states.get(key, self._plain(key)), **states)

@@ -15,8 +15,8 @@ from app.autograd.snippets.snippet import Limits, SnippetAnswer
 from app.engine import snippet_process
 from app.source import layer_files
 from app.util import atomic
-from app.views.ui.background import Failure
-from app.views.ui.task import Task
+from app.views.ui.background import WorkerFailure
+from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets import Segmented
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SnippetControl(QObject):
         self._workspace, self._room, self._inspector, self._pages = workspace, room, inspector, pages
         self._pictures, self._replay = pictures, replay
         self._page: SnippetPage | None = None
-        self._task: Task | None = None
+        self._task: BackgroundTask | None = None
         self._stop = threading.Event()
         self._told = 0.0
         self._poll = QTimer(self, interval=LOOK)
@@ -156,7 +156,7 @@ class SnippetControl(QObject):
             return
         self._stop = threading.Event()
         run = partial(snippet_process.run, self.page.snippet(), LIMITS, self._stop.is_set)
-        self._task = task = Task(lambda report, _: run(report))
+        self._task = task = BackgroundTask(lambda report, _: run(report))
         task.ended.connect(self._ended)
         self.page.set_running(True)
         self._poll.start()
@@ -170,11 +170,11 @@ class SnippetControl(QObject):
         if self._task is not None and self._task.progress:
             self.page.show_output(self._task.progress)
 
-    def _ended(self, answer: SnippetAnswer | Failure) -> None:
+    def _ended(self, answer: SnippetAnswer | WorkerFailure) -> None:
         self._poll.stop()
         self._task = None
         self.page.set_running(False)
-        if isinstance(answer, Failure):
+        if isinstance(answer, WorkerFailure):
             answer = SnippetAnswer("died", f"No process can be started for a snippet: {answer.error}.")
         self.page.set_answer(answer)
 

@@ -18,7 +18,7 @@ from app.autograd.tape import Tape, same_graph
 from app.diagram.diagram import Drawing
 from app.engine.requests.playback import RecordedPass, RecordRequest
 from app.util import atomic
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.views.autograd.capture_control import AutogradControl
@@ -86,7 +86,7 @@ class ReplayControl(QObject):
         words = f"{steps:,} steps of the backward pass, in {path.parent}"
         self._workspace.notifier.say(f"Saved {path.name}", stopped or words)
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: WorkerFailure) -> None:
         self._workspace.notifier.refuse("The replay was not written", str(failure.error))
 
 

@@ -62,7 +62,7 @@ class Marquee(Gesture):
             self.scrolls = True
         area = QRectF(self.began, point).normalized()
         self._box.set_area(area)
-        sides = comments.Rect(area.left(), area.top(), area.right(), area.bottom())
+        sides = comments.Area(area.left(), area.top(), area.right(), area.bottom())
         nodes = self._chosen(self._before, frozenset(self.scene.index.inside(area)), keys)
         notes = self._chosen(self._noted, comments.touched(self.scene.notes.comments, sides), keys)
         self.commands.select(nodes, notes)

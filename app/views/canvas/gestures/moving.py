@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF
 
 from app.builder.edits import bends, comments
-from app.builder.edits.comments import LEAST_HEIGHT, LEAST_WIDTH, Rect
+from app.builder.edits.comments import LEAST_HEIGHT, LEAST_WIDTH, Area
 from app.builder.graph import Edge
 from app.builder.sheet import Comment, Point
 from app.views.canvas.gestures.gesture import Gesture, Modifiers
@@ -117,7 +117,7 @@ class ResizeNote(Gesture):
         made = replace(self._note, x=area.left, y=area.top, width=area.right - area.left, height=area.bottom - area.top)
         self.scene.drag({}, {self._key: made})
 
-    def _area(self, point: QPointF) -> Rect:
+    def _area(self, point: QPointF) -> Area:
         """The edges that are held move over the grid, but not past the others."""
         step, area = point - self.began, comments.rect_of(self._note)
         left, top, right, bottom = area.left, area.top, area.right, area.bottom
@@ -129,7 +129,7 @@ class ResizeNote(Gesture):
             top = min(grid(top + step.y()), bottom - LEAST_HEIGHT)
         if "b" in self._edges:
             bottom = max(grid(bottom + step.y()), top + LEAST_HEIGHT)
-        return Rect(left, top, right, bottom)
+        return Area(left, top, right, bottom)
 
     def finish(self, point: QPointF, keys: Modifiers) -> None:
         if self.scrolls:

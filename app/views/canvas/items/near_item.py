@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
 
 
-class Layer(QGraphicsItem):
+class ItemLayer(QGraphicsItem):
     """Holds all items, to hide them at once."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from app.views.canvas.items.geometry import HEADER
 from app.views.canvas.items.painter import GROUND
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import MapRects
-from app.views.ui.graphview.overview import BATCH, Batch, Layer, Overview, batched, map_array
+from app.views.ui.graphview.overview import BATCH, Batch, Overview, PaintLayer, batched, map_array
 from app.views.ui.graphview.spatial import bounds
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ RING = 2  # pixels of the screen
 class WireBatch(Batch["WireItem"]):
     """Lines, in the layer under all others."""
 
-    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+    def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         for item in self.members:
             if item.isVisible():
                 layers[0].lines[item.far_color(now).rgba(), 1].addPath(item.way.path)
@@ -44,7 +44,7 @@ class NodeBatch(Batch["NodeItem"]):
 
     LAYERS = 4
 
-    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+    def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         _, frames, blocks, rings = layers
         ground, line = theme.mix(now.canvas, now.raised, GROUND).rgba(), now.line3.rgba()
         bodies = blocks.fills[now.pressed.rgba()]

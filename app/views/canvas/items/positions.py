@@ -17,7 +17,7 @@ from app.views.ui.graphview.spatial import RectIndex, bounds
 MANY = 100  # more nodes or places than this in one change, and nobody asks which they were: all is painted anew
 
 
-class Places:
+class NodePositions:
     """Keeps the items of `nodes` where they belong. `positions` has a place for each of them.
 
     `swept` collects where something came or went, for the wires that may have to make way.

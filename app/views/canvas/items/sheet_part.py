@@ -15,7 +15,7 @@ from app.util.frozen import FrozenMap
 WIRES = 8  # that take as long as a node
 
 
-class Part:
+class SheetPart:
     """The nodes of a sheet that were `taken` with those `wires` of it; `take` adds the next in their order."""
 
     def __init__(self, sheet: Sheet, taken: Collection[str], wires: Collection[Edge] = ()) -> None:

@@ -42,7 +42,7 @@ LEAST = (160.0, 64.0)
 
 
 @dataclass(frozen=True)
-class Plan:
+class FrameLayout:
     """Where everything in a frame is, from its top left corner. `ports` are the heights of inputs and outputs."""
 
     width: float
@@ -56,7 +56,7 @@ class Plan:
     frames: tuple[tuple[QRectF, str, str], ...]
 
 
-_plans: LruCache[Plan] = LruCache(512)
+_plans: LruCache[FrameLayout] = LruCache(512)
 _looks: LruCache[InnerLook] = LruCache(512)
 
 
@@ -79,7 +79,7 @@ def frame_shape(face: Face, strip: bool) -> Shape:
     return Shape(float(width), plan.height, strip, inputs, outputs, line)
 
 
-def plan_of(drawn: Drawn) -> Plan:
+def plan_of(drawn: Drawn) -> FrameLayout:
     """Where everything is in the frame of a block that is drawn so."""
     return _plans.get_or_compute(Same(drawn), lambda: _plan(drawn))
 
@@ -92,7 +92,7 @@ def look_of(inner: Inner) -> InnerLook:
 # --- Where things are ---------------------------------------------------------------------------------------------
 
 
-def _plan(drawn: Drawn) -> Plan:
+def _plan(drawn: Drawn) -> FrameLayout:
     block = drawn.block
     shapes = {node: _roomy(face) for node, face in drawn.faces.items()}
     places = complete(block.graph, block.positions, {node: shape.size for node, shape in shapes.items()})
@@ -115,7 +115,7 @@ def _plan(drawn: Drawn) -> Plan:
     area = bounds([area, *ports, *labels, *(way.bounds for way in ways.values())])
     shift = QPointF(-left, HEADER + ABOVE - area.top())
     down = shift.y()
-    return Plan(
+    return FrameLayout(
         width=right - left,
         height=math.ceil(HEADER + ABOVE + area.height() + BELOW),
         inputs={node.name: y + down for node, y in zip(block.inputs, inputs, strict=True)},

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF
 
 from app.builder.edits import bends
 from app.builder.edits import comments as notes_edits
-from app.builder.edits.comments import Rect
+from app.builder.edits.comments import Area
 from app.builder.graph import Edge
 from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME, Comment, Point
@@ -77,7 +77,7 @@ class NoteCommands:
         key = f"new {note}" if new else None
         self._commands.apply(words, lambda: notes_edits.write(self._commands.project, note, text, height), key)
 
-    def resize(self, note: str, area: Rect) -> None:
+    def resize(self, note: str, area: Area) -> None:
         """Give a note another area."""
         text = f"Resize {self._kind(note)}"
         self._commands.apply(text, lambda: notes_edits.resize(self._commands.project, note, area))
@@ -91,7 +91,7 @@ class NoteCommands:
         project = self._commands.project
         for note in notes:
             area = notes_edits.rect_of(project.comments[note])
-            wide = Rect(area.left, area.top, area.right + dx, area.bottom + dy)
+            wide = Area(area.left, area.top, area.right + dx, area.bottom + dy)
             project = notes_edits.resize(project, note, wide)
         self._commands.apply(f"Resize {' and '.join(self.words(notes))}", lambda: project, f"grow {sorted(notes)}")
 

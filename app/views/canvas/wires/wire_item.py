@@ -31,7 +31,7 @@ class WireItem:
 
     def __init__(self, edge: Edge, way: Route, ground: Ground, index: RectIndex[Edge]) -> None:
         self.edge = edge
-        self.chip = Chip()
+        self.chip = WireChip()
         self.rank = 0
         self._ground, self._index = ground, index
         self._route = way
@@ -197,7 +197,7 @@ class WireItem:
         return pen
 
 
-class Chip:
+class WireChip:
     """A shape label. Labels with one text look alike: `look` is what their picture depends on."""
 
     __slots__ = ("text", "state", "selected", "place", "visible")

@@ -16,7 +16,7 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.explain.doc_text import to_html
 from app.views.ui import theme
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import Button, Section
 from app.views.ui.widgets.painting import label
 
@@ -95,7 +95,7 @@ class DocumentationSection(Section):
             self._write()
             self.documented.emit(answer)
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: WorkerFailure) -> None:
         self.summary.setText(f"torch's documentation could not be read: {failure.error}")
 
     def _write(self) -> None:

@@ -13,7 +13,7 @@ from app.engine.requests.layer import TrySizes
 from app.util.formatting import grouped_digits, shape_text
 from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import Button, Section, ShapeChip
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fields import HEIGHT
@@ -118,7 +118,7 @@ class CandidatesSection(Section):
             self._known = {one.shape: one for one in answers}
             self._show()
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: WorkerFailure) -> None:
         self._mark(f"The sizes could not be tried: {failure.error}")
 
     # --- Showing

@@ -14,7 +14,7 @@ from app.views.training.charts.axis import Scale
 from app.views.training.charts.card import ChartCard, LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.loss_parts import LossPartCurves
-from app.views.training.charts.overlays import Overlays, accuracies, smoothed_loss
+from app.views.training.charts.overlays import RunOverlays, accuracies, smoothed_loss
 from app.views.training.charts.plot import CurveDots, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
@@ -103,7 +103,7 @@ class LossChart(Chart):
         self._smooth = Curve(self.plot, 0, 2.0)
         self._validation = Curve(self.plot, 1, 1.5)
         self._dots = CurveDots(self.plot, 1)
-        self.others = Overlays(self.plot, smoothed_loss)
+        self.others = RunOverlays(self.plot, smoothed_loss)
         self.parts = LossPartCurves(self.plot)
         self._smoother = Smoother(0.9)
         self._name = ""
@@ -218,7 +218,7 @@ class AccuracyChart(Chart):
         super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
         self.plot.show_epochs = False
         self._curves = [(Curve(self.plot, number, 1.5), CurveDots(self.plot, number)) for number in (0, 1)]
-        self.others = Overlays(self.plot, accuracies)
+        self.others = RunOverlays(self.plot, accuracies)
         self._scores = ScoreCurves(self.plot)
 
     def redraw(self) -> None:

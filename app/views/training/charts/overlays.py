@@ -54,7 +54,7 @@ def accuracies(history: History, _smoother: Smoother) -> tuple[Floats, Floats, F
     return epochs["step"], epochs["seconds"], 100 * values
 
 
-class Overlays:
+class RunOverlays:
     """The curves of other runs in one plot."""
 
     def __init__(self, plot: StepPlot, values: Values) -> None:

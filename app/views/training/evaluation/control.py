@@ -10,27 +10,27 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app.engine.protocol import Handle, HandleLostError
+from app.engine.requests.capture import InitialWeights
 from app.engine.requests.evaluation import (
     EvaluationScope,
-    InitialWeights,
-    NewestKept,
-    Prepare,
-    Prepared,
+    NamedWeightsFile,
+    NewestStored,
+    PreparedEvaluation,
+    PrepareEvaluation,
     ReadSample,
     ShowSamples,
     TryInput,
     Weights,
-    WeightsFile,
 )
 from app.preflight import preflight
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
-from app.training.evaluation.trying import Answer, Image
+from app.training.evaluation.trying import Image, Prediction
 from app.training.job import Job
 from app.training_thread import TrainingThread
 from app.util import atomic, leftovers
 from app.views.training.evaluation.page import EvaluationPage
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.views.workspace import Workspace
@@ -115,9 +115,9 @@ class EvaluationControl(QObject):
             raise LookupError(f"The network cannot run yet: {first.message}. {first.reason}")
         job = preflight.job(workspace.document.project, analysis, str(workspace.settings.data_folder))
         if self._path is not None:
-            return job, WeightsFile(self._path, self._name), self._name
+            return job, NamedWeightsFile(self._path, self._name), self._name
         newest = self._key == NEWEST
-        return job, NewestKept(workspace.runs_keeper.folder) if newest else InitialWeights(), ""
+        return job, NewestStored(workspace.runs_keeper.folder) if newest else InitialWeights(), ""
 
     # --- An evaluation
 
@@ -141,17 +141,19 @@ class EvaluationControl(QObject):
         self._busy = True
         self._page.set_busy("Reading weights and data…")
         if not isinstance(weights, TrainingThread):
-            self._request_preparation(Prepare(job, weights, scope))
+            self._request_preparation(PrepareEvaluation(job, weights, scope))
             return
         # A run writes its current weights between two of its steps.
         file = Path(self._folder.name) / f"{uuid4().hex}.pt"
         self._workspace.background.ask(
             KEY, weights.write_weights, file,
-            on_answer=lambda _none: self._request_preparation(Prepare(job, WeightsFile(file, name), scope)),
+            on_answer=lambda _none: self._request_preparation(
+                PrepareEvaluation(job, NamedWeightsFile(file, name), scope)
+            ),
             on_error=self._failed,
         )  # fmt: skip
 
-    def _request_preparation(self, request: Prepare) -> None:
+    def _request_preparation(self, request: PrepareEvaluation) -> None:
         self._workspace.engine.ask(
             KEY, request, on_answer=self._prepared, on_error=self._failed, on_progress=self._page.set_busy
         )
@@ -168,11 +170,11 @@ class EvaluationControl(QObject):
         for file in Path(self._folder.name).iterdir():
             file.unlink(missing_ok=True)
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: WorkerFailure) -> None:
         self._settle()
         self._page.refuse("Evaluation failed", str(failure.error))
 
-    def _prepared(self, answer: Prepared) -> None:
+    def _prepared(self, answer: PreparedEvaluation) -> None:
         self._settle()
         self._keep(answer.net, self._evaluated if answer.found is None else answer.net)
         self._page.trying.set_survey(answer.survey)
@@ -196,7 +198,7 @@ class EvaluationControl(QObject):
                 on_answer=self._page.show_samples, on_error=self._not_read,
             )  # fmt: skip
 
-    def _not_read(self, failure: Failure) -> None:
+    def _not_read(self, failure: WorkerFailure) -> None:
         cure = " Evaluate again." * isinstance(failure.error, HandleLostError)
         self._page.refuse("The samples cannot be shown", f"{failure.error}{cure}")
 
@@ -220,11 +222,11 @@ class EvaluationControl(QObject):
                 "evaluation.try", TryInput(self._net, sample), on_answer=self._show_answer, on_error=self._not_tried
             )
 
-    def _show_answer(self, answer: Answer) -> None:
+    def _show_answer(self, answer: Prediction) -> None:
         if self._page.trying.survey is not None:
             self._page.trying.show_answer(answer)
 
-    def _not_tried(self, failure: Failure) -> None:
+    def _not_tried(self, failure: WorkerFailure) -> None:
         if isinstance(failure.error, HandleLostError):  # prepare the net in the new engine, which repeats the request
             self._net = None
             self.prepare()

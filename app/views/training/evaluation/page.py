@@ -28,7 +28,7 @@ WRONG, WORST = "wrong", "worst"
 NAMES = {"flip": "Mirrored copies", "shift": "Shifted copies"}
 
 
-class Figures(QWidget):
+class MetricsGrid(QWidget):
     """Loss, accuracy and the other metrics, one below the other."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -97,7 +97,12 @@ class EvaluationPage(QWidget):
         self.found: Evaluation | None = None
         self._cell: tuple[int, int] | None = None
         self.trying = TryPage()
-        self.figures, self.matrix, self.plot, self.classes = Figures(), ConfusionMatrix(), ValuesPlot(), ClassTable()
+        self.figures, self.matrix, self.plot, self.classes = (
+            MetricsGrid(),
+            ConfusionMatrix(),
+            ValuesPlot(),
+            ClassTable(),
+        )
         self.samples = SampleTiles()
         self._make_tools()
         self._make_results()

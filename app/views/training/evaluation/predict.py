@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QHBoxLayout, QScrollArea, QStackedLayout, QVBoxLayout, QWidget
 
-from app.training.evaluation.trying import SMALL, Answer, InputSurvey, as_digit, as_input, is_picture
+from app.training.evaluation.trying import SMALL, InputSurvey, Prediction, as_digit, as_input, is_picture
 from app.util.formatting import shape_text
 from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
@@ -238,7 +238,7 @@ class TryPage(QWidget):
 
     # answers
 
-    def show_answer(self, answer: Answer) -> None:
+    def show_answer(self, answer: Prediction) -> None:
         assert self._survey is not None
         self.bars.show_values(self._survey.classes, answer.values, self._survey.unit)
         self.seen.show_picture(answer.seen)

@@ -16,7 +16,7 @@ from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import same, show
 from app.views.training.form.folding_section import FoldingSection
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label
 
@@ -107,7 +107,7 @@ class ChoiceSection(FoldingSection):
             self.form = None
         self._shown_name = ""
 
-    def _no_params(self, failure: Failure) -> None:
+    def _no_params(self, failure: WorkerFailure) -> None:
         self.words.setText(str(failure.error))
         self.words.show()
 
@@ -140,7 +140,7 @@ class ChoiceSection(FoldingSection):
                 self.form.set_problem(name, "")
             self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
 
-    def _refused(self, name: str, failure: Failure) -> None:
+    def _refused(self, name: str, failure: WorkerFailure) -> None:
         if self.form is not None:
             blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
             words = str(failure.error)

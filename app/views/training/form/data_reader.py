@@ -12,7 +12,7 @@ from app.data.own_files import cache
 from app.data.spec import ReadingCancelledError
 from app.engine.requests.data import Read, ReadData, ReadProgress
 from app.views.engine_service import EngineService
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 KEY = "data.read"
 
@@ -45,14 +45,14 @@ class DataReader(QObject):
         config = self._config
         self._engine.forget(KEY)
         if config is not None:
-            self._emit_read(config, Failure(ReadingCancelledError(), ""))
+            self._emit_read(config, WorkerFailure(ReadingCancelledError(), ""))
 
     def _report_progress(self, reading: ReadProgress) -> None:
         self.progress.emit(reading.done, reading.total, reading.name)
 
     def _finish(self, config: DataConfig, answer: Read) -> None:
         cache.learn(answer.fact)
-        self._emit_read(config, answer.preview if answer.error is None else Failure(answer.error, ""))
+        self._emit_read(config, answer.preview if answer.error is None else WorkerFailure(answer.error, ""))
 
     def _emit_read(self, config: DataConfig, answer: object) -> None:
         self._config = None

@@ -28,7 +28,7 @@ from app.views.training.form.columns_table import ColumnsTable
 from app.views.training.form.data_fit import FitBox
 from app.views.training.form.data_reader import DataReader
 from app.views.training.form.transforms_list import TransformsList
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
 
@@ -344,13 +344,13 @@ class DataSection(Section):
         self.state.show()
 
     @Slot(object, object)
-    def _read(self, config: DataConfig, answer: BatchPreview | Failure) -> None:
+    def _read(self, config: DataConfig, answer: BatchPreview | WorkerFailure) -> None:
         self.bar.hide()
         self.stop.hide()
         self._asked = None
         if config != self._config:
             return
-        error = answer.error if isinstance(answer, Failure) else None
+        error = answer.error if isinstance(answer, WorkerFailure) else None
         if isinstance(error, ReadingCancelledError):
             self.show_batch.show()
             self.state.setText("Reading was stopped. Show a batch to restart it.")

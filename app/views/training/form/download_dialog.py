@@ -14,9 +14,9 @@ from app.data.sources import SOURCES
 from app.engine.client import shared
 from app.engine.requests.data import FindAddresses
 from app.util.formatting import megabytes
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.task import Cancelled, Report, Task
+from app.views.ui.task import BackgroundTask, Cancelled, Report
 from app.views.ui.widgets.painting import label
 
 Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]], object]
@@ -49,7 +49,7 @@ class DownloadDialog(Dialog):
         self.setWindowTitle("Download data")
         self.setMinimumWidth(460)
         self._source, self._root, self._fetch = source, root, fetch
-        self._task: Task | None = None
+        self._task: BackgroundTask | None = None
         self.words = label(
             f"{megabytes(spec.download_bytes)} from {spec.host}, saved in {root}. Nothing else is downloaded.",
             "body", "text2", wrap=True,
@@ -81,7 +81,7 @@ class DownloadDialog(Dialog):
         self.state.style().polish(self.state)
         self.state.setText("Connecting to the server …")
         self.state.show()
-        self._task = Task(self._download, (0, SOURCES[self._source].download_bytes, ""))
+        self._task = BackgroundTask(self._download, (0, SOURCES[self._source].download_bytes, ""))
         self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._task.begin()
         self._timer.start()
@@ -97,7 +97,7 @@ class DownloadDialog(Dialog):
                 f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Connecting to the server …"
             )
 
-    def _ended(self, failure: Failure | None) -> None:
+    def _ended(self, failure: WorkerFailure | None) -> None:
         self._timer.stop()
         self._task = None
         if failure is None:

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.engine.requests.choices import CheckGroup, GroupParams
-from app.project.module_paths import Layer, Layers
+from app.project.module_paths import Layers, NetModule
 from app.training.choices import ChoiceError, ChoiceParam
 from app.training.config import Choice, ParameterGroup, TrainingConfig
 from app.util.formatting import plural
@@ -22,7 +22,7 @@ from app.views.inspector.fields.values import same, show
 from app.views.training.form.path_list import PathLine, pick_layer
 from app.views.training.form.settings_fields import NO_DECAY
 from app.views.training.form.settings_section import KnobSection
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
@@ -135,7 +135,7 @@ class GroupsSection(KnobSection):
             self._show_groups()
         self._update_text()
 
-    def _no_groups(self, failure: Failure) -> None:
+    def _no_groups(self, failure: WorkerFailure) -> None:
         self._params = ()
         self._clear()
         self._update_text(str(failure.error))
@@ -189,7 +189,7 @@ class GroupsSection(KnobSection):
         nothing = "No other layer has trainable parameters."
         return pick_layer("Layers with parameters", left, self.add, self._add, nothing)
 
-    def _add(self, layer: Layer) -> None:
+    def _add(self, layer: NetModule) -> None:
         rate = next((param.default for param in self._params if param.name == "lr"), None)
         options: FrozenMap[str, Any] = FrozenMap({"lr": rate / 10} if isinstance(rate, int | float) else {})
         groups = list(self._training.groups)
@@ -222,7 +222,7 @@ class GroupsSection(KnobSection):
             words = f"Set {name} of {path} to {show(options[name])}" if name in options else f"Reset {name} of {path}"
             self.made.emit(groups, words, f"groups/{path}/{merge}" if merge else None)
 
-    def _refused(self, path: str, name: str, failure: Failure) -> None:
+    def _refused(self, path: str, name: str, failure: WorkerFailure) -> None:
         if path in self.boxes:
             form = self.boxes[path].form
             blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None

@@ -8,7 +8,7 @@ from itertools import islice
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.project.module_paths import Layer, Layers
+from app.project.module_paths import Layers, NetModule
 from app.util.formatting import grouped_digits
 from app.views.inspector.fields.picker import Pick, Picker
 from app.views.ui.widgets import Button, icon_button
@@ -20,7 +20,7 @@ GONE = "The network no longer has a module with this name."
 
 
 def pick_layer(
-    title: str, layers: Iterable[Layer], below: QWidget, take: Callable[[Layer], None], nothing: str
+    title: str, layers: Iterable[NetModule], below: QWidget, take: Callable[[NetModule], None], nothing: str
 ) -> Picker:
     """Open a picker of layers below a widget; of very many only the first are listed."""
     picks = [Pick(layer, layer.path, _about(layer)) for layer in islice(layers, MOST)]
@@ -30,7 +30,7 @@ def pick_layer(
     return picker
 
 
-def _about(layer: Layer) -> str:
+def _about(layer: NetModule) -> str:
     if layer.frozen:
         return "frozen"
     return f"{grouped_digits(layer.parameters)} parameters" if layer.parameters else ""
@@ -116,5 +116,5 @@ class PathList(QWidget):
         left = (layer for layer in self._layers or () if not chosen.issuperset(layer.modules))
         return pick_layer("Layers of the net", left, self.add, self._add, "There is no other layer.")
 
-    def _add(self, layer: Layer) -> None:
+    def _add(self, layer: NetModule) -> None:
         self.changed.emit((*self._paths, *(path for path in layer.modules if path not in self._paths)))

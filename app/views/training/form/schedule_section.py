@@ -29,7 +29,7 @@ from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import show
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.training.form.choice_section import ChoiceSection
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import label, set_property
 
@@ -204,7 +204,7 @@ class ScheduleSection(ChoiceSection):
         set_property(self.plot_words, "tone", "error" if stopped else "text3")
         self.plot_words.setVisible(bool(preview.words))
 
-    def _no_preview(self, failure: Failure) -> None:
+    def _no_preview(self, failure: WorkerFailure) -> None:
         self.plot.hide()
         known = isinstance(failure.error, ChoiceError)
         self.plot_words.setText(str(failure.error) if known else f"It cannot be plotted: {failure.error}")

@@ -18,7 +18,7 @@ from app.util.leftovers import TemporaryFolder
 from app.views.shown_run import Figures
 from app.views.training.layer.activations_card import CHOOSE
 from app.views.training.layer.layer_page import LayerPage
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class LayerControl(QObject):
             _remove(file)
             self._show_inside(found)
 
-        def fail(failure: Failure) -> None:
+        def fail(failure: WorkerFailure) -> None:
             _remove(file)
             self._fail(failure.error)
 

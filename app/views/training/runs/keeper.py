@@ -13,15 +13,15 @@ from app.project.document import Document
 from app.project.project import Project
 from app.runs import store
 from app.runs.record import Parent, RunError
-from app.runs.recorder import Recorder, Watcher
+from app.runs.recorder import EventSink, Recorder
 from app.runs.store import Kept
 from app.training.job import Job
 from app.util.formatting import counted
 from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from app.views.training.runs.run_files import EventFiles
-from app.views.ui.background import Background, Failure
-from app.views.ui.task import Task
+from app.views.ui.background import Background, WorkerFailure
+from app.views.ui.task import BackgroundTask
 
 
 class RunsKeeper(QObject):
@@ -77,12 +77,12 @@ class RunsKeeper(QObject):
         self._made = [*self._made, *(folder for folder in folders if folder.is_dir())]
         self.refresh()
 
-    def watch(self, job: Job) -> Callable[[Path], Watcher] | None:
+    def watch(self, job: Job) -> Callable[[Path], EventSink] | None:
         """Return a factory, for the run's thread, of a further listener of its events; None if there is none."""
         if not self.event_files:
             return None
 
-        def begun(folder: Path) -> Watcher:
+        def begun(folder: Path) -> EventSink:
             return EventFiles(folder, job)
 
         return begun
@@ -126,7 +126,7 @@ class RunsKeeper(QObject):
     def _writable(self) -> bool:
         return self.folder.is_dir() if self.folder.exists() else os.access(self.folder.parent, os.W_OK)
 
-    def _not_listed(self, failure: Failure) -> None:
+    def _not_listed(self, failure: WorkerFailure) -> None:
         self.listed.emit([])
         self.refused.emit("The runs cannot be listed", f"{failure.error}")
 
@@ -165,12 +165,12 @@ class RunsKeeper(QObject):
             self._move()
         if self._own and self._left is not None:
             source, self._left, target = self._left, None, self.folder
-            copying = Task(lambda *_: _copied(source, target))
+            copying = BackgroundTask(lambda *_: _copied(source, target))
             copying.ended.connect(partial(self._have_followed, source, target))
             copying.begin()
 
-    def _have_followed(self, source: Path, target: Path, answer: tuple[int, str] | Failure) -> None:
-        count, problem = (0, str(answer.error)) if isinstance(answer, Failure) else answer
+    def _have_followed(self, source: Path, target: Path, answer: tuple[int, str] | WorkerFailure) -> None:
+        count, problem = (0, str(answer.error)) if isinstance(answer, WorkerFailure) else answer
         name = f"{target.stem}.tape"
         if problem:
             words = f"{problem.rstrip('.')}. They are still in {source}."

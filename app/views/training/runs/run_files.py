@@ -36,7 +36,7 @@ class EventFiles:
         """Begin them. Raises RunError, DataError, RuntimeError."""
         self._files: Handle = _wait_for(BeginEventFiles(run, job))
 
-    def tell(self, events: list[Event]) -> None:
+    def write(self, events: list[Event]) -> None:
         _wait_for(WriteEvents(self._files, tuple(events)))
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from app.training.history import History
 from app.views.shown_run import Figures
 from app.views.training.runs.run_panel import MOST, RunPanel
 from app.views.training.runs.table_model import RunRow
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.runs.compare import Setting
@@ -90,7 +90,7 @@ class RunsControl(QObject):
         """Have something done by the engine."""
         self._workspace.engine.ask(key, request, on_answer=then, on_error=partial(self._failed, title))
 
-    def _failed(self, title: str, failure: Failure) -> None:
+    def _failed(self, title: str, failure: WorkerFailure) -> None:
         known = RunError | DataError | OSError | ValueError | EngineError | file.ProjectFileError
         if isinstance(failure.error, known):
             self._workspace.notifier.refuse(title, f"{failure.error}")

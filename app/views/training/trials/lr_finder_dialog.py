@@ -11,7 +11,7 @@ from app.training.trials.results import BATCHES, HIGHEST, LOWEST, RateTest
 from app.util.formatting import figure
 from app.views.engine_service import EngineService
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.painting import label, set_property
@@ -109,12 +109,12 @@ class FindRateDialog(Dialog):
         self.words.setText(text)
         set_property(self.words, "tone", tone)
 
-    def _ended(self, answer: RateTest | Failure) -> None:
+    def _ended(self, answer: RateTest | WorkerFailure) -> None:
         self.going_on = False
         self.bar.hide()
         self.start_button.setEnabled(True)
         self.start_button.setText("Again")
-        if isinstance(answer, Failure):
+        if isinstance(answer, WorkerFailure):
             self._update_text(str(answer.error) or type(answer.error).__name__, "error")
             self.words.setToolTip(answer.traceback)
         else:

@@ -15,7 +15,7 @@ from app.training.job import Job
 from app.training.trials.results import DryRun
 from app.views.training.runs.failures import show_failure
 from app.views.training.runs.run_control import CANNOT_START
-from app.views.ui.background import Failure
+from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.views.training.trials.lr_finder_dialog import FindRateDialog
@@ -84,13 +84,13 @@ class TrialControl(QObject):
         request = TryOnMadeData(job, cache.fact(job.data))
         self._workspace.engine.ask("dry run", request, on_answer=self._ended, on_error=self._ended)
 
-    def _ended(self, answer: DryRun | Failed | Failure) -> None:
+    def _ended(self, answer: DryRun | Failed | WorkerFailure) -> None:
         from app.views.training.trials.dry_run_dialog import DryRunDialog
 
         self._trying = False
         workspace = self._workspace
         workspace.notifier.clear()
-        if isinstance(answer, Failure):
+        if isinstance(answer, WorkerFailure):
             workspace.notifier.show_details("The dry run failed", str(answer.error), answer.traceback)
         elif isinstance(answer, Failed):
             show_failure(workspace, answer, "The dry run failed")

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.engine.protocol import Request
 from app.views.engine_service import EngineService, EngineTask
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.task import Cancelled, Report, Task
+from app.views.ui.task import BackgroundTask, Cancelled, Report
 
 LOOK = 100  # ms between two looks at the progress
 
@@ -25,7 +25,7 @@ class ProgressDialog(Dialog):
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(title, parent)
-        self._work: Task | EngineTask | None = None
+        self._work: BackgroundTask | EngineTask | None = None
         self._began = 0.0
         self._timer = QTimer(self, interval=LOOK)
         self._timer.timeout.connect(self._update_progress)
@@ -36,13 +36,13 @@ class ProgressDialog(Dialog):
 
     def begin(self, function: Callable[[Report, Cancelled], Any]) -> None:
         """Run `function(report, cancelled)` on a thread."""
-        self._follow(Task(function))
+        self._follow(BackgroundTask(function))
 
     def ask(self, engine: EngineService, request: Request[Any]) -> None:
         """Send a request to the engine; its progress must be text."""
         self._follow(EngineTask(engine, request))
 
-    def _follow(self, work: Task | EngineTask) -> None:
+    def _follow(self, work: BackgroundTask | EngineTask) -> None:
         self._work, self._began = work, time.monotonic()
         self._work.ended.connect(self._work_ended, Qt.ConnectionType.QueuedConnection)
         self._update_progress()
@@ -54,7 +54,7 @@ class ProgressDialog(Dialog):
         raise AssertionError
 
     def finished_with(self, answer: Any, cancelled: bool) -> None:
-        """Handle the end of the task: `answer` is its value or a Failure."""
+        """Handle the end of the task: `answer` is its value or a WorkerFailure."""
         raise AssertionError
 
     def _update_progress(self) -> None:

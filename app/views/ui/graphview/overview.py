@@ -33,7 +33,7 @@ B = TypeVar("B", bound="Batch[Any]")
 Pen = tuple[int, float]  # colour, pixels of the screen
 
 
-class Layer:
+class PaintLayer:
     """Filled rectangles by colour, over them outlines, over these lines by colour and width."""
 
     __slots__ = ("fills", "lines", "outlines")
@@ -64,7 +64,7 @@ class Batch(Generic[T]):
     def __init__(self, members: Sequence[T]) -> None:
         self.members = members
         self.stale = True
-        self.layers: list[Layer] | None = None  # once it was made
+        self.layers: list[PaintLayer] | None = None  # once it was made
         self.area = QRectF()
         self.mapped: tuple[MapRects, MapRects] | None = None
 
@@ -73,11 +73,11 @@ class Batch(Generic[T]):
         self.stale, self.mapped = True, None
 
     def remake(self, now: Theme) -> None:
-        self.layers = [Layer() for _ in range(self.LAYERS)]
+        self.layers = [PaintLayer() for _ in range(self.LAYERS)]
         self.area = self.fill(self.layers, now)
         self.stale = False
 
-    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+    def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         """Put all members into layers that are still empty; returns the area that they cover."""
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QGraphicsScene
 
-from app.views.ui.graphview.overview import Batch, Layer, Overview, batched
+from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched
 from app.views.ui.theme import Theme
 
 
@@ -19,7 +19,7 @@ class Squares(Batch[Square]):
     LAYERS = 2
     made = 0
 
-    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+    def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         Squares.made += 1
         area = QRectF()
         for square in self.members:
