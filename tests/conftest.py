@@ -42,6 +42,11 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(THREADS)
 # Threads that wait sleep: those that spin take the processors from who they wait for, which is another process here.
 os.environ["OMP_WAIT_POLICY"] = "passive"
 
+# What is compiled once serves the other worker, each process that a test starts and the next run of the suite, also
+# where the image of a container has Python keep nothing.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A shell has its background jobs ignore Ctrl+C, and what they start inherits that.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.builder.analysis import analyse
 from app.builder.catalog import ops, snapshot
-from app.builder.catalog.catalog import OpSpec, UnknownOpError, catalog, dump, load
+from app.builder.catalog.catalog import OpSpec, Param, UnknownOpError, catalog, dump, load
 from app.builder.catalog.introspect import documentation, read_catalog
 from app.builder.catalog.snapshot import BUNDLED, installed_torch
 from app.builder.codegen.tensor_literals import is_packed
@@ -24,24 +25,22 @@ from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.builder_nets import around, measured, net, returned, run
+from tests.support.every import every
 
 OPS = list(catalog().values())
-LAYERS = [spec for spec in OPS if spec.kind not in ("input", "output")]
-PARAMS = [(spec, param) for spec in OPS for param in spec.params]
+LAYERS = {spec.key: spec for spec in OPS if spec.kind not in ("input", "output")}
+PARAMS = {f"{spec.key}: {param.name}": param for spec in OPS for param in spec.params}
 
 
-def named(value: object) -> str | None:
-    return value.key if isinstance(value, OpSpec) else getattr(value, "name", None)
-
-
-@pytest.mark.parametrize("spec", LAYERS, ids=named)
 class TestEveryOp:
+    @every(LAYERS)
     def test_runs_as_drawn_and_gives_the_shapes_it_said(self, spec: OpSpec) -> None:
         analysis = analyse(around(spec))
         assert analysis.errors == () and analysis.runnable
         for batch in (2, 5):
             assert measured(run(analysis.source, batch)) == returned(analysis, batch)
 
+    @every(LAYERS)
     def test_source_uses_what_it_imports_and_imports_what_it_uses(self, spec: OpSpec) -> None:
         tree = ast.parse(analyse(around(spec)).source.text)
         imported = {
@@ -54,10 +53,12 @@ class TestEveryOp:
         used = names & {"torch", "nn", "F", "ops", "zlib", "base64"}
         assert imported == used
 
+    @every(LAYERS)
     def test_counts_the_parameters_that_torch_counts(self, spec: OpSpec) -> None:
         analysis = analyse(around(spec))
         assert analysis.total_parameters == sum(p.numel() for p in make_module(analysis.source).parameters())
 
+    @every(LAYERS)
     def test_shapes_are_found_without_a_random_number(self, spec: OpSpec) -> None:
         import torch
 
@@ -66,10 +67,12 @@ class TestEveryOp:
         analyse(around(spec))
         assert torch.equal(torch.get_rng_state(), before)
 
+    @every(LAYERS)
     def test_survives_a_file(self, spec: OpSpec) -> None:
         project = Project(graph=around(spec))
         assert file.loads(file.dumps(project)) == project
 
+    @every(LAYERS)
     def test_can_be_written_into_a_drawing_under_way(self, spec: OpSpec) -> None:
         analysis = analyse(net([(spec.key, "alone", {})]))
         ast.parse(analysis.source.text)
@@ -78,11 +81,13 @@ class TestEveryOp:
             [f"No input connected to {needed} of alone"] if needed else []
         )
 
+    @every(LAYERS)
     def test_is_documented(self, spec: OpSpec) -> None:
         words = documentation(spec.key)
         assert words.summary.endswith(".") and len(words.summary) > 10
         assert all(words.arguments.values())
 
+    @every(LAYERS)
     def test_refuses_a_parameter_it_does_not_have(self, spec: OpSpec) -> None:
         from app.builder.graph import Node
         from app.util.frozen import FrozenMap
@@ -94,9 +99,8 @@ class TestEveryOp:
 WRONG = (object(), [3], {"a": 1}, 1j, b"x", "__import__('os')", (1.5,), ("a",), 2**40, -(2**40), ((1,),))
 
 
-@pytest.mark.parametrize(("spec", "param"), PARAMS, ids=named)
 class TestEveryParameter:
-    def good_values(self, param):
+    def good_values(self, param: Param) -> list[Any]:
         found = [param.start] if param.start is not None else []
         if param.default is not None or param.optional:
             found.append(param.default)
@@ -124,13 +128,15 @@ class TestEveryParameter:
         }.get(param.kind, [])
         return found
 
-    def test_what_it_starts_with_and_its_default_are_allowed(self, spec, param) -> None:
+    @every(PARAMS)
+    def test_what_it_starts_with_and_its_default_are_allowed(self, param: Param) -> None:
         for value in self.good_values(param):
             if param.required and value is param.default and param.start is not None:
                 continue
             check_param(param, value)
 
-    def test_text_of_the_form_goes_both_ways(self, spec, param) -> None:
+    @every(PARAMS)
+    def test_text_of_the_form_goes_both_ways(self, param: Param) -> None:
         for value in self.good_values(param):
             if value is None and not param.optional:
                 continue
@@ -142,7 +148,8 @@ class TestEveryParameter:
             )
             assert again == wanted and type(again) is type(wanted)
 
-    def test_wrong_values_are_refused_with_words(self, spec, param) -> None:
+    @every(PARAMS)
+    def test_wrong_values_are_refused_with_words(self, param: Param) -> None:
         for value in WRONG:
             if value in {"tensor": ((1.5,), ((1,),)), "index": (((1,),),)}.get(param.kind, ()):
                 continue
@@ -158,17 +165,20 @@ class TestEveryParameter:
             with pytest.raises(ParamError, match=param.name):
                 parse_param(param, text)
 
-    def test_bounds_hold(self, spec, param) -> None:
+    @every(PARAMS)
+    def test_bounds_hold(self, param: Param) -> None:
         for bound, beyond in ((param.minimum, -1), (param.maximum, 1)):
             if bound is not None:
                 with pytest.raises(ParamError, match="must be at"):
                     value = int(bound) + beyond
                     check_param(param, (value,) * (param.count or 1) if param.kind == "ints" else value)
 
-    def test_says_what_it_wants(self, spec, param) -> None:
+    @every(PARAMS)
+    def test_says_what_it_wants(self, param: Param) -> None:
         assert expectation(param).startswith("expects ")
 
-    def test_auto_only_where_a_shape_tells(self, spec, param) -> None:
+    @every(PARAMS)
+    def test_auto_only_where_a_shape_tells(self, param: Param) -> None:
         if param.auto:
             assert parse_param(param, "") is AUTO and parse_param(param, "auto") is AUTO
         else:
@@ -319,8 +329,8 @@ def test_cells_hand_their_state_on() -> None:
     assert not analysis.errors and measured(run(analysis.source, 4)) == (((4, 64), "float32"),)
 
 
-@pytest.mark.parametrize("spec", [spec for spec in LAYERS if spec.kind == "module" and spec.param("dtype")], ids=named)
 @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # torch's own words of what it takes all the same
+@every({key: spec for key, spec in LAYERS.items() if spec.kind == "module" and spec.param("dtype")})
 def test_a_layer_computes_in_the_dtype_that_it_is_given(spec: OpSpec) -> None:
     graph = around(spec, {"dtype": DType("float64")})
     mixed = analyse(graph)
@@ -369,8 +379,9 @@ def test_changing_a_spec_does_not_change_the_catalog() -> None:
     assert replace(spec, label="other") != spec and catalog()["nn.Linear"] is spec
 
 
-@pytest.mark.parametrize("key", sorted(ops.SAME))
-@pytest.mark.parametrize("shape", [(Dim(1),), (Dim(1), 3), (Dim(1), 3, 8, 8), (4, 5), (Dim(7, 1), 2)])
-def test_what_gives_what_it_takes_is_known_without_torch_and_is_what_torch_says(key: str, shape: tuple) -> None:
-    spec, inputs = catalog()[key], FrozenMap(input=(TensorType(shape),))
-    assert meta_calls.run(spec, FrozenMap(), inputs) == meta_calls._ran(spec, FrozenMap(), inputs, meta_calls.BATCHES)
+@every({key: catalog()[key] for key in sorted(ops.SAME)})
+def test_what_gives_what_it_takes_is_known_without_torch_and_is_what_torch_says(spec: OpSpec) -> None:
+    for shape in ((Dim(1),), (Dim(1), 3), (Dim(1), 3, 8, 8), (4, 5), (Dim(7, 1), 2)):
+        inputs = FrozenMap(input=(TensorType(shape),))
+        theirs = meta_calls._ran(spec, FrozenMap(), inputs, meta_calls.BATCHES)
+        assert meta_calls.run(spec, FrozenMap(), inputs) == theirs, shape

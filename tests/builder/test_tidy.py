@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from app.builder.edits import edits
 from app.builder.edits.alignment import AXES, EDGES, align, distribute
 from app.builder.layout.arrange import Size
 from app.project.project import Project
+from tests.support.every import every
 
 OPS = catalog()
 sizes = st.builds(lambda w, h: Size(w, h, h / 2), st.integers(40, 200), st.integers(40, 100))
@@ -120,7 +120,7 @@ def test_wires_go_to_the_first_port_that_takes_them() -> None:
     assert len(single.graph.into(named(project, "add1"))) == 1
 
 
-@pytest.mark.parametrize("op", list(OPS))
+@every({op: op for op in OPS})
 def test_any_op_can_take_the_place_of_any_and_the_rules_hold(op: str) -> None:
     project = chain("input", "nn.Conv2d", "nn.LSTM", "nn.ReLU", "output")
     for node in project.graph.nodes:

@@ -25,6 +25,7 @@ from app.project.project import Project
 from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import INT64, Row, around, measured, net, returned, run, wired
+from tests.support.every import every
 
 OPS = catalog()
 CALLS = [spec for spec in OPS.values() if rules.wirable_at_first(spec)]
@@ -49,7 +50,7 @@ def wired_to_it(graph: Graph, port: Port, rows: list[Row], source: str) -> Graph
     return wired(made, source, "it", port.name)
 
 
-@pytest.mark.parametrize("spec", CALLS, ids=lambda spec: spec.key)
+@every({spec.key: spec for spec in CALLS})
 def test_a_parameter_does_the_same_wired_as_typed(spec: OpSpec) -> None:
     """Every parameter of every call, given by a typed number and by a size of another input."""
     graph = around(spec)

@@ -122,7 +122,6 @@ class SharedWindow:
         window.console.log("")  # else the first run brings its list
         window.console.clear()
         window.status.set_compute("")
-        window.status.set_kept("")
         window.evaluation.trying.clear.click()
         window.evaluation.view.set_value("results")
         window.evaluation.part.set_value("validation")
@@ -141,6 +140,7 @@ class SharedWindow:
         window.activateWindow()
         self._focus.setFocus()
         qtbot.waitUntil(lambda: at_rest(window) and window.isActiveWindow())
+        window.status.set_kept("")  # which the engine has told of the graph that it let go of
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 

@@ -19,6 +19,7 @@ from app.source.generated import Source
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import around, net
 from tests.support.builder_sheets import row_of, sheet
+from tests.support.every import every
 
 OPS = [spec for spec in catalog().values() if spec.kind not in ("input", "output")]
 
@@ -49,7 +50,7 @@ def other(value: object) -> str:
     return repr(not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value + 0.125)
 
 
-@pytest.mark.parametrize("spec", OPS, ids=lambda spec: spec.key)
+@every({spec.key: spec for spec in OPS})
 def test_every_number_of_every_op_can_be_typed(spec: OpSpec) -> None:
     project = Project(graph=around(spec))
     source = source_of(project)

@@ -30,6 +30,7 @@ from tests.support import silent_nets
 Make = Callable[[], nn.Module]
 SHAPE = (3, 4)
 PARTS = ast.parse(TEXT := Path(silent_nets.__file__).read_text()).body
+LINES = TEXT.splitlines()
 SKIPPED = {"Net", "Body", "Target", "Energy", "Held", "Symmetric", "Powered", "Backwards", "Straight", "Scaled"}
 NETS = [name for name, kind in vars(silent_nets).items() if isinstance(kind, type) and issubclass(kind, nn.Module)
         and kind.__module__ == silent_nets.__name__ and name not in SKIPPED]  # fmt: skip
@@ -52,7 +53,7 @@ def text_of(*roots: str) -> str:
     while new := wanted & classes.keys() - found:
         found |= new
         wanted |= {word.id for name in new for word in ast.walk(classes[name]) if isinstance(word, ast.Name)}
-    return "\n\n".join(ast.get_source_segment(TEXT, part) or "" for part in PARTS
+    return "\n\n".join("\n".join(LINES[part.lineno - 1 : part.end_lineno]) for part in PARTS
                        if not isinstance(part, ast.ClassDef) or part.name in found)  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from app.views.inspector.fields.wired_field import AutoEditor
 from app.views.selection import Selection
 from app.views.ui.background import Background
 from app.views.ui.widgets import NumbersField
+from tests.support.every import every
 
 OPS = [key for key, spec in catalog().items() if spec.params]
 
@@ -255,9 +256,9 @@ def values(spec: OpSpec) -> Iterator[tuple[Param, Any]]:
             yield from ((param, value) for value in (default, param.start, good_value(param, default)))
 
 
-@pytest.mark.parametrize("key", OPS)
-def test_what_a_field_shows_is_read_as_the_same_value(key: str) -> None:
-    for param, value in values(catalog()[key]):
+@every({key: catalog()[key] for key in OPS})
+def test_what_a_field_shows_is_read_as_the_same_value(spec: OpSpec) -> None:
+    for param, value in values(spec):
         if value is None and not param.optional or (isinstance(value, float) and math.isnan(value)):
             continue
         assert same(parse(param, text_of(param, value)), value), (param.name, value, text_of(param, value))

@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +111,23 @@ class OwnClasses:
 @contextlib.contextmanager
 def _without_neighbours(folder: Path) -> Iterator[None]:
     """Hide the modules next to the file, which a layer file cannot import either."""
-    path, modules = sys.path[:], dict(sys.modules)
-    sys.path[:] = [place for place in path if Path(place).resolve() != folder.resolve()]
+    path, modules, hidden = sys.path[:], dict(sys.modules), folder.resolve()
+    sys.path[:] = [place for place in path if Path(place).resolve() != hidden]
     for name, module in modules.items():
         file = getattr(module, "__file__", None)
-        if file and Path(file).resolve().parent == folder.resolve():
+        if file and _folder_of(file) == hidden:
             del sys.modules[name]
     try:
         yield
     finally:
         sys.path[:] = path
         sys.modules.update(modules)
+
+
+@cache
+def _folder_of(file: str) -> Path:
+    """Where the file of a loaded module lies; there are thousands of them, each a walk over the disk."""
+    return Path(file).resolve().parent
 
 
 def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, Any]:
