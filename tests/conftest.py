@@ -7,6 +7,7 @@ prints where every thread stands.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import itertools
 import math
 import os
@@ -24,6 +25,8 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from pytestqt.qtbot import QtBot
+
+from app.util import gc_pause
 
 if TYPE_CHECKING:
     from app.views.engine_service import EngineService
@@ -210,6 +213,26 @@ def window(qtbot: PatientBot, qapp, shared_window: SharedWindow) -> Iterator[Mai
     """
     yield shared_window.lend(qtbot, qapp)
     shared_window.take_back()
+
+
+_collector = gc_pause.Collector(many=100_000)
+_collects = {"here": False}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Qt's objects that are in reference cycles are destroyed on this thread, as in the program, between two tests."""
+    if "qapp" in getattr(item, "fixturenames", ()) and not _collects["here"]:
+        gc_pause.begin()
+        _collects["here"] = True
+    result = yield
+    if _collects["here"] and "qapp" in getattr(nextitem, "fixturenames", ("qapp",)):
+        _collector.look(lambda _seconds: False)
+    elif _collects["here"]:
+        gc.collect()
+        gc_pause.end()
+        _collects["here"] = False
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from app.engine import entries
 from app.engine.child_process import die_with, die_with_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
+from app.util import gc_pause
 from app.util.late_dataclass import dataclass
 
 # What runs, imports and snippets want; torch loads its compiler and its monitor with the first step of an optimizer.
@@ -58,7 +59,7 @@ def main() -> None:
     if reason := _unfit():
         raise SystemExit(f"The fork server {reason} and cannot be forked; new processes load torch anew.")
     gc.collect()
-    gc.freeze()  # what is loaded is not looked through for garbage, so it stays shared
+    gc_pause.freeze_new_modules()  # what is loaded is not looked through for garbage, so it stays shared
     control.sendall(READY)
     _serve(control)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import gc
 import itertools
 import os
 import queue
@@ -21,10 +20,9 @@ from app.engine.channel import Channel, ChannelError, take_standard_streams
 from app.engine.protocol import Handle, Request, ToEngine
 from app.engine.values import Codec, NotAValueError
 from app.source import layer_files
-from app.util import openmp
+from app.util import gc_pause, openmp
 
 R = TypeVar("R", bound=Request[Any])
-FEW = 20  # modules that a question imports without being frozen
 
 _HANDLERS: dict[type, Callable[[Any, Context], Any]] = {}
 
@@ -151,7 +149,6 @@ class Server:
                 self._begin(context.overtakes)
 
     def _work(self, lane: queue.SimpleQueue[Any]) -> None:
-        modules = len(sys.modules)
         while True:
             number, request, context = lane.get()
             with self._changing:
@@ -165,9 +162,7 @@ class Server:
                 self._forget(number)
             overtaken = context.overtaken
             del request, context
-            if len(sys.modules) > modules + FEW:
-                modules = len(sys.modules)
-                gc.freeze()  # what was imported stays
+            gc_pause.freeze_new_modules()
             openmp.release_idle_threads()
             if overtaken:
                 return

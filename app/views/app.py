@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from app import __version__
 from app.project import journal
+from app.util import gc_pause
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from app.views.ui import icons, theme
@@ -52,6 +53,7 @@ def make_application(arguments: list[str] | None = None) -> QApplication:
 
 def run_window(file: str | None) -> int:
     """Open the window, with a project if one is named, and return when it is closed."""
+    gc_pause.begin()  # for the rest of the process: `Housekeeping` collects
     application = make_application()
     settings = Settings()
     theme.manager().set_reduced_motion(settings.reduced_motion)

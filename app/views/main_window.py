@@ -39,7 +39,7 @@ from app.views.toolbar import Toolbar
 from app.views.training.runs.keeper import RunsKeeper
 from app.views.training.runs.run_control import RunControl
 from app.views.training.runs.session import RunSession
-from app.views.ui.background import Background, many_imports
+from app.views.ui.background import Background
 from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.ui.gc_housekeeping import Housekeeping
 from app.views.ui.widgets.banner import Banner
@@ -50,12 +50,6 @@ from app.views.ui.widgets.toast import ToastStack
 from app.views.workspace import Workspace
 
 EXAMPLE = "digits.tape"
-
-
-def load_modules() -> None:
-    """Import what the pages are made of as far as it needs no window; on a worker, so that the window answers."""
-    with many_imports():
-        early_imports.load()
 
 
 class MainWindow(QMainWindow):
@@ -275,7 +269,7 @@ class MainWindow(QMainWindow):
         """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
         self.status.set_torch("Loading PyTorch…")
         self.housekeeping.begin()
-        self.background.ask("pages", load_modules, on_answer=self._furnish_one, on_error=self._furnish_one)
+        self.background.ask("pages", early_imports.load, on_answer=self._furnish_one, on_error=self._furnish_one)
 
     def furnish(self) -> None:
         """Make all pages that are not there yet, now."""
@@ -285,6 +279,7 @@ class MainWindow(QMainWindow):
 
     def _furnish_one(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
         if next(self._steps, "done") == "done":
+            self.housekeeping.go_on()
             self.live.start()
         else:
             QTimer.singleShot(1, self, self._furnish_one)

@@ -21,7 +21,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.training.history import History
 from app.training.job import Job
-from app.util import atomic
+from app.util import atomic, gc_pause
 from app.views.export.picture import png_bytes
 from app.views.navigation import Navigation, SheetDocument
 from app.views.selection import Selection
@@ -72,10 +72,11 @@ def _collected_here() -> Iterator[None]:
     They are reference cycles, and Qt crashes when the collection of another thread, such as a writer of checkpoints,
     destroys them.
     """
-    try:
-        yield
-    finally:
-        gc.collect()
+    with gc_pause.put_off():
+        try:
+            yield
+        finally:
+            gc.collect()
 
 
 def run_pictures(

@@ -6,35 +6,16 @@ older one stale: it is removed from the queue, or its answer is dropped if it al
 
 from __future__ import annotations
 
-import gc
 import itertools
-import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Condition
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
 
 from app.util.late_dataclass import dataclass
-
-FEW = 20  # modules that are imported by a question without more ado
-
-
-@contextmanager
-def many_imports() -> Iterator[None]:
-    """Pause garbage collection around imports of many modules, then freeze what they created.
-
-    A full collection over all objects of torch would block every thread for a quarter of a second.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()  # before the next collection, which would scan all of them
-        gc.enable()
 
 
 @dataclass(frozen=True)
@@ -83,7 +64,6 @@ class _Worker(QThread):
             self._wake.notify()
 
     def run(self) -> None:
-        modules = 0
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._waiting or self._leaving)
@@ -94,10 +74,6 @@ class _Worker(QThread):
                 answer = question.function(*question.arguments)
             except BaseException as error:  # reported to the caller; the worker continues
                 answer = WorkerFailure(error, traceback.format_exc())
-            if len(sys.modules) > modules + FEW:
-                # Modules live as long as the process: a full collection over torch would block every thread for 0.5 s.
-                modules = len(sys.modules)
-                gc.freeze()
             self.answered.emit(question.number, answer)
 
 

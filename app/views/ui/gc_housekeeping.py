@@ -1,24 +1,21 @@
-"""Run full garbage collections while the window is idle.
+"""Collect garbage on the window's thread alone.
 
-With a large graph open, one blocks all threads for up to a quarter of a second, and Python would start it after some
-number of allocations, often in the middle of an edit.
+Python does it on whichever thread allocates: an engine's reader would destroy widgets and graphics items that are in
+reference cycles, and Qt crashes. And it does it after some number of allocations, often amid an edit.
 """
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from time import monotonic
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, SignalInstance
+from PySide6.QtCore import QEvent, QObject, QTimer, SignalInstance
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from app.util import gc_pause
 
 LOOK = 1000  # milliseconds between two looks whether it is time
-REST = 8.0  # seconds without mouse and keys, and with nothing under way
-LATEST = 30.0  # times that a search was due: then it does not wait for a rest
 
 _ACTS = frozenset((
     QEvent.Type.MouseMove, QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonRelease, QEvent.Type.Wheel,
@@ -27,29 +24,40 @@ _ACTS = frozenset((
 
 
 class Housekeeping(QObject):
-    """Replaces Python's automatic full collections, between `begin` and `end`, by collections in idle moments."""
+    """Replaces Python's automatic collections, between `begin` and `end`, by collections on the window's thread."""
 
     def __init__(self, window: QWidget, edited: SignalInstance, busy: Callable[[], bool]) -> None:
         """`edited` is emitted on user activity; `busy` returns whether work is under way."""
         super().__init__(window)
         self._window, self._busy = window, busy
         self._acted = monotonic()
+        self._collector = gc_pause.Collector()
+        self._active = False
         edited.connect(self._act)
         self._timer = QTimer(self, interval=LOOK)
         self._timer.timeout.connect(self._collect_if_due)
-        self._timer.setTimerType(Qt.TimerType.VeryCoarseTimer)
 
     def begin(self) -> None:
-        gc_pause.leave_to_us(True)
+        """Disable automatic collection, while modules are imported and pages made: few of their objects are garbage."""
+        if not self._active:
+            self._active = True
+            gc_pause.begin()
         self._window.winId()
         handle = self._window.windowHandle()  # receives every key and mouse event once
         if handle is not None:
             handle.installEventFilter(self)
-        self._timer.start()
+
+    def go_on(self) -> None:
+        """Collect from now on, but nothing of what there is: modules and pages live as long as the process."""
+        if self._active:
+            gc_pause.freeze_new_modules()
+            self._timer.start()
 
     def end(self) -> None:
         self._timer.stop()
-        gc_pause.leave_to_us(False)
+        if self._active:
+            self._active = False
+            gc_pause.end()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() in _ACTS:
@@ -62,11 +70,9 @@ class Housekeeping(QObject):
     def _collect_if_due(self) -> None:
         if self._busy():
             self._act()
-        due = gc_pause.overdue()
-        if due >= LATEST or (due >= 1.0 and self._rests()):
-            gc.collect()
+        self._collector.look(self._rests)
 
-    def _rests(self) -> bool:
+    def _rests(self, seconds: float) -> bool:
         """True if neither this window nor another of the program, such as a dialog, had input for a while."""
         focused = QGuiApplication.focusWindow()
-        return monotonic() - self._acted >= REST and focused in (None, self._window.windowHandle())
+        return monotonic() - self._acted >= seconds and focused in (None, self._window.windowHandle())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -174,23 +172,3 @@ def test_closing_while_a_question_is_under_way(qtbot, gate: Gate) -> None:
     assert not background.busy
     qtbot.wait(1)
     assert heard == []
-
-
-def test_what_a_question_imports_is_not_looked_through_for_garbage(qtbot, tmp_path, monkeypatch) -> None:
-    for number in range(40):
-        (tmp_path / f"grown_{number}.py").write_text("values = [[] for _ in range(100)]\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    background, answers = Background(), []
-
-    def importing() -> int:
-        for number in range(40):
-            importlib.import_module(f"grown_{number}")
-        return gc.get_freeze_count()
-
-    try:
-        background.ask("first", len, "x", on_answer=answers.append)
-        background.ask("import", importing, on_answer=answers.append)
-        qtbot.waitUntil(lambda: len(answers) == 2)
-        assert gc.get_freeze_count() >= answers[1] + 4000
-    finally:
-        background.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -15,14 +14,12 @@ from pytestqt.qtbot import QtBot
 from app.builder.edits import head
 from app.project import file
 from app.project.journal import JOURNAL, Journal, JournalEntry
-from app.util import gc_pause
 from app.views.canvas.items.sheet_part import SheetPart
 from app.views.canvas.scene import CanvasScene
 from app.views.files import recovery_control
 from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
 from app.views.inspector.io_section import MOST, InputsOutputsSection
 from app.views.main_window import MainWindow
-from app.views.ui import gc_housekeeping
 from app.views.ui.widgets import ShapeChip
 from benchmarks.monsters import MONSTERS
 from tests.support.windows import shown
@@ -136,41 +133,6 @@ def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
         window.selection.set([node], None)
     assert not walks
     assert window.actions_by_key["replace-last"] not in window.canvas.more_actions() and len(walks) == 1
-
-
-def test_a_full_search_for_garbage_waits_until_nobody_works(
-    qtbot: QtBot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keeper, full = window.housekeeping, []
-
-    def noted(phase: str, info: dict[str, int]) -> None:
-        if phase == "start" and info["generation"] == 2:
-            full.append(info)
-
-    gc.collect()
-    gc.callbacks.append(noted)
-    try:
-        while gc_pause.overdue() < 2:
-            [[[]] for _ in range(1_000)]
-            hold = [[] for _ in range(20_000)]
-        assert not full, "Python alone begins none"
-        keeper._collect_if_due()
-        assert not full, "somebody has just done something"
-        monkeypatch.setattr(gc_housekeeping, "REST", 0.0)
-        monkeypatch.setattr(gc_housekeeping.QGuiApplication, "focusWindow", lambda: None)
-        qtbot.waitUntil(lambda: bool(full))
-    finally:
-        gc.callbacks.remove(noted)
-    del hold
-
-
-def test_python_searches_by_itself_again_once_the_window_is_closed(qapp: QApplication) -> None:
-    before = gc.get_threshold()
-    with shown(qapp, "closing") as made:
-        made.housekeeping.begin()
-        assert gc.get_threshold()[2] > 1_000
-    assert gc.get_threshold()[2] == gc_pause.OFTEN
-    gc.set_threshold(*before)
 
 
 def test_a_file_far_from_rest_is_left_at_once(window: MainWindow, tmp_path: Path) -> None:
