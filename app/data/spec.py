@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
+from app.util.late_numpy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar, Union
 
 import msgspec
-import numpy as np
 
 from app.builder.catalog import custom
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
@@ -29,6 +28,7 @@ from app.builder.results import Analysis
 from app.builder.results import known as known_values
 from app.util import gc_pause
 from app.util.frozen import FrozenMap
+from app.util.late_numpy import np
 
 # Whose dataclasses, msgspec structs, enums and exceptions may travel: modules of values, none of which imports torch.
 MODULES = """
@@ -221,6 +221,8 @@ class Codec:
         if encode is not None:
             data = encode(self, value)
             shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG)
+        elif kind.__module__ == "numpy" and isinstance(value, np.ndarray):
+            return self._array(value)
         elif value is AUTO:
             return ["auto"]
         elif isinstance(value, Enum):
@@ -458,5 +460,4 @@ _ENCODE: dict[type, Callable[[Codec, Any], Any]] = {
     FrozenMap: Codec._mapping,
     dict: Codec._mapping,
     Catalog: Codec._catalog,
-    np.ndarray: Codec._array,
 }

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-
 from app.runs import tables
 from app.telemetry.histogram import BINS, Histogram
 from app.training.events import Event, GainFigures, GroupRates, Histograms, LayerFigures, RateSet
 from app.training.monitoring.layer_history import merged
+from app.util.late_numpy import np
 
 FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
 GROUP_RATES = "group-rates.bin"

@@ -63,7 +63,6 @@ def run_window(file: str | None) -> int:
     unexpected.happened.connect(window.notifier.show_unexpected)
     unexpected.install()
     window.show()
-    window.start()
     if file is None:
         window.open_first()
     elif file.endswith(journal.JOURNAL):
@@ -71,4 +70,6 @@ def run_window(file: str | None) -> int:
     else:
         QTimer.singleShot(0, lambda: window.files.open(Path(file)))
     QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))
+    # What is made behind the window waits until the project has been opened, and after that painted.
+    QTimer.singleShot(0, lambda: QTimer.singleShot(0, window.start))
     return application.exec()

@@ -17,7 +17,7 @@ from app.util import gc_pause
 from app.views.autograd.graph.faces import ItemState, paint_rings
 from app.views.autograd.graph.playback_paint import paint_far
 from app.views.ui.graphview.minimap import MapRects
-from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched, map_array
+from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched
 from app.views.ui.theme import Theme, current, faded, mix
 
 DIMMED = 0.22
@@ -42,8 +42,7 @@ class _Part(Batch[Any]):
         """The outermost groups and boxes as blocks of their categories' colours."""
         colors = {name: mix(now.panel, color, 0.62).rgba() for name, color in now.categories.items()}
         outer = ((rect, one.category) for one, rect in self.members if self.frame_of(one) is None)
-        found = ((rect.x, rect.y, rect.right, rect.bottom, colors[category]) for rect, category in outer)
-        return map_array(()), map_array(found)
+        return [], [(rect.x, rect.y, rect.right, rect.bottom, colors[category]) for rect, category in outer]
 
     def frame_of(self, one: Any) -> str | None:
         raise NotImplementedError

@@ -14,7 +14,7 @@ from app.views.canvas.items.geometry import HEADER
 from app.views.canvas.items.painter import GROUND
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import MapRects
-from app.views.ui.graphview.overview import BATCH, Batch, Overview, PaintLayer, batched, map_array
+from app.views.ui.graphview.overview import BATCH, Batch, Overview, PaintLayer, batched
 from app.views.ui.graphview.spatial import bounds
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class NodeBatch(Batch["NodeItem"]):
             color = now.error if item.face.state == "error" else now.line2 if inner is not None else item.far_color(now)
             left, top, right, bottom = item.edges
             found[inner is None].append((left + at.x(), top + at.y(), right + at.x(), bottom + at.y(), color.rgba()))
-        return map_array(found[0]), map_array(found[1])
+        return found
 
 
 class CanvasOverview(Overview):

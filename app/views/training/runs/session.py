@@ -13,7 +13,6 @@ from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
 
-import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.engine.placement import OWN_PROCESS, RunPlacement
@@ -21,6 +20,7 @@ from app.training.events import Event, Failed, Finished, Paused, Resumed, Starte
 from app.training.history import History
 from app.training.job import Job
 from app.util.late_dataclass import dataclass
+from app.util.late_numpy import np
 from app.views.shown_run import Figures
 
 if TYPE_CHECKING:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer
-from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
+from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
 from app.util.late_dataclass import dataclass
+from app.util.late_numpy import np
 from app.views.ui import theme
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.widgets.painting import box, start
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SIZE, SMALL = QSize(196, 92), QSize(132, 62)
 ROOMY, TIGHT = QSize(880, 440), QSize(420, 220)  # views that are smaller have a small map, or none
@@ -24,9 +26,10 @@ EDGE = 12  # from the corner
 PAD = 8
 DELAY = 40  # milliseconds between pictures while things move
 THIN = 3  # pixels: a side that is shorter is drawn one longer, so that it is seen
+FEW = 200  # rectangles that a painter fills: for so few numpy, which takes long to import, is not needed
 FEW_PIXELS = 16  # what covers no more of them is put down together with all others of its kind
 
-MapRects = NDArray[np.float64]  # n×5, see `MapShapes`
+MapRects: TypeAlias = "Sequence[tuple[float, ...]] | NDArray[np.float64]"  # n×5, see `MapShapes`
 
 
 @dataclass(frozen=True)
@@ -173,10 +176,30 @@ class Minimap(QWidget):
 
 
 def rastered(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
-    """An image of `size` pixels with filled rectangles, each at least one pixel, transparent elsewhere.
+    """An image of `size` pixels with filled rectangles, each at least one pixel, transparent elsewhere."""
+    return _filled(rects, scale, origin, size) if len(rects) <= FEW else _put_down(rects, scale, origin, size)
 
-    Of very many small ones a painter would be handed each as an object; here an array of all is.
-    """
+
+def _filled(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
+    image = QImage(size, QImage.Format.Format_ARGB32)
+    image.fill(Qt.GlobalColor.transparent)
+    width, height, x, y = size.width(), size.height(), origin.x(), origin.y()
+    painter = QPainter(image)
+    painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Source)
+    for left, top, right, bottom, color in rects:
+        a, b = round(left * scale + x), round(top * scale + y)
+        c, d = round(right * scale + x), round(bottom * scale + y)
+        c, d = c + (c - a < THIN), d + (d - b < THIN)
+        a, b = min(max(a, 0), width - 1), min(max(b, 0), height - 1)
+        c, d = min(max(c, a + 1), width), min(max(d, b + 1), height)
+        painter.fillRect(a, b, c - a, d - b, QColor.fromRgba(int(color)))
+    painter.end()
+    return image
+
+
+def _put_down(many: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
+    """Of very many small ones a painter would be handed each as an object; here an array of all is."""
+    rects = np.asarray(many, float)
     width, height = size.width(), size.height()
     pixels = np.zeros((height, width), np.uint32)
     corners = np.rint(rects[:, :4] * scale + [origin.x(), origin.y(), origin.x(), origin.y()]).astype(np.int64)

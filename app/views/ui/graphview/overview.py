@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
-import numpy as np
 from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
+from app.util.late_numpy import np
 from app.views.ui import theme
-from app.views.ui.graphview.minimap import MapRects
+from app.views.ui.graphview.minimap import FEW, MapRects
 from app.views.ui.graphview.spatial import EVERYWHERE
 from app.views.ui.theme import Theme
 
@@ -82,7 +82,7 @@ class Batch(Generic[T]):
         raise NotImplementedError
 
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
-        """Rectangles for a map: those under all else, and the others. Of more than `most` some may be left out."""
+        """Lists of rectangles for a map: those under all else, and others. Of more than `most` some may be left out."""
         raise NotImplementedError
 
 
@@ -142,8 +142,15 @@ class Overview(QGraphicsItem):
                     continue
                 batch.mapped = batch.map(now, most)
             known.append(batch.mapped)
-        rects = [both[layer] for layer in (0, 1) for both in known]
-        return np.concatenate(rects or [np.empty((0, 5))]), len(known) == len(batches)
+        complete = len(known) == len(batches)
+        if sum(len(rects) for both in known for rects in both) <= FEW:
+            return [rect for layer in (0, 1) for both in known for rect in both[layer]], complete
+        for batch in batches:
+            if batch.mapped is not None and any(isinstance(rects, list) for rects in batch.mapped):
+                under, over = batch.mapped
+                batch.mapped = np.array(under, float).reshape(-1, 5), np.array(over, float).reshape(-1, 5)
+        both_layers = [batch.mapped for batch in batches if batch.mapped is not None]
+        return np.concatenate([both[layer] for layer in (0, 1) for both in both_layers]), complete
 
     def boundingRect(self) -> QRectF:
         return self._area
@@ -182,11 +189,6 @@ def batched(members: Sequence[Any], before: Sequence[B], kind: Callable[[Any], B
         batch if batch is not None and batch.members == part else kind(part)
         for part, batch in zip(parts, old, strict=False)
     ]
-
-
-def map_array(rects: Iterable[tuple[float, ...]]) -> MapRects:
-    """Rows of (left, top, right, bottom, colour) for a map."""
-    return np.array(list(rects), float).reshape(-1, 5)
 
 
 def _cosmetic(pen: Pen) -> QPen:
