@@ -50,6 +50,9 @@ os.environ["OMP_WAIT_POLICY"] = "passive"
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Nearly all that is made until the tests begin stays; see `pytest_collection_finish`.
+gc.disable()
+
 # A shell has its background jobs ignore Ctrl+C, and what they start inherits that.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -233,6 +236,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc_pause.end()
         _collects["here"] = False
     return result
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those with Qt come after the others, and those that share the window last: it goes before one that has none."""
+    items.sort(key=lambda item: sum(name in getattr(item, "fixturenames", ()) for name in ("qapp", "shared_window")))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays to the end: no test that looks for garbage looks through all of it."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

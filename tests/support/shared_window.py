@@ -48,7 +48,10 @@ ANEW = {
 }  # fmt: skip
 ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
-COUNTS = {"memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look"}
+COUNTS = {
+    "memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look", "library_control._said",
+    "CustomLayersFeature._title",
+}  # fmt: skip
 
 
 class SharedWindow:
@@ -116,6 +119,7 @@ class SharedWindow:
         window.actions_by_key["place.own"].trigger()
         window.session.runs.clear()
         window.session._count = 0
+        window.layers.asked_about = ""
         window.document.new()
         window.place.go_to(NETWORK)
         window.selection.set(())
