@@ -2,7 +2,6 @@
 
 import ast
 import json
-import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +21,7 @@ from app.training.job import Job, JobError
 from app.training.loop import train
 from app.util.frozen import FrozenMap
 from tests.data.test_mnist import files, put
+from tests.support import script_here
 from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, TWO_OUTPUTS, adam, job, net
 
 
@@ -31,21 +31,12 @@ def write(folder, a_job):
 
 
 @pytest.fixture
-def run_script(tmp_path, monkeypatch, capsys):
+def run_script(tmp_path, capsys):
     """Run the exported script in this process, where torch is loaded already: (lines, SystemExit or None)."""
 
     def run(a_job, *arguments):
         write(tmp_path, a_job)
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.delitem(sys.modules, "model", raising=False)
-        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
-        ended = None
-        try:
-            runpy.run_path("train.py", run_name="__main__")
-        except SystemExit as error:
-            ended = error
-        sys.modules.pop("model", None)
+        ended = script_here.run_script(tmp_path, *arguments)
         return capsys.readouterr().out.splitlines(), ended
 
     return run

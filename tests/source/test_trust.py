@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from app.source.layer_files import LayerFile
 from app.source.trust import FILE, LONGEST_KEPT, TrustStore, default_file
 from app.views.settings import Settings
 from tests.support import own_layers_nets as own
+from tests.support.script_here import run_script
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
@@ -137,11 +136,7 @@ def test_commands_run_what_they_are_told_to(
     assert main(["train", str(tape), "--out", str(out), "--epochs", "1", "--device", "cpu", "--trust"]) == 0
     assert [answer.errors for answer in drawn] == [()]  # the picture of the net knows the layers too
     assert (out / "my_layers.py").read_text() == (tape.parent / "my_layers.py").read_text()
-    done = subprocess.run(
-        [sys.executable, "train.py", "--epochs", "1", "--device", "cpu"], cwd=out, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert run_script(out, "--epochs", "1", "--device", "cpu") is None
     assert main(["autograd", str(tape), "--out", str(tmp_path / "tape.json"), "--trust"]) == 0
     assert "ClipBackward" in (tmp_path / "tape.json").read_text()
 

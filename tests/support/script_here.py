@@ -1,0 +1,28 @@
+"""An exported train.py run without a process of its own, which would load torch once more for seconds."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run_script(folder: Path, *arguments: str) -> SystemExit | None:
+    """Run the script of a folder as Python would there; returns how it ended itself, if it did."""
+    beside = [path.stem for path in folder.glob("*.py")]
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(folder)
+        here.syspath_prepend(str(folder))
+        here.setattr(sys, "argv", ["train.py", *arguments])
+        for name in beside:
+            here.delitem(sys.modules, name, raising=False)
+        try:
+            runpy.run_path("train.py", run_name="__main__")
+        except SystemExit as ended:
+            return ended
+        finally:
+            for name in beside:
+                sys.modules.pop(name, None)
+    return None
