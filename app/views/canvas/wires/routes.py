@@ -17,6 +17,7 @@ STUB = 14.0  # straight out of a port before a wire turns
 CLEAR = 22.0  # between a wire that passes by and a node
 NEAR = 6.0  # nearer than this to a node a wire counts as running through it
 LABEL_RISE = 16.0
+LEAP = 32.0  # between two looks along a curve; narrower than any node
 
 Obstacles = Callable[[QRectF], list[QRectF]]
 
@@ -91,7 +92,7 @@ def _forward(start: QPointF, end: QPointF, target: QRectF, obstacles: Obstacles)
     area = QRectF(start, end).normalized().adjusted(-1, -NEAR, 1, NEAR)
     between = obstacles(area.adjusted(NEAR + 1, 0, -NEAR - 1, 0))
     path = _cubic(start, end)
-    if between and _passes_through(path, between):
+    if between and _passes_through(start, end, between):
         # Into a lower port from below, so that it need not cross the wire into the port above.
         side = 1 if end.y() > target.top() + target.height() / 2 + 1 else -1
         return _past(start, end, between, obstacles, side)
@@ -106,15 +107,29 @@ def _cubic(start: QPointF, end: QPointF) -> QPainterPath:
     if abs(start.y() - end.y()) < 0.5 and end.x() > start.x():
         path.lineTo(end)
         return path
-    reach = max(abs(end.x() - start.x()) / 2, min(60.0, math.hypot(end.x() - start.x(), end.y() - start.y()) / 2))
+    reach = _reach(start, end)
     path.cubicTo(QPointF(start.x() + reach, start.y()), QPointF(end.x() - reach, end.y()), end)
     return path
 
 
-def _passes_through(path: QPainterPath, rects: list[QRectF]) -> bool:
-    points = [path.pointAtPercent(i / 16) for i in range(1, 16)]
+def _reach(start: QPointF, end: QPointF) -> float:
+    """How far from its ends a curve is steered level."""
+    dx, dy = end.x() - start.x(), end.y() - start.y()
+    return max(abs(dx) / 2, min(60.0, math.hypot(dx, dy) / 2))
+
+
+def _passes_through(start: QPointF, end: QPointF, rects: list[QRectF]) -> bool:
+    """Whether the curve between two points runs through a rectangle or near it."""
+    x, y, reach, dx, dy = start.x(), start.y(), _reach(start, end), end.x() - start.x(), end.y() - start.y()
     wide = [rect.adjusted(-NEAR, -NEAR, NEAR, NEAR) for rect in rects]
-    return any(rect.contains(point) for rect in wide for point in points)
+    count = max(16, min(96, round(dx / LEAP)))
+    for i in range(1, count):
+        t = i / count
+        u, level = 1 - t, t * t * (3 - 2 * t)
+        point = QPointF(x + 3 * u * t * (u * reach + t * (dx - reach)) + t**3 * dx, y + level * dy)
+        if any(rect.contains(point) for rect in wide):
+            return True
+    return False
 
 
 def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstacles, side: int) -> Route:
