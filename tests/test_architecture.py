@@ -55,6 +55,7 @@ ARROWS = {
     "autograd.pictures": "diagram",
     "builder": "",
     "builder.diagram": "diagram",
+    "builder.layout": "diagram.layout",  # one engine places nodes and boxes
     "graphviz_export": "diagram",
     "diagram": "",
 }

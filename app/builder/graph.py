@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -112,6 +112,12 @@ class Graph:
 
     def out_of(self, node: str) -> tuple[Edge, ...]:
         return self.outgoing.get(node, ())
+
+    def part(self, nodes: Collection[str]) -> Graph:
+        """Return some of the nodes with the edges between them."""
+        kept = frozenset(nodes)
+        edges = tuple(edge for edge in self.edges if edge.source in kept and edge.target in kept)
+        return Graph(FrozenMap({key: node for key, node in self.nodes.items() if key in kept}), edges)
 
     def fresh_id(self, taken: Iterable[str] = ()) -> str:
         """Return an unused id of the form `n7`."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph, Node
-from app.builder.layout.arrange import DEFAULT, GRID, ROW_GAP, ROW_WIDTH, Size, arrange
+from app.builder.layout.arrange import DEFAULT, ROW_GAP, ROW_WIDTH, Size, arrange, snapped
 from app.builder.sheet import Positions, Sheet
 from app.util.frozen import FrozenMap
 
@@ -38,20 +38,15 @@ def _with_positions(sheet: S) -> S:
 def _positions(graph: Graph, known: Positions, missing: list[str]) -> Positions:
     """Return the known positions, with the missing nodes laid out below them."""
     width = max(ROW_WIDTH, COLUMN * len(missing) ** 0.5)
-    part = graph if len(missing) == len(graph.nodes) else _part(graph, set(missing))
+    part = graph if len(missing) == len(graph.nodes) else graph.part(missing)
     found = arrange(part, {node: _size(graph.nodes[node]) for node in missing}, width)
     there = {node: known[node] for node in graph.nodes if node in known}
     if not there:
         return found
     left = min(x for x, _ in there.values())
     below = max(y for _, y in there.values()) + DEFAULT.height + ROW_GAP
-    left, below = (round(value / GRID) * GRID for value in (left, below))
+    left, below = snapped(left), snapped(below)
     return FrozenMap({**there, **{node: (x + left, y + below) for node, (x, y) in found.items()}})
-
-
-def _part(graph: Graph, nodes: set[str]) -> Graph:
-    edges = tuple(edge for edge in graph.edges if edge.source in nodes and edge.target in nodes)
-    return Graph(FrozenMap({key: node for key, node in graph.nodes.items() if key in nodes}), edges)
 
 
 def _size(node: Node) -> Size:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from app.builder.edits import comments, edits
+from app.builder.graph import Edge, Graph, Node
 from app.builder.layout import layout
-from app.builder.layout.arrange import arrange
+from app.builder.layout.arrange import Arrangement, Size, arrange, complete
 from app.project.project import Project
+from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
 
 
@@ -85,3 +90,70 @@ def test_what_stands_in_a_frame_stays_in_its_row_and_frames_keep_apart() -> None
         held = comments.framed(after.comments, after.positions, {})
         assert list(held.values()) == [tuple(names[:3]), tuple(names[3:])]
         assert (len({after.positions[name][1] for name in names[:3]}) == 1) == (width > 300)
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=24)
+
+
+def sums(names: list[str], pairs: list[tuple[int, int]]) -> Graph:
+    """Nodes of these ids that add up what leads to them, circles included."""
+    nodes = {name: Node(name, "torch.cat", name) for name in names}
+    edges = [Edge(names[a], 0, names[b], "tensors", n) for n, (a, b) in enumerate(pairs) if a != b]
+    return Graph(FrozenMap(nodes), tuple(edges))
+
+
+@given(PAIRS)
+def test_where_nodes_stand_does_not_depend_on_their_ids(pairs: list[tuple[int, int]]) -> None:
+    plain, other = [f"n{i}" for i in range(10)], [f"x{(i * 7) % 10}" for i in range(10)]
+    places, again = arrange(sums(plain, pairs), {}), arrange(sums(other, pairs), {})
+    assert [places[name] for name in plain] == [again[name] for name in other]
+
+
+@given(PAIRS, st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=10, max_size=10, unique=True),
+       st.sets(st.integers(0, 9), min_size=1, max_size=9))  # fmt: skip
+def test_what_has_a_place_keeps_it_but_for_a_row_that_makes_way(
+    pairs: list[tuple[int, int]], spots: list[tuple[int, int]], known: set[int]
+) -> None:
+    names = [f"n{i}" for i in range(10)]
+    stands = {names[i]: (240.0 * spots[i][0], 4.0 + 200.0 * spots[i][1]) for i in known}
+    graph = sums(names, pairs)
+    places = complete(graph, stands, {})
+    assert places.keys() == graph.nodes.keys()
+    fed = any(graph.into(node) and graph.out_of(node) for node in names if node not in stands)
+    for node, (x, y) in stands.items():
+        assert places[node][1] == y and places[node][0] >= x
+        assert fed or places[node] == (x, y)
+
+
+def test_branches_stand_about_what_they_come_from_and_lead_to() -> None:
+    branches = ["a", "b", "c"]
+    rows = [("input", "x", {"shape": (8,)}), *(("nn.ReLU", name, {}) for name in branches), ("torch.cat", "cat", {}),
+            ("output", "y", {})]  # fmt: skip
+    wires = [*(("x", name) for name in branches), *((name, "cat", "tensors") for name in branches), ("cat", "y")]
+    places = arrange(net(rows, wires), {})
+    assert places["x"][1] == places["b"][1] == places["cat"][1] == places["y"][1]
+    assert places["a"][1] < places["b"][1] < places["c"][1]
+
+
+def test_the_widest_rows_are_taken_only_where_more_is_seen_so() -> None:
+    names = [f"n{i}" for i in range(10)]
+    chain = sums(names, [(i, i + 1) for i in range(9)])
+    for room in (Size(1200, 600, 0), Size(640, 320, 0), Size(3000, 300, 0)):
+        made = Arrangement(chain, {})
+
+        def zoom(width: float, made: Arrangement = made, room: Size = room) -> float:
+            places = made.places(width).values()
+            across, down = max(x for x, _ in places) + 136, max(y for _, y in places) - min(y for _, y in places) + 72
+            return min(room.width / across, room.height / down, 1.0)
+
+        best = made.best_width(room)
+        assert zoom(best) == max(zoom(room.width * times) for times in (1.0, 1.4, 2.0, 2.8, 4.0, 5.6))
+        assert all(zoom(room.width * t) < zoom(best) for t in (1.0, 1.4, 2.0, 2.8, 4.0) if room.width * t < best)
+
+
+def test_a_skip_has_room_on_the_side_on_which_the_canvas_leads_it() -> None:
+    names = [("input", "x", {"shape": (8,)}), ("nn.ReLU", "relu", {}), ("operator.add", "sum", {})]
+    below = arrange(net(names, [("x", "relu"), ("relu", "sum"), ("x", "sum", "other")]), {})
+    above = arrange(net(names, [("x", "relu"), ("x", "sum"), ("relu", "sum", "other")]), {})
+    assert {y for _, y in below.values()} == {4.0}
+    assert {y for _, y in above.values()} == {52.0}

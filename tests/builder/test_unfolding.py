@@ -6,8 +6,7 @@ import json
 
 from app.builder.blocks import block_of
 from app.builder.edits import bends, blocks, comments, edits, expand_block, make_block, unfolding
-from app.builder.layout import layout
-from app.builder.layout.arrange import DEFAULT, Size, arrange
+from app.builder.layout.arrange import DEFAULT, WIDTHS, Size, arrange
 from app.builder.sheet import FRAME, Comment
 from app.project import file
 from app.project.project import Project
@@ -65,7 +64,7 @@ def test_a_sheet_as_it_was_laid_out_is_laid_out_anew() -> None:
     project = edits.changed(project, positions=arrange(project.graph, {}))
     after = unfolding.with_unfolded(project, {"": [named(project, "stage1")]}, sizes, Size(1200, 700, 0))
     assert after.positions != project.positions
-    widths = [1200 * times for times in layout.WIDTHS]
+    widths = [1200 * times for times in WIDTHS]
     assert after.positions in [arrange(after.graph, sizes(after, "")[0], width) for width in widths]
     folded = unfolding.with_unfolded(after, {"": []}, sizes, Size(1200, 700, 0))
     assert folded.positions in [arrange(folded.graph, {}, width) for width in widths]

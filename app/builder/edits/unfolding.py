@@ -14,7 +14,7 @@ from app.builder.blocks import block_of, contained
 from app.builder.edits import edits
 from app.builder.edits.blocks import NETWORK, Whole, sheet_named, sheets, with_sheet
 from app.builder.layout import layout
-from app.builder.layout.arrange import ROW_WIDTH, Size
+from app.builder.layout.arrange import ROW_WIDTH, WIDTHS, Size
 from app.builder.sheet import Comment, Point, Sheet
 from app.util.frozen import FrozenMap
 
@@ -125,7 +125,7 @@ def _with_room(sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str,
     if not other:
         return sheet
     if places.keys() == sheet.graph.nodes.keys():
-        widths = [ROW_WIDTH, *(room.width * times for times in layout.WIDTHS)] if room else [ROW_WIDTH]
+        widths = [ROW_WIDTH, *(room.width * times for times in WIDTHS)] if room else [ROW_WIDTH]
         for sizes in before:
             width = layout.standing_as(sheet, sizes, widths)
             if width is not None:

@@ -8,12 +8,11 @@ from app.builder.edits import comments as notes_edits
 from app.builder.edits import edits
 from app.builder.edits.edits import P
 from app.builder.graph import Graph
-from app.builder.layout.arrange import DEFAULT, GRID, ROW_WIDTH, Size, arrange
+from app.builder.layout.arrange import DEFAULT, GRID, ROW_WIDTH, Arrangement, Size, arrange, snapped
 from app.builder.sheet import Positions, Sheet
 from app.util.frozen import FrozenMap
 
 LEAST_ROW = 640.0  # the rows of a selection are as wide as it was, but not narrower
-WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of a room; of two as good the first is taken
 
 
 def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> P:
@@ -40,24 +39,13 @@ def standing_as(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[floa
     for node, (x, y) in sheet.positions.items():
         if x % GRID or (y + sizes.get(node, DEFAULT).anchor) % GRID:
             return None
-    groups = _groups(sheet, sizes)
-    return next((w for w in widths if arrange(sheet.graph, sizes, w, groups) == sheet.positions), None)
+    made = Arrangement(sheet.graph, sizes, _groups(sheet, sizes))
+    return next((width for width in widths if made.places(width) == sheet.positions), None)
 
 
 def row_width(sheet: Sheet, sizes: Mapping[str, Size], room: Size) -> float:
     """The width of rows with which all of a sheet is seen largest in a room."""
-    groups = _groups(sheet, sizes)
-
-    def zoom(width: float) -> float:
-        places = arrange(sheet.graph, sizes, width, groups)
-        if not places:
-            return 1.0
-        right = max(x + sizes.get(node, DEFAULT).width for node, (x, _) in places.items())
-        bottom = max(y + sizes.get(node, DEFAULT).height for node, (_, y) in places.items())
-        across, down = right - min(x for x, _ in places.values()), bottom - min(y for _, y in places.values())
-        return min(room.width / across, room.height / down, 1.0)
-
-    return max((room.width * times for times in WIDTHS), key=zoom)
+    return Arrangement(sheet.graph, sizes, _groups(sheet, sizes)).best_width(room)
 
 
 def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:
@@ -68,19 +56,10 @@ def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:
 
 
 def _of_some(graph: Graph, positions: Positions, wanted: list[str], sizes: Mapping[str, Size]) -> Positions:
-    inside = set(wanted)
-    part = Graph(
-        FrozenMap({node: graph.nodes[node] for node in wanted}),
-        tuple(edge for edge in graph.edges if edge.source in inside and edge.target in inside),
-    )
     known = [node for node in wanted if node in positions]
     left = min((positions[node][0] for node in known), default=0.0)
     top = min((positions[node][1] for node in known), default=0.0)
     right = max((positions[node][0] + sizes.get(node, DEFAULT).width for node in known), default=0.0)
-    made = arrange(part, sizes, max(right - left, LEAST_ROW))
-    dx, dy = _grid(left - min(x for x, _ in made.values())), _grid(top - min(y for _, y in made.values()))
+    made = arrange(graph.part(wanted), sizes, max(right - left, LEAST_ROW))
+    dx, dy = snapped(left - min(x for x, _ in made.values())), snapped(top - min(y for _, y in made.values()))
     return positions.update({node: (x + dx, y + dy) for node, (x, y) in made.items()})
-
-
-def _grid(value: float) -> float:
-    return float(round(value / GRID) * GRID)

@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import Literal
 
 from app.diagram.diagram import Arrow, Box, Drawing
-from app.diagram.layout.layered import Link, Point, Spacing, Vertex, place
+from app.diagram.layout.layered import Layered
+from app.diagram.layout.model import Link, Placed, Point, Rows, Spacing, Vertex
 from app.diagram.layout.tree_layout import Piece, Rect, hanging_piece
 from app.util.late_dataclass import dataclass
 
@@ -22,6 +23,7 @@ HEADER = 22.0
 PAD = 10.0
 PAGE = (1100.0, 650.0)
 WASTE = 1.5
+TRIES = (1.0, 1.2, 1.4, 0.85)  # times the width of a row that should do
 _LINE = 17.0
 _CHARACTER = 7.0
 # An end of a stretch of an arrow that lies on the edge of the group.
@@ -132,16 +134,6 @@ class _Arranger:
                 tops[passed] = tops[box]
         return tops
 
-    @cached_property
-    def depth(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for group in self.parents:
-            count, above = 0, self.parents[group]
-            while above is not None:
-                count, above = count + 1, self.parents[above]
-            found[group] = count
-        return found
-
     def run(self) -> Layout:
         hanging = self._hang()
         members: dict[str | None, list[str]] = {None: []}
@@ -149,7 +141,7 @@ class _Arranger:
             if self.top_of[box.id] == box.id:
                 members.setdefault(box.group, []).append(f"box {box.id}")
         links = self._links_by_group(hanging)
-        for group in sorted(self.parents, key=lambda g: -self.depth[g]):
+        for group in sorted(self.parents, key=lambda g: -len(self._around(g))):
             if group in members:
                 self._arrange_group(group, members[group], links.get(group, []))
                 members.setdefault(self.parents[group], []).append(f"group {group}")
@@ -178,17 +170,10 @@ class _Arranger:
         """A group and those around it, the innermost first, None for the whole drawing at the end."""
         known = self._chains.get(group)
         if known is None:
-            known = [None] if group is None else [group, *self._around_outer(group)]
-            self._chains[group] = known
+            known = self._chains[group] = [group]
+            while known[-1] is not None:
+                known.append(self.parents[known[-1]])
         return known
-
-    def _around_outer(self, group: str) -> list[str | None]:
-        chain: list[str | None] = []
-        above = self.parents[group]
-        while above is not None:
-            chain.append(above)
-            above = self.parents[above]
-        return [*chain, None]
 
     def _links_by_group(self, hanging: set[int]) -> dict[str | None, list[tuple[int, str, str]]]:
         """group -> (arrow, left end, right end) of the stretches in it; an end is a piece or a door."""
@@ -250,7 +235,7 @@ class _Arranger:
         limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
         if self.limit is not None:
             limit = self.limit if group is None else 0.8 * self.limit
-        placed = place(vertices, made, limit, self.spacing)
+        placed = self._placed(Layered(vertices, made, self.spacing), limit, group)
         width = placed.width
         if group is not None:
             width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
@@ -271,6 +256,13 @@ class _Arranger:
             if link.label_width and at is not None:
                 self.label_at[number] = (group, (at[0] + shift, at[1]))
         return width, placed.height
+
+    def _placed(self, layered: Layered, limit: float, group: str | None) -> Placed:
+        """Rows of the limit, or where there is none for all of a drawing, of one that fills the page better."""
+        if group is not None or self.limit is not None or layered.string:
+            return layered.place(Rows(limit))
+        tries = [Rows(max(limit * times, self.page[0])) for times in TRIES]
+        return layered.place(layered.by_promise(tries, self.page)[0][1])
 
     def _reading_place(self, piece: str) -> int:
         """Where a piece comes in the drawing's own order."""
@@ -300,7 +292,7 @@ class _Arranger:
         """Everything counted from the drawing's own corner."""
         corner: dict[str | None, Point] = {None: (0.0, 0.0)}
         groups: dict[str, Rect] = {}
-        for group in sorted(self.parents, key=self.depth.__getitem__):
+        for group in sorted(self.parents, key=lambda g: len(self._around(g))):
             name = f"group {group}"
             if name in self.pieces:
                 x, y = _plus(corner[self.parents[group]], self.origin[name])
@@ -365,15 +357,5 @@ def _down(above: Rect, below: Rect) -> tuple[Point, ...]:
 
 def _loop(box: Rect) -> tuple[Point, ...]:
     """Out on the right, over the box, and in again on the left."""
-    x, y = box.right + 12, box.y - 10
-    return (
-        (box.right, box.center[1]),
-        (x, box.center[1]),
-        (x, y),
-        (box.x - 12, y),
-        (box.x - 12, box.center[1]),
-        (
-            box.x,
-            box.center[1],
-        ),
-    )
+    level, left, right, above = box.center[1], box.x - 12, box.right + 12, box.y - 10
+    return (box.right, level), (right, level), (right, above), (left, above), (left, level), (box.x, level)

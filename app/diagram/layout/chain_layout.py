@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from app.diagram.layout.model import Chain, State
+from collections.abc import Sequence
+
+from app.diagram.layout.model import Chain, Link, State
 
 
-def is_string(state: State) -> bool:
+def is_string(layer: Sequence[int], links: Sequence[Link]) -> bool:
     """One vertex in each layer, and links to the next one alone."""
-    layer = state.layer
     if len(layer) != max(layer) + 1:
         return False
-    return all(layer[link.head] == layer[link.tail] + 1 for link in state.links)
+    return all(layer[link.head] == layer[link.tail] + 1 for link in links)
 
 
 def string(state: State) -> None:

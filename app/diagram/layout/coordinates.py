@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from app.diagram.layout.model import BEND, State
 
+Neighbours = dict[int, list[tuple[int, float]]]
+
 _STIFFNESS = {0: 1.0, BEND: 1.0, 2: 1e7}
 
 
 def stand(state: State) -> None:
     """Tops of all items, per band and counted from the band's own top."""
     state.y = [0.0] * len(state.heights)
+    before, after = (_heaviest(state, neighbours) for neighbours in (state.before, state.after))
     for a, b in state.bands:
         rows = state.rows[a:b]
         for row in rows:
@@ -17,11 +20,12 @@ def stand(state: State) -> None:
                 state.y[item] = state.y[above] + _apart(state, above, item)
         for backwards in (False, True, False):
             for row in reversed(rows) if backwards else rows:
-                _align(state, row, state.after if backwards else state.before)
+                _align(state, row, after if backwards else before)
     _straighten(state)
+    count, edge = len(state.vertices), state.spacing.edge
     for a, b in state.bands:
         items = [item for row in state.rows[a:b] for item in row]
-        top = min(state.y[item] for item in items)
+        top = min(state.y[item] - (edge if item >= count else 0.0) for item in items)
         for item in items:
             state.y[item] -= top
 
@@ -32,17 +36,26 @@ def _apart(state: State, above: int, below: int) -> float:
     return state.heights[above] + (state.spacing.bend if bends else state.spacing.box)
 
 
-def _align(state: State, row: list[int], neighbours: dict[int, list[tuple[int, float]]]) -> None:
-    """Move a layer's items to where their heaviest neighbours are, in order and apart (pool adjacent violators)."""
+def _heaviest(state: State, neighbours: Neighbours) -> Neighbours:
+    """The heaviest neighbours of each item alone."""
+    found: Neighbours = {}
+    for item, near in neighbours.items():
+        if len(near) > 1:
+            most = max(state.weights[other] for other, _ in near)
+            near = [(other, rise) for other, rise in near if state.weights[other] == most]
+        found[item] = near
+    return found
+
+
+def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
+    """Move a layer's items to where their neighbours are, in order and apart (pool adjacent violators)."""
     blocks: list[tuple[float, float, int]] = []
     offset, offsets = 0.0, []
     for place_, item in enumerate(row):
         if place_:
             offset += _apart(state, row[place_ - 1], item)
         offsets.append(offset)
-        near = neighbours.get(item, ())
-        heaviest = max((state.weights[other] for other, _ in near), default=0)
-        wanted = [state.y[other] + rise for other, rise in near if state.weights[other] == heaviest]
+        wanted = [state.y[other] + rise for other, rise in neighbours.get(item, ())]
         aim = (sum(wanted) / len(wanted) if wanted else state.y[item]) - offset
         stiff = _STIFFNESS[min(state.weights[item], 2)] * (1.0 if wanted else 0.01)
         size = 1

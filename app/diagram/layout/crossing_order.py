@@ -21,8 +21,10 @@ def make_rows(state: State) -> None:
         from_band, to_band = state.band_of_layer[tail], state.band_of_layer[head]
         if from_band == to_band:
             inner = range(tail + 1, head) if head - tail <= longest else range(0)
-            items = [link.tail, *_bends(state, keyed, inner, link.tail), link.head]
+            items = [link.tail, *_bends(state, keyed, inner, link.tail, link.below), link.head]
             add_chain(state, Chain(number, items, from_band))
+            continue
+        if not state.led:
             continue
         rest = _bends(state, keyed, range(tail + 1, state.bands[from_band][1]), link.tail)
         first = _bends(state, keyed, range(state.bands[to_band][0], head), link.head)
@@ -42,13 +44,15 @@ def _longest_with_bends(state: State) -> int:
     return lengths[-1] if lengths else 0
 
 
-def _bends(state: State, keyed: list[list[tuple[float, int]]], layers: range, near: int) -> list[int]:
+def _bends(
+    state: State, keyed: list[list[tuple[float, int]]], layers: range, near: int, below: bool = False
+) -> list[int]:
     made = []
     for layer in layers:
         item = len(state.heights)
         state.heights.append(0.0)
         state.weights.append(BEND)
-        keyed[layer].append((near - 0.5, item))
+        keyed[layer].append((2 * len(state.vertices) - near if below else near - 0.5, item))
         made.append(item)
     return made
 
@@ -96,6 +100,8 @@ def _crossings(state: State, rows: list[list[int]]) -> int:
     """Pairs of links that cross between neighbouring layers."""
     total = 0
     for row, next_row in zip(rows, rows[1:], strict=False):
+        if len(row) < 2 or len(next_row) < 2:
+            continue
         where = {item: place_ for place_, item in enumerate(next_row)}
         seen: list[int] = []
         for item in row:

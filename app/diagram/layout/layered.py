@@ -1,4 +1,4 @@
-"""Layered placement of boxes in rows, left to right: the engine below `arrange`.
+"""Layered placement of boxes in rows, left to right: the engine below every automatic layout.
 
 Layers by longest path, order within a layer by barycentres (kept only where crossings get fewer), heights by isotonic
 regression, which is the least-squares way to stand in order without touching. Long pictures are cut into bands that
@@ -8,39 +8,84 @@ Nothing recurses, so chains of any length are fine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.diagram.layout.chain_layout import is_string, string
 from app.diagram.layout.coordinates import stand
 from app.diagram.layout.crossing_order import make_rows, order_rows
-from app.diagram.layout.model import Link, Placed, Point, Spacing, State, Vertex
-from app.diagram.layout.ranks import acyclic, cut_into_bands, layers
+from app.diagram.layout.model import Link, Placed, Rows, Spacing, State, Vertex
+from app.diagram.layout.ranks import acyclic, layers
 from app.diagram.layout.routes import draw
+from app.diagram.layout.rows import cut_into_bands
 
-__all__ = ["Link", "Placed", "Point", "Spacing", "Vertex", "place"]
 
-
-def place(vertices: list[Vertex], links: list[Link], limit: float, spacing: Spacing | None = None) -> Placed:
-    """Stand `vertices` in bands no wider than `limit` where their widths allow it.
+class Layered:
+    """Boxes in layers, which can be placed in rows of one width and of another.
 
     The order of `vertices` is the order in which the reader expects them; links against it are drawn backwards.
-    A link from a vertex to itself is an error of the caller (ValueError).
+    Links that are not `led` find their own ways between the boxes: they are given no routes, and none runs through a
+    row that it leaves. A link from a vertex to itself is an error of the caller (ValueError).
     """
-    if any(link.tail == link.head for link in links):
-        raise ValueError("a link leads from a vertex to itself")
-    if not vertices:
-        return Placed([], [], [], 0.0, 0.0)
-    turned, rank = acyclic(len(vertices), links)
-    forward = [
-        Link(k.head, k.tail, k.head_dy, k.tail_dy, k.label_width) if turn else k
-        for k, turn in zip(links, turned, strict=True)
-    ]
-    state = State(vertices, forward, spacing or Spacing(), layers(vertices, forward, rank))
-    state.heights = [v.height for v in vertices]
-    state.weights = [v.weight for v in vertices]
-    cut_into_bands(state, limit)
-    if is_string(state):
-        string(state)
-    else:
-        make_rows(state)
-        order_rows(state)
-        stand(state)
-    return draw(state, turned)
+
+    def __init__(
+        self, vertices: Sequence[Vertex], links: Sequence[Link], spacing: Spacing | None = None, led: bool = True
+    ) -> None:
+        if any(link.tail == link.head for link in links):
+            raise ValueError("a link leads from a vertex to itself")
+        self._vertices, self._spacing, self._led = list(vertices), spacing or Spacing(), led
+        self._turned, rank = acyclic(len(vertices), links)
+        self._links = [
+            Link(k.head, k.tail, k.head_dy, k.tail_dy, k.label_width, k.below) if turn else k
+            for k, turn in zip(links, self._turned, strict=True)
+        ]
+        self._layer = layers(self._vertices, self._links, rank)
+        self.string = bool(vertices) and is_string(self._layer, self._links)
+        self._cuts: dict[Rows, State] = {}
+        self._known: dict[tuple[tuple[int, ...], ...], Placed] = {}
+
+    def place(self, rows: Rows) -> Placed:
+        """Stand the boxes in bands, which their widths may make wider than a row."""
+        if not self._vertices:
+            return Placed([], [], [], 0.0, 0.0)
+        state = self._cuts.pop(rows, None) or self._cut(rows)
+        key = (*state.bands, tuple(state.arms))
+        if key not in self._known:
+            if self.string:
+                string(state)
+            else:
+                make_rows(state)
+                order_rows(state)
+                stand(state)
+            self._known[key] = draw(state, self._turned)
+        return self._known[key]
+
+    def by_promise(self, tries: Sequence[Rows], page: tuple[float, float]) -> list[tuple[float, Rows]]:
+        """How large all is seen on a page at most with each of these rows, and the rows, the largest first.
+
+        Told by the columns alone, so that most need not be placed.
+        """
+        found = []
+        for rows in tries:
+            width, height = self._least_size(rows)
+            found.append((min(page[0] / max(width, 1.0), page[1] / max(height, 1.0)), rows))
+        return sorted(found, key=lambda pair: -pair[0])
+
+    def _least_size(self, rows: Rows) -> tuple[float, float]:
+        """The width, and the height at least: that of boxes upon one another and of the gaps between bands."""
+        if not self._vertices:
+            return 0.0, 0.0
+        state = self._cuts[rows] = self._cut(rows)
+        spacing, stacks = self._spacing, [0.0] * len(state.band_of_layer)
+        for vertex, layer in zip(self._vertices, state.layer, strict=True):
+            stacks[layer] += vertex.height + spacing.box
+        gap = min(spacing.band, spacing.frame, spacing.fold)
+        gap -= spacing.grid  # by which lines may come nearer to one another
+        height = sum(max(stacks[a:b]) - spacing.box + gap for a, b in state.bands) - gap
+        return max(state.right), height
+
+    def _cut(self, rows: Rows) -> State:
+        state = State(self._vertices, self._links, self._spacing, self._layer, self._led, self.string)
+        state.heights = [v.height for v in self._vertices]
+        state.weights = [v.weight for v in self._vertices]
+        cut_into_bands(state, rows)
+        return state

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from app.diagram.layout.model import Chain, Placed, Point, State
+from app.diagram.layout.model import Chain, Placed, Point, State, snapped_up
+
+MOST_TRACKS = 5  # that a gutter is made wider for, where links lead themselves
 
 
 def draw(state: State, turned: list[bool]) -> Placed:
-    """Corners and routes of everything that has been given a layer, a place in it and a height."""
-    crossers = _crossers(state)
+    """Corners and routes of everything that has been given a layer, a place in it and a height; links that are not led
+    have no routes."""
+    crossers = _crossers(state) if state.led else {}
     tops, bottom, tracks = _bands_down(state, crossers)
     lanes = _left_lanes(state, crossers)
     right_lanes = {link: lane for links in crossers.values() for lane, link in enumerate(links)}
     margin = _lane_x(state, max(lanes.values(), default=-1) + 1) if lanes else 0.0
+    left, right, band_of = state.left, state.right, state.band_of_layer
+    # A box stands in the middle of its column, or at the left of one that is on a grid.
+    share = 0.0 if state.spacing.grid else 0.5
     corners = [
-        (_column_x(state, v) + margin, tops[state.band_of_layer[layer]] + state.y[v])
-        for v, layer in enumerate(state.layer)
+        (left[n] + margin + share * (right[n] - left[n] - vertex.width), tops[band_of[n]] + y)
+        for vertex, n, y in zip(state.vertices, state.layer, state.y, strict=False)
     ]
     full = max(state.right) + margin
+    if not state.led:
+        return Placed(corners, [], [], full, bottom)
     routes: list[list[Point]] = [[] for _ in state.links]
     labels: list[Point | None] = [None] * len(state.links)
     gaps: dict[tuple[int, int], list[int]] = {}
@@ -59,22 +67,40 @@ def _crossers(state: State) -> dict[int, list[int]]:
 
 
 def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[float], float, dict[int, float]]:
-    """Tops of the bands, the bottom of all, and the height of each crossing link's track."""
+    """Tops of the bands, the bottom of all, and the height of each crossing link's track. Lines of boxes go on to the
+    grid."""
+    spacing, count = state.spacing, len(state.vertices)
+    framed = [any(state.frames[a:b]) for a, b in state.bands]
+    through = [0] * len(state.bands)  # links in the gutter under a band that lead themselves
+    for own in () if state.led else state.links:
+        tail, head = (state.band_of_layer[state.layer[end]] for end in (own.tail, own.head))
+        for gutter in {tail, head - 1} if tail < head else ():
+            through[gutter] += 1
     tops, tracks, y = [], {}, 0.0
     for band, (a, b) in enumerate(state.bands):
         tops.append(y)
         items = [item for row in state.rows[a:b] for item in row]
-        y += max(state.y[item] + state.heights[item] for item in items)
+        for item in items if spacing.grid else ():
+            if item < count:
+                line = state.vertices[item].line
+                state.y[item] = snapped_up(y + state.y[item] + line, spacing.grid) - line - y
+        lowest = max(state.y[item] + state.heights[item] for item in items)
+        if spacing.edge:
+            lowest = max([lowest, *(state.y[item] + spacing.edge for item in items if item >= count)])
+        y += lowest
         if band + 1 == len(state.bands):
             break
+        gap = spacing.fold if state.arms else spacing.frame if framed[band] or framed[band + 1] else spacing.band
+        if not state.led:
+            gap = max(gap, min(through[band], MOST_TRACKS) * spacing.track)
         crossing = crossers.get(band, [])
-        crowded = len(crossing) > state.spacing.crowd
+        crowded = len(crossing) > spacing.crowd
         labelled = not crowded and any(state.links[link].label_width for link in crossing)
-        step = state.spacing.label_height + 2 if labelled else state.spacing.track * (0.6 if crowded else 1.0)
-        y += state.spacing.band / 2
+        step = spacing.label_height + 2 if labelled else spacing.track * (0.6 if crowded else 1.0)
+        y += gap / 2
         for number, link in enumerate(crossing):
             tracks[link] = y + number * step
-        y += max(len(crossing) - 1, 0) * step + state.spacing.band / 2
+        y += max(len(crossing) - 1, 0) * step + gap / 2
     return tops, y, tracks
 
 
@@ -100,13 +126,6 @@ def _left_lanes(state: State, crossers: dict[int, list[int]]) -> dict[int, int]:
 
 def _lane_x(state: State, lane: int) -> float:
     return 14.0 + lane * state.spacing.track
-
-
-def _column_x(state: State, vertex: int) -> float:
-    """Left side of a vertex, which stands in the middle of its column; pinned ones stand at its outer edge."""
-    layer = state.layer[vertex]
-    left, right, width = state.left[layer], state.right[layer], state.vertices[vertex].width
-    return left + (right - left - width) / 2
 
 
 def _chain_points(state: State, chain: Chain, corners: list[Point], top: float, margin: float) -> list[Point]:
@@ -182,6 +201,8 @@ def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels:
 def _plain(route: list[Point]) -> list[Point]:
     """The route without repeated points and points on the way of a straight line."""
     x, level = route[0]
+    if len(route) == 2:
+        return route
     if len(route) == 4 and abs(route[3][0] - x) > 0.02 and all(abs(y - level) < 0.005 for _, y in route):
         return [route[0], route[3]]
     kept: list[Point] = []

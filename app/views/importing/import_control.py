@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer
 
 from app.builder.catalog.catalog import Catalog
-from app.builder.layout.arrange import Size, arrange
+from app.builder.layout.arrange import Arrangement, Size
 from app.builder.layout.uncalled_modules import used_part, with_kept
-from app.builder.sheet import Point, S, changed
+from app.builder.sheet import S, changed
 from app.project import custom_layers
 from app.project.project import Project
 from app.util.formatting import counted
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from app.views.importing.import_dialog import ImportDialog
     from app.views.importing.importing import ImportedModel, ImportRequest
     from app.views.workspace import Workspace
-
-WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of the room; of two as good the first is taken
 
 
 def laid_out(project: Project, room: Size) -> Project:
@@ -44,18 +41,9 @@ def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
     """The rows of that width with which the sheet is seen largest; what is kept stands under them."""
     graph = sheet.graph
     sizes = {node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes}
-    found = [arrange(used_part(graph), sizes, room.width * times) for times in WIDTHS]
-    positions, comments = with_kept(graph, max(found, key=lambda places: _zoom(places, sizes, room)), sizes)
+    made = Arrangement(used_part(graph), sizes)
+    positions, comments = with_kept(graph, made.places(made.best_width(room)), sizes)
     return changed(sheet, positions=positions, comments=comments)
-
-
-def _zoom(places: Mapping[str, Point], sizes: Mapping[str, Size], room: Size) -> float:
-    """How large a sheet is seen in a room, 1 at most."""
-    if not places:
-        return 1.0
-    width = max(x + sizes[node].width for node, (x, _) in places.items()) - min(x for x, _ in places.values())
-    height = max(y + sizes[node].height for node, (_, y) in places.items()) - min(y for _, y in places.values())
-    return min(room.width / width, room.height / height, 1.0)
 
 
 SHOWN = 50  # milliseconds that the drawing has to be painted in, before more is said of it

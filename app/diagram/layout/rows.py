@@ -1,0 +1,167 @@
+"""Layers broken into bands as a paragraph is broken into lines: evenly full, and where little is under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate, groupby
+
+from app.diagram.layout import skip_layout
+from app.diagram.layout.model import Link, Rows, State, snapped_up
+
+FURTHER = 0.25  # what a further link of the same vertex counts, where a row ends
+NEVER = 100.0  # what it costs to break a frame that fits a row, or to leave a door alone
+SPARE = 90.0  # by which a gap is widened at most, in a row that is spread to the full width
+
+
+def cut_into_bands(state: State, rows: Rows) -> None:
+    """Columns, the gaps between them, and the bands that they stand in."""
+    count, column = max(state.layer) + 1, state.spacing.column
+    widths, edge_only = [0.0] * count, [True] * count
+    for vertex, layer in zip(state.vertices, state.layer, strict=True):
+        widths[layer] = max(widths[layer], vertex.width)
+        edge_only[layer] = edge_only[layer] and bool(vertex.pin)
+    gaps = [0.0 if edge_only[n] or n + 1 == count or edge_only[n + 1] else column for n in range(count)]
+    for link in state.links:
+        tail = state.layer[link.tail]
+        if link.label_width and gaps[tail] and state.layer[link.head] == tail + 1:
+            gaps[tail] = max(gaps[tail], link.label_width + state.spacing.label_margin)
+    levels = _levels(state, widths, gaps, rows)
+    if levels:
+        order = [n for level in levels for n in (*level.down, *level.up)]
+        place = {old: new for new, old in enumerate(order)}
+        state.layer = [place[layer] for layer in state.layer]
+        widths, gaps = [widths[n] for n in order], [column] * count
+        ends = list(accumulate(len(order) for order in ((*level.down, *level.up) for level in levels)))
+        state.bands = list(zip([0, *ends], ends, strict=False))
+        state.arms = [a + len(level.down) for (a, _), level in zip(state.bands, levels, strict=True)]
+    elif sum(widths) + sum(gaps[:-1]) <= rows.limit:
+        state.bands = [(0, count)]
+    else:
+        state.frames = _frames(state, count)
+        crossing = [1.0] * (count + 1) if state.string else under_way(state.layer, state.links)
+        state.bands = break_into_rows(widths, gaps, crossing, rows, state.frames)
+    for number, (a, b) in enumerate(state.bands):
+        state.band_of_layer += [number] * (b - a)
+    _columns(state, widths, gaps)
+
+
+def _levels(state: State, widths: Sequence[float], gaps: Sequence[float], rows: Rows) -> list[skip_layout.Level]:
+    """The bands of what is too wide for one and folds, as a U-Net does."""
+    if not rows.folds or sum(widths) + sum(gaps) <= rows.limit:
+        return []
+    layer = state.layer
+    return skip_layout.levels(len(widths), {(layer[link.tail], layer[link.head]) for link in state.links})
+
+
+def _frames(state: State, count: int) -> list[str]:
+    """The frame of each layer, "" where it stands in none or in several; nothing where there are no frames."""
+    if not any(vertex.frame for vertex in state.vertices):
+        return []
+    found: list[set[str]] = [set() for _ in range(count)]
+    for vertex, layer in zip(state.vertices, state.layer, strict=True):
+        found[layer].add(vertex.frame)
+    return [next(iter(names)) if len(names) == 1 else "" for names in found]
+
+
+def _columns(state: State, widths: Sequence[float], gaps: Sequence[float]) -> None:
+    """x of the columns: on the grid, or spread to the full width where a row is nearly full, like lines of text."""
+    grid = state.spacing.grid
+    totals = [sum(widths[a:b]) + sum(gaps[a : b - 1]) for a, b in state.bands]
+    full = max(totals)
+    state.left, state.right = [0.0] * len(widths), [0.0] * len(widths)
+    right_arm = max(
+        (sum(snapped_up(widths[n] + gaps[n], grid) for n in range(a, arm))
+         for (a, _), arm in zip(state.bands, state.arms, strict=False)),
+        default=0.0,
+    )  # fmt: skip
+    arms = set(state.arms)
+    for number, (a, b) in enumerate(state.bands):
+        inner = sum(1 for n in range(a, b - 1) if gaps[n])
+        spare = (full - totals[number]) / inner if inner and number < len(state.bands) - 1 and not grid else 0.0
+        x = 0.0
+        for n in range(a, b):
+            x = max(x, right_arm) if n in arms else x
+            state.left[n], state.right[n] = x, x + widths[n]
+            x = snapped_up(x + widths[n] + (gaps[n] + min(spare, SPARE) if gaps[n] else 0.0), grid)
+
+
+def under_way(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
+    """How much crosses the left edge of each layer, and the right edge of the last: one for each vertex that feeds what
+    lies behind it, and a little for each further vertex that it feeds there.
+
+    A row that ends behind a vertex that feeds two layers costs more than one that ends before it: so a residual block
+    keeps what it adds. It costs less than one that ends where many values are under way.
+    """
+    heads: dict[int, set[int]] = {}
+    for link in links:
+        heads.setdefault(link.tail, set()).add(link.head)
+    steps = [0.0] * (max(layer, default=-1) + 3)
+    for tail, found in heads.items():
+        begin, last = layer[tail] + 1, max(layer[head] for head in found)
+        steps[begin] += 1.0 - FURTHER
+        steps[last + 1] -= 1.0 - FURTHER
+        for head in found:
+            steps[begin] += FURTHER
+            steps[layer[head] + 1] -= FURTHER
+    return list(accumulate(steps))[:-1]
+
+
+def break_into_rows(
+    widths: Sequence[float], gaps: Sequence[float], crossing: Sequence[float], rows: Rows, frames: Sequence[str] = ()
+) -> list[tuple[int, int]]:
+    """The first layer of each row and the layer behind its last, where room that is left or lacks and what crosses the
+    breaks cost least. `gaps[n]` is the room behind layer `n`.
+
+    `frames` names the frame of each layer, "" for none. One that is too wide for a row has its rows to itself.
+    """
+    costs = [2.0 * max(0.0, values - 1.0) for values in crossing]
+    for n in range(1, len(widths)):
+        if not widths[n - 1] or not widths[n]:
+            costs[n] += NEVER  # a layer of doors alone
+    for frame, members in groupby(range(len(frames)), key=lambda n: frames[n]):
+        first, *others = members
+        if frame and sum(widths[n] + gaps[n] for n in (first, *others)) - gaps[-1] > rows.widest * rows.limit:
+            costs[first], costs[first + len(others) + 1] = -NEVER, -NEVER
+        elif frame:
+            for n in others:
+                costs[n] += NEVER
+    costs[len(widths)] = 0.0
+    # The fullest row is looked at first, and no others that are sure to cost more: a chain is read in linear time.
+    count, limit, widest = len(widths), rows.limit, rows.widest * rows.limit
+    at = [0.0, *accumulate(width + gap for width, gap in zip(widths, gaps, strict=True))]
+    edge = [0.0, *(x - gap for x, gap in zip(at[1:], gaps, strict=True))]  # the right side of the layer before
+    rest = [0.0] * (count + 1)  # the cost of a break at each layer and of the rows behind it
+    ends = [count] * (count + 1)  # where the first of these rows ends
+    fits = reach = count
+    cheapest: deque[int] = deque([count])  # ends that may come after a start, the cheapest first
+    for start in range(count - 1, -1, -1):
+        base = at[start]
+        while reach > start + 1 and edge[reach] - base > widest:
+            reach -= 1
+        while fits > start and edge[fits] - base > limit:
+            fits -= 1
+        while cheapest[0] > reach:
+            cheapest.popleft()
+        best, lowest, room = float("inf"), rest[cheapest[0]], base + limit
+        for end in range(fits, start, -1):
+            slack = (room - edge[end]) / limit
+            slack *= slack if end < count else 0.3 * slack  # the last row may be short
+            cost = slack + rest[end]
+            if cost <= best:
+                best, ends[start] = cost, end
+            elif slack + lowest > best and end < count:
+                break
+        for end in range(max(fits, start) + 1, reach + 1) if reach > fits else ():
+            cost = 1.0 + 2.0 * (edge[end] - room) / limit + rest[end]
+            if cost < best:
+                best, ends[start] = cost, end
+        rest[start] = best + 0.2 + costs[start]
+        while cheapest and rest[cheapest[-1]] >= rest[start]:
+            cheapest.pop()
+        cheapest.append(start)
+    made, start = [], 0
+    while start < count:
+        made.append((start, ends[start]))
+        start = ends[start]
+    return made
