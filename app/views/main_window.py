@@ -212,6 +212,7 @@ class MainWindow(QMainWindow):
                 if not page.early:
                     made = page.make()
                     widget = made if isinstance(made, QWidget) else (yield from made)
+                    yield  # being put under the tab styles all that is in it
                     panes[page.dock].fill(page.key, widget)
                     if page.controls is not None:
                         panes[page.dock].add_controls(page.key, page.controls())

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from app.views.feature import Action, Feature, Page, Steps
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QWidget
-
     from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.findings.findings_control import FindingsControl
     from app.views.autograd.inspector.inspector import TapeInspector
@@ -80,6 +78,7 @@ class AutogradFeature(Feature):
         from app.views.autograd.tape.replay_control import ReplayControl
         from app.views.autograd.tape.tape_control import TapeControl
 
+        yield
         workspace = self.workspace
         self.room, self.tape_inspector = AutogradPage(), TapeInspector()
         room, inspector = self.room, self.tape_inspector
@@ -93,12 +92,19 @@ class AutogradFeature(Feature):
         self.tape_control = TapeControl(workspace, room, inspector, capture, self.snippets, replay, player)
         return pages
 
-    def _make_findings(self) -> QWidget:
+    def _make_findings(self) -> Steps:
         from app.views.autograd.findings.findings_control import FindingsControl
+        from app.views.autograd.findings.findings_page import FindingsPage
+        from app.views.autograd.findings.gain_over_steps import GainsOverRun
 
-        control = FindingsControl(self.workspace, self.room, self.tape_inspector, self.autograd_control)
-        self.findings_control = control
-        return control.page
+        yield
+        over_run = GainsOverRun()
+        yield
+        page = FindingsPage(over_run)
+        yield
+        room, inspector, capture = self.room, self.tape_inspector, self.autograd_control
+        self.findings_control = FindingsControl(self.workspace, room, inspector, capture, page)
+        return page
 
     def finish(self) -> Iterator[None] | None:
         from app.views.autograd.options_control import OptionsControl

@@ -35,9 +35,11 @@ class InspectorFeature(Feature):
         workspace.overlays.cost_known.connect(inspector.set_cost)
         workspace.hearers.add(self._hear)
 
-    def finish(self) -> Iterator[None] | None:
+    def finish(self) -> Iterator[None]:
+        from app.views.inspector import node_page  # noqa: F401  its import is a step
+
+        yield
         self.inspector.node_page  # noqa: B018  made by asking for it
-        return None
 
     def edit(self) -> None:
         """Put the caret into the form of the selected node."""

@@ -44,8 +44,9 @@ class FindingsControl(QObject):
     """
 
     def __init__(
-        self, workspace: Workspace, room: AutogradPage, inspector: TapeInspector, capture: AutogradControl
-    ) -> None:
+        self, workspace: Workspace, room: AutogradPage, inspector: TapeInspector, capture: AutogradControl,
+        page: FindingsPage,
+    ) -> None:  # fmt: skip
         super().__init__(workspace.window)
         self._workspace, self._room, self._inspector, self._capture = workspace, room, inspector, capture
         self.findings: Findings | None = None
@@ -54,7 +55,7 @@ class FindingsControl(QObject):
         self._work: Question[Any] | None = None
         self._stopping = False
         self._rows: list[WhatIf] = []
-        self.page = page = FindingsPage()
+        self.page = page
         workspace.pages.shown.connect(lambda key: self._shown() if key == "findings" else None)
         page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
         page.asked.connect(self.ask)

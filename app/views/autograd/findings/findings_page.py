@@ -38,7 +38,7 @@ class FindingsPage(QWidget):
     captureRequested = Signal()
     turned = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, steps: GainsOverRun | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.tabs = Segmented(list(PAGES), "Diagnostic")
         self.status = label("", "label", "text2")
@@ -50,7 +50,7 @@ class FindingsPage(QWidget):
         self.stop.hide()
         self.list, self.check = FindingList(), GradcheckPage()
         self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)
-        self.checkpoint, self.steps = CheckpointPage(), GainsOverRun()
+        self.checkpoint, self.steps = CheckpointPage(), steps or GainsOverRun()
         self.over = Segmented([(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what")
         gain = QWidget()
         column = QVBoxLayout(gain)
@@ -65,8 +65,6 @@ class FindingsPage(QWidget):
         self.empty.acted.connect(self.captureRequested)
         self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}
         self.stack = QStackedWidget()
-        for page in (self.empty, *self._pages.values(), self.steps):
-            self.stack.addWidget(page)
         row = QHBoxLayout()
         row.setContentsMargins(12, 5, 12, 5)
         row.setSpacing(10)
@@ -82,6 +80,8 @@ class FindingsPage(QWidget):
         layout.addWidget(Divider())
         layout.addWidget(self.left_out)
         layout.addWidget(self.stack, 1)
+        for page in (self.empty, *self._pages.values(), self.steps):  # last: what gets a parent is styled anew
+            self.stack.addWidget(page)
         self._captured = False
         self.tabs.changed.connect(self._turn)
         self.over.changed.connect(lambda _which: self._turn(self.page))

@@ -104,33 +104,31 @@ class Curves(QWidget):
     def _build(self) -> None:
         self._log = Segmented([("log", "Log"), ("linear", "Linear")], "Loss axis")
         self.loss.tools.addWidget(self._log)
-        side = QSplitter(Qt.Orientation.Vertical)
-        side.addWidget(self.memory)
-        side.addWidget(self.throughput)
-        side.setSizes([180, 110])
-        middle = QSplitter(Qt.Orientation.Vertical)
-        middle.addWidget(self.accuracy)
-        middle.addWidget(self.rate)
-        middle.setSizes([180, 110])
-        self.cards = QSplitter(Qt.Orientation.Horizontal)
-        for card, share in ((self.loss, 320), (middle, 225), (self.gradients, 285), (side, 295)):
-            self.cards.addWidget(card)
-            self.cards.setStretchFactor(self.cards.count() - 1, share)
-        self.cards.setSizes([320, 225, 285, 295])
-        for splitter in (self.cards, side, middle):
-            splitter.setChildrenCollapsible(False)
-            splitter.setHandleWidth(1)
-        hint = "Loss, accuracy, gradient norms and memory are plotted here while a run trains."
-        self.empty = EmptyState("curves", "No run yet", hint, "Run")
-        self._pages = QWidget()
-        self._stack = QStackedLayout(self._pages)
-        self._stack.addWidget(self.empty)
-        self._stack.addWidget(self.cards)
+        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.controls, 0, Qt.AlignmentFlag.AlignRight)
+        self._pages = QWidget()
         layout.addWidget(self._pages, 1)
+        self._stack = QStackedLayout(self._pages)
+        hint = "Loss, accuracy, gradient norms and memory are plotted here while a run trains."
+        self.empty = EmptyState("curves", "No run yet", hint, "Run")
+        self._stack.addWidget(self.empty)
+        self.cards = QSplitter(Qt.Orientation.Horizontal)
+        self._stack.addWidget(self.cards)
+        middle, side = QSplitter(Qt.Orientation.Vertical), QSplitter(Qt.Orientation.Vertical)
+        for card, share in ((self.loss, 320), (middle, 225), (self.gradients, 285), (side, 295)):
+            self.cards.addWidget(card)
+            self.cards.setStretchFactor(self.cards.count() - 1, share)
+        for splitter, charts in ((middle, (self.accuracy, self.rate)), (side, (self.memory, self.throughput))):
+            for chart in charts:
+                splitter.addWidget(chart)
+            splitter.setSizes([180, 110])
+        self.cards.setSizes([320, 225, 285, 295])
+        for splitter in (self.cards, side, middle):
+            splitter.setChildrenCollapsible(False)
+            splitter.setHandleWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     def _connect(self) -> None:

@@ -38,6 +38,7 @@ class ChartsFeature(Feature):
     def _make(self) -> Steps:
         from app.views.training.charts.curves import Curves, made_in_steps
 
+        yield
         self.curves = Curves((yield from made_in_steps()))
         return self.curves
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from app.views.feature import Feature, Page
+from app.views.feature import Feature, Page, Steps
 
 if TYPE_CHECKING:
     from app.views.training.evaluation.control import EvaluationControl
@@ -20,10 +20,11 @@ class EvaluationFeature(Feature):
     def pages(self) -> Iterable[Page]:
         yield Page("evaluation", "Evaluation", "check", "bottom", self._make, 338, words="E&valuation")
 
-    def _make(self) -> EvaluationPage:
+    def _make(self) -> Steps:
         from app.views.training.evaluation.control import EvaluationControl
         from app.views.training.evaluation.page import EvaluationPage
 
+        yield
         self.evaluation = EvaluationPage()
         self.evaluation_control = EvaluationControl(self.evaluation, self.workspace)
         return self.evaluation

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.views.feature import Action, Feature, Page
+from app.views.feature import Action, Feature, Page, Steps
 
 if TYPE_CHECKING:
     from app.views.training.form.settings_form import TrainingForm
@@ -26,10 +26,12 @@ class TrainingFormFeature(Feature):
                      "Of the current run, or of the next", late=True)  # fmt: skip
         yield Action("choose-data", "", self.choose_data)
 
-    def _make(self) -> TrainingForm:
+    def _make(self) -> Steps:
         from app.views.training.form.settings_form import TrainingForm
 
-        self.training_form = TrainingForm(self.workspace.document, self.workspace.engine)
+        yield
+        self.training_form = TrainingForm(self.workspace.document, self.workspace.engine, in_steps=True)
+        yield from self.training_form.steps
         return self.training_form
 
     def finish(self) -> Iterator[None] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -125,19 +125,31 @@ class TrainingForm(QWidget):
     download_requested = Signal(str)
     asked = Signal(str)
 
-    def __init__(self, document: Document, engine: EngineService, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, document: Document, engine: EngineService, parent: QWidget | None = None, *, in_steps: bool = False
+    ) -> None:
+        """With `in_steps` the form is there once `steps` has been run to its end."""
         super().__init__(parent)
         self._document = document
+        self.steps = self._make(engine)
+        if not in_steps:
+            for _ in self.steps:
+                pass
+
+    def _make(self, engine: EngineService) -> Iterator[None]:
         reason = "It keeps the settings it was started with. Edits here apply to the next run."
         self.running = Banner("info", "A run is in progress", reason)
         self.live_rate = LiveRate()
         self._banner = QWidget()
         self.data = DataSection(engine)
         self.run = RunSection()
+        yield
         self.loss = LossSection(engine)
         self.optimizer = ChoiceSection("Optimizer", OPTIMIZERS, partial(Params, "optimizer"), CheckOptimizer, engine)
+        yield
         self.schedule = ScheduleSection(engine)
         self.groups = GroupsSection(engine)
+        yield
         self.gradients = KnobSection("Gradients", settings_fields.GRADIENTS)
         self.speed = SpeedSection()
         self.regular = KnobSection("Regularisation", settings_fields.REGULAR)
@@ -150,10 +162,14 @@ class TrainingForm(QWidget):
             self.run, self.loss, self.optimizer, self.schedule, *self.knobs[1:]
         )  # fmt: skip
         self.device = DeviceField(())
+        yield
         self._lay_out()
+        yield
         self._connect()
         self._put_device(self.device)
-        self._show(document.project)
+        yield
+        self._show(self._document.project)
+        yield
         self._unfold()
 
     @property
@@ -183,7 +199,16 @@ class TrainingForm(QWidget):
         self._document.replaced.connect(self._replaced)
 
     def _lay_out(self) -> None:
+        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        self.area = QScrollArea()
+        outer.addWidget(self.area)
+        self.area.setWidgetResizable(True)
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         inside = QWidget()
+        self.area.setWidget(inside)
         column = QVBoxLayout(inside)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -197,14 +222,6 @@ class TrainingForm(QWidget):
             column.addWidget(part)
         column.addStretch(1)
         self._column = column
-        self.area = QScrollArea()
-        self.area.setWidgetResizable(True)
-        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.area.setWidget(inside)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(self.area)
 
     # --- Input from other views
 

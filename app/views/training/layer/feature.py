@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from app.views.feature import Feature, Page
+from app.views.feature import Feature, Page, Steps
 
 if TYPE_CHECKING:
     from app.views.training.layer.layer_control import LayerControl
@@ -21,10 +21,15 @@ class LayerFeature(Feature):
         yield Page("layer", "Layer", "layers", "bottom", self._make, 338, words="&Layer",
                    controls=lambda: self.layer_page.controls)  # fmt: skip
 
-    def _make(self) -> LayerPage:
+    def _make(self) -> Steps:
+        from app.views.training.layer.layer_charts import HistogramChart, RatioChart
         from app.views.training.layer.layer_page import LayerPage
 
-        self.layer_page = LayerPage()
+        values = HistogramChart()
+        yield
+        ratio = RatioChart()
+        yield
+        self.layer_page = LayerPage(values, ratio)
         return self.layer_page
 
     def finish(self) -> Iterator[None] | None:

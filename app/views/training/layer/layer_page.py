@@ -26,9 +26,11 @@ class LayerPage(QWidget):
 
     layerChosen = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, values: HistogramChart | None = None, ratio: RatioChart | None = None, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self.values, self.ratio, self.inside = HistogramChart(), RatioChart(), InsideCard()
+        self.values, self.ratio, self.inside = values or HistogramChart(), ratio or RatioChart(), InsideCard()
         self.charts: tuple[Chart, ...] = (self.values, self.ratio)
         self._history = History()
         self._layers: tuple[str, ...] = ()
@@ -46,16 +48,16 @@ class LayerPage(QWidget):
         row.addWidget(self.list)
         self.run_words = label("", "caption", "text2")
         row.addWidget(self.run_words)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
+        column.addWidget(self.cards)
         for card, share in ((self.values, 320), (self.ratio, 240), (self.inside, 480)):
             self.cards.addWidget(card)
             self.cards.setStretchFactor(self.cards.count() - 1, share)
         self.cards.setSizes([320, 240, 480])
         self.cards.setChildrenCollapsible(False)
         self.cards.setHandleWidth(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.cards)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
