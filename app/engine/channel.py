@@ -19,7 +19,7 @@ LONGEST = 1 << 31
 
 
 class ChannelError(Exception):
-    """What arrived is not a message of this protocol."""
+    """What arrived, or was to be sent, is not a message of this protocol."""
 
     code = "channel"
 
@@ -35,8 +35,11 @@ class Channel(Generic[M]):
         self._sending = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Raises OSError or ValueError if the other end is closed."""
-        data = msgspec.msgpack.encode(message)
+        """Raises OSError or ValueError if the other end is closed, and ChannelError for what no message can hold."""
+        try:
+            data = msgspec.msgpack.encode(message)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ChannelError(f"A message cannot be sent: {error}") from error
         with self._sending:
             self._writes.write(_LENGTH.pack(len(data)) + data)
             self._writes.flush()

@@ -201,7 +201,8 @@ class Engine:
                 self._send(process, protocol.Ask(question.number, type(question.request).lane, *data))
             if process.retired:  # it ended just now, and the thread that read has gone already
                 process.fail_all(process.reason)
-        except NotAValueError as error:
+        except (NotAValueError, ChannelError) as error:
+            process.codec.take_back()
             process.open.pop(question.number, None)
             _fail(question, error)
 

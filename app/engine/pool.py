@@ -341,8 +341,10 @@ class _Forked:
     def __del__(self) -> None:
         for each in (self.stdin, self.stdout, self.stderr, self._status, self._handle):
             if each is not None:
-                with contextlib.suppress(OSError):  # what was not sent is not wanted any more
+                try:  # without a name of this module, which may have ended before
                     each.close()
+                except OSError:
+                    continue  # what was not sent is not wanted any more
 
 
 def _readable(file: IO[bytes], timeout: float | None) -> bool:

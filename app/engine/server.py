@@ -174,13 +174,17 @@ class Server:
         except BaseException as error:  # whatever it is, it belongs to who asked
             if type(request).lane == protocol.MAIN and not isinstance(error, Exception):
                 raise  # a person's code has ended this process, and how is seen by who asked
-            self.say(protocol.Failure, number, error, traceback.format_exc(), len(self._things))
+            trace = traceback.format_exc().encode("utf-8", "backslashreplace").decode("utf-8")
+            self.say(protocol.Failure, number, error, trace, len(self._things))
 
     def say(self, kind: Callable[..., protocol.Message], number: int, value: Any, *rest: Any) -> None:
         with self._codec.lock:
             generation, body = self._codec.encode(value)
             try:
                 self._channel.send(kind(number, generation, body, *rest))
+            except ChannelError:
+                self._codec.take_back()
+                raise
             except (OSError, ValueError):
                 os._exit(0)  # nobody listens any more
 

@@ -7,6 +7,7 @@ changed, and an answer that names the graph of the question comes back as that v
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 import threading
@@ -71,10 +72,11 @@ MOST = 500_000  # entries that are remembered before both ends begin anew
 # A struct in a tuple of them, such as a node of a tape, counts as so many: 2 kB, where other entries take a hundred
 # bytes. One value never fills more than a tenth, or it would be sent again with every question.
 STRUCT = 25
+EVENTS = "app.training.events"
 
 S = TypeVar("S")
 
-_PLAIN = frozenset((bool, float, str, bytes, type(None)))
+_PLAIN = frozenset((bool, float, bytes, type(None)))
 _KINDS = "fiubc"  # of numpy's dtypes that travel
 _BIG = 1 << 63
 
@@ -156,6 +158,20 @@ def _weight(value: Any) -> int:
     return max(len(value), min(len(value) * STRUCT, MOST // 10)) if struct else len(value)
 
 
+def _is_told_once(value: Any) -> bool:
+    """Whether nobody sends a container again: events of a run."""
+    return type(value) is tuple and isinstance(value[0], msgspec.Struct) and value[0].__module__ == EVENTS
+
+
+def _text(value: str) -> Any:
+    """Text in plain data: msgpack has no halves of characters, which are in names of files that are not UTF-8."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return ["text", value.encode("utf-8", "surrogatepass")]
+    return value
+
+
 class Codec:
     """One end's memory of what was sent and received. `first` is 0 at the end that asks and 1 at the one that answers.
 
@@ -212,6 +228,8 @@ class Codec:
         kind: Any = type(value)
         if kind in _PLAIN:
             return value
+        if kind is str:
+            return value if value.isascii() else _text(value)
         if kind is int:
             return value if -_BIG <= value < _BIG else ["big", str(value)]
         number = self._table.numbers.get(id(value))
@@ -220,7 +238,7 @@ class Codec:
         encode = _ENCODE.get(kind)
         if encode is not None:
             data = encode(self, value)
-            shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG)
+            shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG and not _is_told_once(value))
         elif kind.__module__ == "numpy" and isinstance(value, np.ndarray):
             return self._array(value)
         elif value is AUTO:
@@ -228,7 +246,7 @@ class Codec:
         elif isinstance(value, Enum):
             return ["enum", _name(kind), value.name]
         elif isinstance(value, Path):
-            return ["path", str(value)]
+            return ["path", self._plain(str(value))]
         elif isinstance(value, BaseException):
             return self._error(value)
         else:
@@ -255,14 +273,14 @@ class Codec:
             kind: Any = type(error)
             name = _name(kind)
         except NotAValueError:
-            return ["raised", type(error).__name__, str(error)]
+            return ["raised", type(error).__name__, self._plain(str(error))]
         state = {}
         for key, value in vars(error).items():
             try:
                 state[key] = self._plain(value)
             except NotAValueError:
                 state[key] = None
-        args = [argument if type(argument) in _PLAIN else str(argument) for argument in error.args]
+        args = [self._plain(each if type(each) in _PLAIN else str(each)) for each in error.args]
         return ["error", name, args, state]
 
     def _sequence(self, value: tuple[Any, ...] | list[Any]) -> Any:
@@ -270,7 +288,8 @@ class Codec:
         family = _family(kind)
         if family and len(value) >= (LONG if len(family) == 1 else 1) and family.issuperset(map(type, value)):
             parts = (value[start : start + BULK] for start in range(0, len(value), BULK))
-            return ["bulk", _name(kind), *map(packed, parts)]
+            with contextlib.suppress(UnicodeEncodeError):  # a text with half a character goes the other way
+                return ["bulk", _name(kind), *map(packed, parts)]
         return ["tuple" if type(value) is tuple else "list", *[self._plain(each) for each in value]]
 
     def _mapping(self, value: Mapping[Any, Any]) -> Any:
@@ -349,19 +368,22 @@ class Codec:
             return np.frombuffer(data[3], dtype).reshape(data[2]).copy()
         if tag == "auto":
             return AUTO
+        if tag == "text":
+            return data[1].decode("utf-8", "surrogatepass")
         if tag == "big":
             return int(data[1])
         if tag == "path":
-            return Path(data[1])
+            return Path(self._value(data[1], table))
         if tag == "enum":
             return _class(data[1])[data[2]]  # type: ignore[index]
         if tag == "error":
-            error: Any = _error_class(data[1]).__new__(_error_class(data[1]), *data[2])
-            error.args = tuple(data[2])
+            args = tuple(self._value(each, table) for each in data[2])
+            error: Any = _error_class(data[1]).__new__(_error_class(data[1]), *args)
+            error.args = args
             error.__dict__.update({key: self._value(each, table) for key, each in data[3].items()})
             return error
         if tag == "raised":
-            return RemoteError(data[1], data[2])
+            return RemoteError(data[1], self._value(data[2], table))
         raise NotAValueError(f"{tag!r} is not a kind of value")
 
 

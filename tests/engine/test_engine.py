@@ -7,22 +7,30 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder.analysis import analyse, shapes_first
+from app.builder.catalog import custom
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.literals import AUTO, DType, Slice
 from app.engine import client as engine_client
+from app.engine import values
+from app.engine.channel import ChannelError
 from app.engine.client import Engine, traceback_of
 from app.engine.protocol import EngineDiedError, Handle, HandleLostError
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
+from app.engine.requests.weights import ReadWeights
 from app.engine.values import Codec, NotAValueError
+from app.export.errors import WeightsError
+from app.training.events import LossParts, StepDone
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
 from tests.support.engines import stop
@@ -145,6 +153,25 @@ def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:
     assert "shapes_first" in traceback_of(caught.value)
 
 
+def test_a_file_whose_name_is_not_utf_8_is_asked_about_and_named_in_the_error(engine: Engine) -> None:
+    path = Path(os.fsdecode(b"/nowhere/\xff\xfe.pt"))
+    with pytest.raises(WeightsError) as caught:
+        engine.ask(ReadWeights(path, None)).result(PATIENCE)
+    assert str(path) in str(caught.value)
+    assert engine.ask(Measure()).result(PATIENCE).kept == 0
+
+
+def test_what_no_message_can_hold_is_said_and_the_next_question_answered(engine: Engine) -> None:
+    pid, name = engine.ask(Measure()).result(PATIENCE).pid, "layer \ud800"
+    custom.set_reasons({name: "It is not there."})
+    try:
+        with pytest.raises(ChannelError, match="cannot be sent: .*surrogates"):
+            engine.ask(Measure()).result(PATIENCE)
+    finally:
+        custom.set_reasons({})
+    assert engine.ask(Measure()).result(PATIENCE).pid == pid
+
+
 def test_a_question_that_nobody_waits_for_any_more_is_cancelled(engine: Engine) -> None:
     question = engine.ask(InferShapes(lenet(), catalog(), ()))
     question.stop()
@@ -153,7 +180,7 @@ def test_a_question_that_nobody_waits_for_any_more_is_cancelled(engine: Engine) 
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters()) | st.binary()
     | st.sampled_from([AUTO, DType("float32"), Slice(1, None), 3 + 4j]),
     lambda inner: st.tuples(inner, inner) | st.lists(inner).map(tuple)
     | st.dictionaries(st.text(), inner).map(FrozenMap) | st.frozensets(st.integers()),
@@ -168,6 +195,25 @@ def test_every_value_arrives_as_it_was_sent(values: list[object]) -> None:
         sent = there.decode(*here.encode(value))
         assert sent == value and type(sent) is type(value)
         assert here.decode(*there.encode(sent)) == value
+
+
+def test_texts_with_half_a_character_arrive_in_errors_and_in_structs_too() -> None:
+    here, there = Codec(1), Codec(0)
+    half, notes = "\ud800", tuple(LossParts(1, step, ("\udc80" * step,), (0.5,)) for step in range(3))
+    for value in (notes, Path(half)):
+        generation, body = here.encode(value)
+        assert there.decode(generation, msgspec.msgpack.decode(msgspec.msgpack.encode(body))) == value
+    for error in (HandleLostError(half), OSError(half)):
+        assert str(there.decode(*here.encode(error))) == half
+
+
+def test_events_of_a_run_are_not_remembered_for_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MOST", 1_000)
+    here, there = Codec(0), Codec(1)
+    for start in range(0, 100_000, 1_000):
+        events = tuple(StepDone(1, step, 0.5, 8, 0.1, 0.1) for step in range(start, start + 1_000))
+        assert there.decode(*here.encode(events)) == events
+    assert not here.full and not there.full
 
 
 def test_an_analysis_arrives_whole() -> None:

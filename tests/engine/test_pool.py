@@ -247,3 +247,13 @@ def test_a_program_that_ends_while_the_fork_server_loads_ends_at_once_and_takes_
     pid, loaded = done.stdout.split()
     wait_for(lambda: not alive(int(pid)))
     assert loaded == "False" and not done.stderr
+
+
+def test_one_that_outlives_the_modules_of_a_program_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipes = pool._Pipes(quiet=True)
+    child = pool._Forked(os.getpid(), os.dup(0), pipes)
+    monkeypatch.delattr(pool, "contextlib")
+    child.__del__()
+    assert pipes.stderr.closed and pipes.status.closed
+    for number in pipes.theirs:
+        os.close(number)

@@ -92,7 +92,8 @@ class GivingWay:
             self.accepted.add(doubt)
         elif words is not None:
             words = f"; and it cannot become one node: {words}" if words and self._own is not None else ""
-            raise type(error)(f"{error}{words}", path, error.why) from error
+            error.args = (f"{error}{words}",)
+            raise error
 
     def set_apart(self, path: str, why: str) -> None:
         """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""

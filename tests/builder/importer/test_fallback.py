@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from app.builder.analysis import analyse
+from app.builder.importer.fallbacks import GivingWay
+from app.builder.importer.tracing.frames import VaryingCallsError
 from app.cli import run
 from app.engine.requests.import_model import ModelImportError, ModelInput, ModelSource
 from app.engine.requests.import_model import remarks as remarks_of
@@ -340,3 +342,10 @@ class Loop(nn.Module):
     assert "gate (Gate) is one node, run by its own code" in told
     project = project_file.read(out)
     assert project.layer_files == (str(tmp_path / "nets.py"),) and "custom.nets:Gate" in ops(project)
+
+
+def test_calls_that_vary_where_no_node_can_be_made_are_said_as_they_were() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    ways = GivingWay(model, None, ((torch.ones(1, 2),), {}), bool, bool)
+    with pytest.raises(VaryingCallsError, match="^Sequential cannot be followed: it does not do the same at every"):
+        ways.around(VaryingCallsError("", "Sequential"), {})
