@@ -60,7 +60,7 @@ def _grow(tape: Tape) -> _Branch:
     for node in tape.forward:
         if node.is_leaf:
             continue
-        way, level, branch = ways.of(node), 0, trunk
+        way, level, branch = ways.path_of(node), 0, trunk
         while level < min(len(way), len(open_now)) and open_now[level][0] == way[level][0]:
             branch = open_now[level][1]
             level += 1
@@ -95,7 +95,7 @@ class _Ways:
         self._containers = {path.rpartition(".")[0] for path in tape.layers if path}
         self._known: dict[tuple[str | None, str, int], _Way] = {}
 
-    def of(self, node: TapeNode) -> _Way:
+    def path_of(self, node: TapeNode) -> _Way:
         if node.in_loss:
             return ((LOSS, ""),)
         # Calls of a container cannot be distinguished by its children, whose calls are counted separately.

@@ -43,7 +43,7 @@ class Special:
     outputs: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, options: CaptureOptions) -> Special:
+    def from_options(cls, options: CaptureOptions) -> Special:
         """Return the modes that the options select."""
         return cls(
             amp=options.amp, checkpoint=options.checkpoint, compile=options.compile,

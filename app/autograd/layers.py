@@ -41,7 +41,7 @@ class _Spans:
     ends: list[int] = field(default_factory=list)
     what: list[tuple[str, int]] = field(default_factory=list)
 
-    def at(self, number: int) -> tuple[str, int] | None:
+    def find(self, number: int) -> tuple[str, int] | None:
         place = bisect_right(self.starts, number) - 1
         return self.what[place] if place >= 0 and number < self.ends[place] else None
 
@@ -145,7 +145,7 @@ class OriginRecorder:
         """Return the layer, call and line that created the node with this sequence number."""
         layer, call = "", 0
         for spans in reversed(self._by_depth):
-            if at := spans.at(number):
+            if at := spans.find(number):
                 layer, call = at
                 break
         return self._origin(layer, call, self._lines_at(number))

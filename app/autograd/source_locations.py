@@ -54,7 +54,7 @@ class SourceLocations:
         if ended > started:
             self._spans.append((started, ended, place))
 
-    def of(self, node: Any) -> OpLocation:
+    def location_of(self, node: Any) -> OpLocation:
         """Return where the operation of a backward node was called; an empty place for a leaf."""
         number = node._sequence_nr()
         if number == LEAF_SEQUENCE:

@@ -128,7 +128,7 @@ class Tape:
     text: str = ""
 
     @cached_property
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes kept alive only for backward: activations, each storage counted once."""
         return sum(s.bytes for s in self.storages if s.kind == "activation")
 
@@ -203,7 +203,7 @@ def to_json(tape: Tape) -> dict[str, Any]:
         "loss": tape.loss,
         "train": tape.train,
         "inputs": [list(shape) for shape in tape.input_shapes],
-        "held_bytes": tape.held,
+        "held_bytes": tape.held_bytes,
         "nodes": [_node_json(tape, node) for node in tape.nodes],
         "edges": [
             {"source": e.source, "slot": e.slot, "target": e.target, "output_nr": e.output_nr} for e in tape.edges

@@ -79,7 +79,7 @@ def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]
     sheets = [first]
     for sheet in sheets:
         for node in sheet.graph.nodes.values():
-            spec = catalog.of(sheet.graph, node)
+            spec = catalog.spec_of(sheet.graph, node)
             is_open = unfolded == "all" or (unfolded == "as drawn" and node.id in sheet.unfolded)
             if not is_open or spec.kind != "block" or spec.definition is None or node.muted or len(sheets) > MOST:
                 continue
@@ -132,7 +132,7 @@ def _group(sheet: _Sheet) -> Group:
 
 
 def _box(sheet: _Sheet, node: Node, catalog: Catalog) -> Box:
-    spec = catalog.of(sheet.graph, node)
+    spec = catalog.spec_of(sheet.graph, node)
     resolved = sheet.analysis.resolved.get(node.id, FrozenMap()) if sheet.analysis is not None else FrozenMap()
     repeat = sheet.graph.owner(node.id).repeat
     lines = [detail_line(spec, node, _count(sheet, node.id))]

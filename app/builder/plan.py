@@ -120,7 +120,7 @@ def _as_before(step: Step | None, node: Node, args: Arguments, live: bool) -> St
 
 def _step(graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool, keeping: bool = False) -> Step:
     node = graph.nodes[node_id]
-    spec = catalog.of(graph, node)
+    spec = catalog.spec_of(graph, node)
     if keeping and node.kept and not live and node_id not in graph.shared and spec.kind in HOLDING:
         return Step(node, spec, args, True, node_id, kept=True)
     owner = graph.owner(node_id) if node.shares else node
@@ -185,7 +185,7 @@ def passed_by(graph: Graph, catalog: Catalog, ref: Ref) -> Ref | None:
     """
     while graph.nodes[ref.node].muted:
         edges = {(edge.port, edge.index): edge for edge in graph.into(ref.node)}
-        ports = [port.name for port in catalog.of(graph, graph.nodes[ref.node]).inputs if not port.wired]
+        ports = [port.name for port in catalog.spec_of(graph, graph.nodes[ref.node]).inputs if not port.wired]
         first = next((edges[port, 0] for port in ports if (port, 0) in edges), None)
         if first is None or ref.output:
             return None
@@ -196,7 +196,7 @@ def passed_by(graph: Graph, catalog: Catalog, ref: Ref) -> Ref | None:
 def _arguments(graph: Graph, catalog: Catalog, node_id: str) -> Arguments:
     edges = graph.into(node_id)
     args = {}
-    for port in catalog.of(graph, graph.nodes[node_id]).inputs:
+    for port in catalog.spec_of(graph, graph.nodes[node_id]).inputs:
         wired = (passed_by(graph, catalog, Ref(e.source, e.output)) for e in edges if e.port == port.name)
         refs = tuple(ref for ref in wired if ref is not None)
         if refs:

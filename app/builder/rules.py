@@ -55,11 +55,11 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
             names = f"{_name(graph, source)} and {_name(graph, target)}"
             raise NoSuchPortError(f"{names} cannot be connected: {node} no longer exists")
     give, take = graph.nodes[source], graph.nodes[target]
-    outputs = catalog.of(graph, give).outputs
+    outputs = catalog.spec_of(graph, give).outputs
     if not 0 <= output < len(outputs):
         what = f"output number {output}" if outputs else "output"
         raise NoSuchPortError(f"{give.name} has no {what} to connect to {take.name}")
-    spec = catalog.of(graph, take)
+    spec = catalog.spec_of(graph, take)
     wanted = port_of(spec, take, port)
     if wanted is None:
         if (param := spec.param(port)) is not None:
@@ -88,7 +88,7 @@ def port_of(spec: OpSpec, node: Node, port: str) -> Port | None:
 
 def wirable(graph: Graph, catalog: Catalog, node: str) -> tuple[Port, ...]:
     """List the parameters of a node, and their parts, that accept a wire: `dim`, `size`, `size[0]`, `index[1].stop`."""
-    return wirable_of(catalog.of(graph, graph.nodes[node]), graph.nodes[node])
+    return wirable_of(catalog.spec_of(graph, graph.nodes[node]), graph.nodes[node])
 
 
 def wirable_at_first(spec: OpSpec) -> tuple[Port, ...]:
@@ -138,7 +138,7 @@ def can_connect(graph: Graph, catalog: Catalog, source: str, output: int, target
 def connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> Graph:
     """Draw the wire; on a port for one wire it takes the place of the old one. Raises ConnectError."""
     check_connect(graph, catalog, source, output, target, port)
-    wanted = port_of(catalog.of(graph, graph.nodes[target]), graph.nodes[target], port)
+    wanted = port_of(catalog.spec_of(graph, graph.nodes[target]), graph.nodes[target], port)
     taken = [edge for edge in graph.into(target) if edge.port == port]
     if wanted is not None and wanted.wired:  # a parameter is wired as a whole or by its parts
         graph = _without_parts(graph, target, port)
@@ -186,7 +186,7 @@ def first_free_input(graph: Graph, catalog: Catalog, source: str, output: int, t
 
     A number connects to a parameter if no input accepts it.
     """
-    spec = catalog.of(graph, graph.nodes[target])
+    spec = catalog.spec_of(graph, graph.nodes[target])
     taken = {edge.port for edge in graph.into(target)}
     fitting = [p for p in spec.inputs if can_connect(graph, catalog, source, output, target, p.name)]
     if not fitting:

@@ -100,10 +100,10 @@ def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) 
     from app.export.weights_choice import weights_to_export
     from app.runs import newest, store
 
-    def kept() -> ExportWeights | None:
+    def newest_stored() -> ExportWeights | None:
         return newest.newest_of(store.runs_beside(options.project), analysis.source)
 
-    trained = None if options.start_weights else kept
+    trained = None if options.start_weights else newest_stored
     try:
         return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
     except OSError as error:

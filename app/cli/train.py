@@ -159,7 +159,7 @@ def _tell_saved(saves: SaveReport, event: Event | None) -> None:
     """Report the first failing checkpoint, and the recovery."""
     from app.training.events import Saved
 
-    if isinstance(event, Saved) and (words := saves.hear(event)):
+    if isinstance(event, Saved) and (words := saves.message_for(event)):
         _warn(words)
 
 

@@ -31,12 +31,12 @@ Inputs = dict[str, torch.Tensor]
 
 def write(ask: measure.Record, job: str) -> measure.Record:
     """Export the class with its weights to `ask["file"]`, for any batch size if torch can, else for one."""
-    measure.tell(ask, "Loading the files in a clean process")
+    measure.report_progress(ask, "Loading the files in a clean process")
     net = measure.make_net(ask).eval()
     inputs: Inputs = torch.load(ask["inputs"], weights_only=True)
-    measure.tell(ask, "Tracing the network with torch.export")
+    measure.report_progress(ask, "Tracing the network with torch.export")
     program, dynamic, why = _exported(net, inputs)
-    measure.tell(ask, f"Writing {job}")
+    measure.report_progress(ask, f"Writing {job}")
     answer: measure.Record = {"dynamic": dynamic, "why": why}
     if job == "PT2":
         torch.export.save(program, ask["file"])
@@ -61,13 +61,13 @@ def _exported(net: torch.nn.Module, inputs: Inputs) -> tuple[Any, bool, str]:
     try:
         return torch.export.export(net, tuple(inputs.values()), dynamic_shapes=_shapes(inputs)), True, ""
     except Exception as error:  # without support for dynamic sizes, export a batch of one and keep the reason
-        why = measure.told(error)
+        why = measure.error_text(error)
     return torch.export.export(net, tuple(value[:1] for value in inputs.values())), False, why
 
 
 def run(ask: measure.Record, job: str) -> measure.Record:
     """Run the file for each of the inputs, and compare the results with those of the program's net."""
-    measure.tell(ask, f"Running the {job} file in a clean process")
+    measure.report_progress(ask, f"Running the {job} file in a clean process")
     for name in ask["packages"]:
         import_module(name)  # torchvision registers operators that the file may call
     give = _pt2(ask["file"]) if job == "PT2" else _onnx(ask["file"])
@@ -117,4 +117,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(measure.answered(main))
+    sys.exit(measure.run_job(main))

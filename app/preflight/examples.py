@@ -72,7 +72,7 @@ def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
             continue
         if inner is not None:
             count += node.repeat * layers(inner.graph, blocks, ops)
-        elif ops.of(graph, node).kind == "module":
+        elif ops.spec_of(graph, node).kind == "module":
             count += node.repeat
     return count
 
@@ -88,7 +88,7 @@ def _summary(project: Project, ops: Catalog) -> str:
     if words:
         return words
     graph = project.graph
-    labels = dict.fromkeys(ops.of(graph, n).label for n in graph.nodes.values() if n.op not in ("input", "output"))
+    labels = dict.fromkeys(ops.spec_of(graph, n).label for n in graph.nodes.values() if n.op not in ("input", "output"))
     named = list(labels)[:_NAMED]
     if len(named) < 2:
         return "".join(named)

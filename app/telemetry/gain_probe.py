@@ -112,7 +112,7 @@ class GainProbe:
         self._from.append(torch._C._autograd._get_sequence_nr())
         self._key.append(key)
 
-    def _made_by(self, number: int) -> str:
+    def _layer_of(self, number: int) -> str:
         place = bisect_right(self._from, number) - 1
         return self._key[place] if place >= 0 else ""
 
@@ -141,7 +141,7 @@ class GainProbe:
         for node, number in sorted(nodes.items(), key=lambda item: item[1]):
             if number == _LEAF:
                 continue
-            key = self._made_by(number)
+            key = self._layer_of(number)
             if key and key != previous:
                 runs[key] = runs.get(key, 0) + 1
             previous = key

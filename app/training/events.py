@@ -90,7 +90,7 @@ class LossParts(_Event, frozen=True):
     losses: tuple[float, ...]
 
     @classmethod
-    def of(cls, epoch: int, step: int, parts: Mapping[str, Tensor]) -> LossParts:
+    def from_tensors(cls, epoch: int, step: int, parts: Mapping[str, Tensor]) -> LossParts:
         """Read them off the device."""
         return cls(epoch, step, tuple(parts), tuple(value.item() for value in parts.values()))
 

@@ -61,7 +61,7 @@ class SeveralTasks(Task):
 
     def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
         """Return output and labels of the first row."""
-        return self.answer(output), _of(labels, self.rows[0].target)
+        return self.answer(output), _labels_of(labels, self.rows[0].target)
 
     def answer(self, output: Any) -> Any:
         """Return the output of the first row. Raises OutputError."""
@@ -89,7 +89,7 @@ class SeveralTasks(Task):
         for row in self.rows:
             if row.given.output in given:
                 try:
-                    row.task.check(given[row.given.output], _of(labels, row.target))
+                    row.task.check(given[row.given.output], _labels_of(labels, row.target))
                 except OutputError as error:
                     raise OutputError(f"{row.given.output}: {error}") from error
 
@@ -103,7 +103,7 @@ class SeveralTasks(Task):
         )
 
 
-def _of(labels: Any, name: str) -> Any:
+def _labels_of(labels: Any, name: str) -> Any:
     import torch
 
     return labels if isinstance(labels, torch.Tensor) else labels[name]

@@ -42,7 +42,7 @@ class BatchResult(NamedTuple):
             yield GroupRates(done.step, self.rates.names, self.rates.values)
         yield done
         if self.parts:
-            yield LossParts.of(done.epoch, done.step, self.parts)
+            yield LossParts.from_tensors(done.epoch, done.step, self.parts)
 
 
 # What schedules put into an optimizer's groups.

@@ -91,7 +91,7 @@ def test_what_a_block_holds_and_how_large_it_is_stand_in_its_box() -> None:
     tape, groups = nested()
     box = next(box for box in draw(tape, fold(tape, groups, frozenset())).boxes if box.title == "stage")
     assert box.lines[0] == "16 nodes" and box.lines[1].endswith("held") and box.lines[2] == "8 parameters"
-    assert sum(group.freed for group in groups if group.parent is None) == tape.held
+    assert sum(group.freed for group in groups if group.parent is None) == tape.held_bytes
 
 
 def test_every_way_of_folding_draws_every_edge_once() -> None:

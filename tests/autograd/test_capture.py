@@ -270,7 +270,7 @@ def test_held_bytes_are_those_that_stay_alive(make: Any) -> None:
     tape = TrainingBatch(model, x, F.cross_entropy, y).capture()
     # A Python number that torch wraps into a tensor (attention's scale) is made below the dispatcher, out of our sight.
     numbers = {s.storage: s.bytes for node in tape.nodes for s in node.saved if (s.shape, s.dtype) == ((), "float64")}
-    assert tape.held - sum(numbers.values()) == alive_for_backward(model, x, y) > 0
+    assert tape.held_bytes - sum(numbers.values()) == alive_for_backward(model, x, y) > 0
 
 
 def test_saved_tensors_are_told_with_kind_shape_and_bytes() -> None:
@@ -346,7 +346,7 @@ def test_nothing_stays_alive() -> None:
 
     model = Net()
     tape = TrainingBatch(model, *batch()[:1], F.cross_entropy, batch()[1]).capture()
-    assert tape.held > 0
+    assert tape.held_bytes > 0
     assert [ref() for ref in seen] == [None, None]
     assert all(not module._forward_hooks and not module._forward_pre_hooks for module in model.modules())
 

@@ -82,7 +82,7 @@ def test_blocks_are_what_is_called() -> None:
 def test_a_layer_of_the_generated_text_is_asked_too() -> None:
     one = compile_batch(SOURCE, torch.randn(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
     row = what_if(one, "relu1", repeats=1)
-    assert row.equal and row.plain.held == one.hold().tape.held
+    assert row.equal and row.plain.held == one.hold().tape.held_bytes
 
 
 def test_the_sentence_says_more_where_it_is_more() -> None:

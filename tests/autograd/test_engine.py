@@ -31,7 +31,7 @@ def both(graph: LiveGraph, seeds: Sequence[Tensor | None] | None = None) -> tupl
     assert model is not None
     playback = Playback(graph, seeds=seeds)
     stop = playback.run()
-    assert (stop.reason, stop.node, playback.held) == ("end", None, 0)
+    assert (stop.reason, stop.node, playback.held_bytes) == ("end", None, 0)
     assert all(parameter.grad is None for parameter in model.parameters())
     played, ran = playback.gradients, []
     for place, node in enumerate(graph.nodes):

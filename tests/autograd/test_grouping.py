@@ -25,7 +25,7 @@ def test_groups_are_the_layers_in_forward_order() -> None:
 
 def test_what_groups_free_adds_up_to_what_is_held() -> None:
     tape = small_tape()
-    assert sum(group.freed for group in group_by_layer(tape)) == tape.held
+    assert sum(group.freed for group in group_by_layer(tape)) == tape.held_bytes
 
 
 def test_a_container_that_computes_around_its_children_makes_no_circle() -> None:
@@ -96,7 +96,7 @@ def test_without_groups_every_operation_stands_for_itself() -> None:
 
 def test_the_line_above_the_picture() -> None:
     tape = small_tape()
-    held = bytes_text(tape.held)
+    held = bytes_text(tape.held_bytes)
     assert summary(tape) == f"{len(tape.nodes)} nodes · loss {tape.loss:.4g} · {held} held for backward"
 
 

@@ -31,7 +31,7 @@ class Two(nn.Module):
 def gradient(options: CaptureOptions) -> torch.Tensor:
     """What playing gives the weight."""
     seeds = chosen_vectors(options)
-    graph = TrainingBatch(Two(), torch.ones(4, 2), special=Special.of(options), seeds=seeds).hold()
+    graph = TrainingBatch(Two(), torch.ones(4, 2), special=Special.from_options(options), seeds=seeds).hold()
     assert graph.seeds is not None
     playback = Playback(graph)
     playback.run()

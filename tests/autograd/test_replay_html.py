@@ -114,9 +114,9 @@ def test_its_norms_are_those_of_a_plain_backward(name: str) -> None:
     assert set(found) == set(real)
     for key, norm in real.items():
         assert math.isclose(found[key], norm, rel_tol=1e-5, abs_tol=1e-8), key
-    assert page.data["held"][0] == tape.held and page.data["held"][-1] == 0
+    assert page.data["held"][0] == tape.held_bytes and page.data["held"][-1] == 0
     whole = played_json(result)
-    assert whole["order"] == list(tape.order) and sum(whole["released_bytes"]) == tape.held
+    assert whole["order"] == list(tape.order) and sum(whole["released_bytes"]) == tape.held_bytes
     assert len(whole["edge_norms"]) == len(result.edge_norms)
 
 

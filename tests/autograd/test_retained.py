@@ -56,7 +56,7 @@ def test_many_captures_leave_no_object_behind() -> None:
     before = counted()
     for _ in range(40):
         tape = TrainingBatch(model, x, loss).capture()
-        assert tape.held > 0
+        assert tape.held_bytes > 0
     del tape
     assert model.alive() == 0
     # Whatever else the process does meanwhile, 40 captures would leave at least 40 of what they leave.

@@ -460,7 +460,7 @@ class EditWalk(RuleBasedStateMachine):
         nodes = list(self.project.blocks[block].graph.nodes.values())
         if nodes:
             node = nodes[pick % len(nodes)]
-            params = self.ops.of(self.project.blocks[block].graph, node).params
+            params = self.ops.spec_of(self.project.blocks[block].graph, node).params
             if params:
                 param = params[pick % len(params)].name
                 self.apply(

@@ -25,7 +25,7 @@ def test_whatever_is_tried_there_is_no_loop_and_no_port_with_two_wires(data: st.
     graph = Graph(FrozenMap({f"n{i}": Node(f"n{i}", key, f"name{i}") for i, key in enumerate(keys)}))
     for _ in range(data.draw(st.integers(1, 25))):
         source, target = data.draw(st.sampled_from(list(graph.nodes))), data.draw(st.sampled_from(list(graph.nodes)))
-        ports = [port.name for port in ops.of(graph, graph.nodes[target]).inputs]
+        ports = [port.name for port in ops.spec_of(graph, graph.nodes[target]).inputs]
         port = data.draw(st.sampled_from([*ports, "nonsense"]))
         output = data.draw(st.sampled_from([0, 0, 1, 2]))
         allowed = rules.can_connect(graph, ops, source, output, target, port)
@@ -37,7 +37,7 @@ def test_whatever_is_tried_there_is_no_loop_and_no_port_with_two_wires(data: st.
             assert graph.nodes[source].name in str(error) and graph.nodes[target].name in str(error)
     assert plan(graph, ops).loops == ()
     for node in graph.nodes.values():
-        for port in ops.of(graph, node).inputs:
+        for port in ops.spec_of(graph, node).inputs:
             wires = [edge for edge in graph.into(node.id) if edge.port == port.name]
             assert len(wires) <= 1 or port.variadic
             assert len({edge.index for edge in wires}) == len(wires)

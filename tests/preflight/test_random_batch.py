@@ -125,7 +125,7 @@ def test_a_batch_that_nobody_chose_is_that_of_the_training_or_what_fits(monkeypa
     job = token_job(batch_size=12)
     with batch_of(asked(job)).hold() as graph:
         assert graph.tape.input_shapes[0] == (12, 6)
-        held = graph.tape.held
+        held = graph.tape.held_bytes
     each = random_batch.probe(job.source).bytes_per_sample
     assert each is not None and abs(each * 12 - held) < 0.1 * held, "the estimate is what is held"
     monkeypatch.setattr(random_batch, "HELD", 5 * each)

@@ -408,7 +408,7 @@ def test_an_unknown_op_keeps_all_its_data() -> None:
     project = loads(json.dumps(raw).encode())
     assert project.graph.nodes["z"] == Node("z", "nn.Later", "later", FrozenMap(a=(1, AUTO)))
     assert json.loads(dumps(project))["graph"] == raw["graph"]
-    spec = catalog().of(project.graph, project.graph.nodes["z"])
+    spec = catalog().spec_of(project.graph, project.graph.nodes["z"])
     assert [port.name for port in spec.inputs] == ["query"] and len(spec.outputs) == 8
     errors = [problem for problem in analyse(project.graph).errors if problem.node == "z"]
     assert "'nn.Later' is an unknown op" in errors[0].message

@@ -126,14 +126,14 @@ def test_the_difference_is_the_one_that_torch_tells() -> None:
         "all": {**without(whole, "norm1.bias"), "conv2.bias": torch.ones(1), "x": torch.ones(1)},
     }
     for given in changes.values():
-        found = diff({key: TensorInfo.of(value) for key, value in given.items()}, net_infos(CONV_NET))
+        found = diff({key: TensorInfo.from_tensor(value) for key, value in given.items()}, net_infos(CONV_NET))
         assert ours(found) == torchs(make_module(CONV_NET), given)
         assert found.strict == (not any(ours(found)))
 
 
 def test_another_precision_is_converted_and_another_kind_of_number_is_not() -> None:
-    own = {key: TensorInfo.of(value) for key, value in weights(CONV_NET).items()}
-    half = {key: TensorInfo.of(value.half()) for key, value in weights(CONV_NET).items()}
+    own = {key: TensorInfo.from_tensor(value) for key, value in weights(CONV_NET).items()}
+    half = {key: TensorInfo.from_tensor(value.half()) for key, value in weights(CONV_NET).items()}
     counts = diff(half, own).counts
     assert counts[DTYPE] == len(own) - 1 and counts[SHAPE] == 1  # num_batches_tracked counts in whole numbers
 

@@ -115,7 +115,7 @@ def _starting(op: str) -> FrozenMap[str, Any]:
 def wired(graph: Graph, source: str, target: str, port: str | None = None, output: int = 0) -> Graph:
     """The graph with a wire drawn as a person would."""
     ops = catalog()
-    port = port or ops.of(graph, graph.nodes[target]).inputs[0].name
+    port = port or ops.spec_of(graph, graph.nodes[target]).inputs[0].name
     return rules.connect(graph, ops, source, output, target, port)
 
 
@@ -140,7 +140,7 @@ def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
         rows.append(("tuple", "both", {}))
         wires = [("in_input", "both", "items"), ("in_input", "both", "items"), ("both", "it", "input")]
     alone = net(rows, wires)
-    for number, port in enumerate(catalog().of(alone, alone.nodes["it"]).outputs):
+    for number, port in enumerate(catalog().spec_of(alone, alone.nodes["it"]).outputs):
         if needed and ("tensor" in port.kind or port.kind == "any"):
             rows.append(("output", f"out{number}", {}))
             wires.append(("it", f"out{number}", "input", number))

@@ -29,7 +29,7 @@ def work_here(monkeypatch: pytest.MonkeyPatch) -> None:
             with warnings.catch_warnings():
                 jobs[script.name].main(str(folder / "ask.json"))
         except Exception as error:
-            raise clean_process.CleanProcessError(measure.told(error)) from error
+            raise clean_process.CleanProcessError(measure.error_text(error)) from error
         finally:
             sys.stdout = stdout
         tell((folder / "progress").read_text())

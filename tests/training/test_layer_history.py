@@ -31,7 +31,7 @@ def test_histograms_of_a_long_run_are_thinned_and_reach_from_its_begin_to_its_en
     series = HistogramSeries(most=16)
     for step in range(1, 1001):
         series.add(Histograms(step, "weights", (histogram(0.0, 1.0),)))
-    steps = [step for step, _ in series.of("a")]
+    steps = [step for step, _ in series.samples_of("a")]
     assert len(steps) <= 16 and steps[0] == 1 and steps[-1] > 800
     assert len(set(np.diff(steps))) == 1
 
@@ -56,7 +56,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_lets_go_of_what_came_after_it():
     assert history.looking is not None and history.looking.spent == 0.01
     history.add(Started("cpu", None, 1, 64, 9, 0, 10, ("a",), 64, 0, 4))
     assert all(table.steps.tolist() == [3] for table in history.seen.tables.values())
-    assert [step for step, _ in history.seen.histograms["weights"].of("a")] == [3]
+    assert [step for step, _ in history.seen.histograms["weights"].samples_of("a")] == [3]
 
 
 def test_the_first_layer_that_vanishes_is_the_last_of_them_on_the_way_back():

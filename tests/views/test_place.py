@@ -83,7 +83,7 @@ class Walk(RuleBasedStateMachine):
     def connect(self, a: int, b: int) -> None:
         source, target = self.node(a), self.node(b)
         if source and target:
-            ports = self.catalog.of(self.sheet.project.graph, self.sheet.project.graph.nodes[target]).inputs
+            ports = self.catalog.spec_of(self.sheet.project.graph, self.sheet.project.graph.nodes[target]).inputs
             if ports:
                 port = ports[a % len(ports)].name
                 self.apply(lambda: edits.connect(self.sheet.project, self.catalog, source, 0, target, port))
@@ -172,8 +172,8 @@ class Walk(RuleBasedStateMachine):
         for _, sheet in block_edits.sheets(self.document.project):
             for edge in sheet.graph.edges:
                 target, source = sheet.graph.nodes[edge.target], sheet.graph.nodes[edge.source]
-                assert self.catalog.of(sheet.graph, target).input(edge.port) is not None
-                assert edge.output < len(self.catalog.of(sheet.graph, source).outputs)
+                assert self.catalog.spec_of(sheet.graph, target).input(edge.port) is not None
+                assert edge.output < len(self.catalog.spec_of(sheet.graph, source).outputs)
 
     @invariant()
     def no_block_contains_itself(self) -> None:

@@ -42,7 +42,7 @@ def test_stretches_cover_the_order_and_let_go_of_everything() -> None:
     pieces = stretches(tape)
     assert [piece.title for piece in pieces] == [f"layer{number}" for number in range(8)]
     assert [(piece.first, piece.end) for piece in pieces] == [(50 * n, 50 * n + 50) for n in range(8)]
-    assert sum(piece.released for piece in pieces) == tape.held == held_by_step(tape)[0]
+    assert sum(piece.released for piece in pieces) == tape.held_bytes == held_by_step(tape)[0]
     assert held_by_step(tape)[-1] == 0 and released_by_step(tape) == [8] * 400
     assert len(largest(pieces)) == 3 and largest(pieces, share=0.5) == ()
     assert categories(tape) == [piece.category for piece in pieces for _ in range(50)]

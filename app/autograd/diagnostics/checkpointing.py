@@ -83,7 +83,7 @@ def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | Non
 
 def _held_bytes(batch: TrainingBatch, special: Special) -> int:
     with batch.hold(special=special) as graph:
-        return graph.tape.held
+        return graph.tape.held_bytes
 
 
 def _timed(batch: TrainingBatch, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -239,7 +239,7 @@ class CutWatcher:
         return users
 
     def _link(self, node: Any) -> PathStep:
-        return PathStep(short_name(node), self.places.of(node))
+        return PathStep(short_name(node), self.places.location_of(node))
 
 
 class _Mode(TorchFunctionMode):

@@ -216,7 +216,7 @@ class WriteWatcher:
 
     def _describe(self, number: int, node: Any, name: str, tensor: Any, version: int | None, now: int,
               seen: list[_Seen]) -> BrokenNode:  # fmt: skip
-        place, silent = self.places.of(node), version is None
+        place, silent = self.places.location_of(node), version is None
         parameter = next(filter(None, (self._parameters.get(block) for block in _blocks(tensor))), "")
         counts: dict[tuple[OpLocation, bool, bool], int] = {}
         for write in seen:

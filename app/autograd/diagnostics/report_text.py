@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def of_findings(found: Iterable[Finding]) -> Iterator[str]:
     """Format findings as lines: place and sentence, the edit of the line of code, and the cure."""
     for one in found:
-        where = f"{one.place} ({one.file})" if one.file else one.place
+        where = f"{one.location_text} ({one.file})" if one.file else one.location_text
         yield f"{one.severity}: {where}: {one.sentence}"
         yield from (f"    - {line}" for line in textwrap.dedent(one.before).strip().splitlines())
         yield from (f"    + {line}" for line in textwrap.dedent(one.after).strip().splitlines())

@@ -129,7 +129,7 @@ class Finding:
     file: str = ""
 
     @property
-    def place(self) -> str:
+    def location_text(self) -> str:
         """Layer and line: "conv1, line 12"; the line alone without a layer."""
         line = "" if self.line is None else f"line {self.line}"
         return ", ".join(filter(None, (self.title, line)))

@@ -148,7 +148,7 @@ class Copy:
                 found[name].append(none if leaf.grad is None else stored(leaf.grad, like=leaf))
         return {name: torch.stack(grads) for name, grads in found.items()}
 
-    def at(self, steps: Mapping[str, Tensor], eps: float, look: Callable[[], Any]) -> Any:
+    def evaluate_at(self, steps: Mapping[str, Tensor], eps: float, look: Callable[[], Any]) -> Any:
         """Run `look()` with `eps` times a step added to each named leaf; the leaves are restored."""
         values = {name: stored(self.leaves[name]) for name in steps}
         before = {name: value.clone() for name, value in values.items()}
@@ -162,8 +162,8 @@ class Copy:
 
     def numeric(self, steps: Mapping[str, Tensor], eps: float) -> list[tuple[float, float]]:
         """Return for each output the derivative along `steps` by central differences, and its rounding error."""
-        above, sizes = self.at(steps, eps, self.values)
-        below, _ = self.at(steps, -eps, self.values)
+        above, sizes = self.evaluate_at(steps, eps, self.values)
+        below, _ = self.evaluate_at(steps, -eps, self.values)
         return [(float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)
                 for up, down, size in zip(above, below, sizes, strict=True)]  # fmt: skip
 
@@ -171,7 +171,7 @@ class Copy:
         """Record on which sides of their kinks the operations are, one step away."""
         watch = KinkWatch(places)
         with watch:
-            self.at(steps, eps, self.outputs)
+            self.evaluate_at(steps, eps, self.outputs)
         return watch
 
 

@@ -146,8 +146,8 @@ def _sentences(report: GradcheckReport) -> list[str]:
         )
     else:
         found.append(
-            f"The gradient of {report.what} is wrong: {worst.input}{_at(worst.index)} has {worst.analytic:.6g} in "
-            f"backward{worst.of_output}, and finite differences give {worst.numeric:.6g}."
+            f"The gradient of {report.what} is wrong: {worst.input}{_index_text(worst.index)} has "
+            f"{worst.analytic:.6g} in backward{worst.of_output}, and finite differences give {worst.numeric:.6g}."
         )
     found += [f"{place.op} {place.where} draws random numbers: the check gave it the same ones at each call."
               for place in report.random]  # fmt: skip
@@ -163,7 +163,7 @@ def _on_tiny(report: GradcheckReport) -> list[str]:
     if not tiny or not report.passed:
         return []
     one = max(tiny, key=lambda one: one.error)
-    return [f"{one.input}{_at(one.index)} has {one.analytic:.3g} in backward and {one.numeric:.3g} by finite "
+    return [f"{one.input}{_index_text(one.index)} has {one.analytic:.3g} in backward and {one.numeric:.3g} by finite "
             "differences: both so near to 0 that the absolute tolerance of 1e-05 (as in torch.autograd.gradcheck) "
             "allows it. Scale the loss up to check it more closely."]  # fmt: skip
 
@@ -190,7 +190,7 @@ def _relative(report: GradcheckReport) -> float:
     return max(found, default=0.0)
 
 
-def _at(index: tuple[int, ...]) -> str:
+def _index_text(index: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, index))}]" if index else ""
 
 

@@ -74,7 +74,7 @@ def summary(tape: Tape) -> str:
         parts.append(f"loss {tape.loss:.4g}")
     if any(node.order > 1 for node in tape.nodes):
         parts.append("backward of the squared gradient norm")
-    parts.append(f"{bytes_text(tape.held)} held for backward")
+    parts.append(f"{bytes_text(tape.held_bytes)} held for backward")
     return " · ".join(parts)
 
 

@@ -80,7 +80,7 @@ def called(
         if child is None or gradient is None:
             outputs[slot] = None
         elif isinstance(gradient, torch.Tensor) and fits(gradient, metadata := child._input_metadata[place]):
-            outputs[slot] = _made_to_fit(gradient, metadata)
+            outputs[slot] = _match_metadata(gradient, metadata)
         else:
             return None, 0.0
     wait()
@@ -98,7 +98,7 @@ def fits(gradient: Tensor, metadata: Any) -> bool:
     return all(have == want or want == 1 for have, want in zip(ends, wanted, strict=True))
 
 
-def _made_to_fit(gradient: Tensor, metadata: Any) -> Tensor:
+def _match_metadata(gradient: Tensor, metadata: Any) -> Tensor:
     if list(gradient.shape) != metadata.shape:
         gradient = gradient.sum_to_size(metadata.shape)
     return gradient if gradient.dtype is metadata.dtype else gradient.to(metadata.dtype)

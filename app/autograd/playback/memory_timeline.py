@@ -62,7 +62,7 @@ def held_by_step(tape: Tape) -> list[int]:
 
 
 def _held_by_step(tape: Tape) -> list[int]:
-    return [tape.held - gone for gone in accumulate(released_by_step(tape), initial=0)]
+    return [tape.held_bytes - gone for gone in accumulate(released_by_step(tape), initial=0)]
 
 
 def stretches(tape: Tape) -> tuple[Stretch, ...]:

@@ -98,14 +98,14 @@ class Playback:
         return self.tape.order[self.position] if self.position < len(self) else None
 
     @property
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes of activations that a real backward would still hold at this position."""
         return self.curve[self.position]
 
     @property
     def stored_bytes(self) -> int:
         """Approximate bytes that this playback keeps alive: all activations, and the computed gradients."""
-        return 0 if self.graph.released else self.tape.held + self._flow.stored_bytes
+        return 0 if self.graph.released else self.tape.held_bytes + self._flow.stored_bytes
 
     @property
     def records(self) -> tuple[StepRecord, ...]:

@@ -228,7 +228,7 @@ class Catalog(Mapping[str, OpSpec]):
         count = max(spec.outputs_given(node.params), wired)
         return spec if count >= len(spec.outputs) else replace(spec, outputs=spec.outputs[:count])
 
-    def of(self, graph: Graph, node: Node) -> OpSpec:
+    def spec_of(self, graph: Graph, node: Node) -> OpSpec:
         """Return the spec of a node; for an unknown op a placeholder with the ports that its wires use."""
         if node.op in self._specs:
             return self._with_outputs(self._with_wires(self._specs[node.op], graph, node), graph, node)

@@ -65,9 +65,9 @@ class Scope:
             return -inner if type(inner) in (int, float) else UNKNOWN
         if isinstance(node, ast.Tuple | ast.List):
             items = tuple(self.value(item, depth) for item in node.elts)
-            return UNKNOWN if any(item is UNKNOWN for item in items) else _kept(items)
+            return UNKNOWN if any(item is UNKNOWN for item in items) else _storable(items)
         if isinstance(node, ast.Constant):
-            return _kept(node.value)
+            return _storable(node.value)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "float" and len(node.args) == 1:
             inner = self.value(node.args[0], depth)
             return _float(inner)
@@ -79,7 +79,7 @@ class Scope:
         return _NUMBERS.get(name, UNKNOWN)
 
 
-def _kept(value: Any) -> Any:
+def _storable(value: Any) -> Any:
     """Return the value if a project can store it, else UNKNOWN."""
     try:
         encode(value)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from app.builder import names
 from app.builder.catalog.catalog import Catalog
 from app.builder.catalog.inits import FUNCTIONS, check_inits
-from app.builder.code_editing.values import UNSET, CodeEditError, Reading
+from app.builder.code_editing.values import UNSET, CodeEditError, ValueReader
 from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Init
 from app.builder.literals import to_code
@@ -27,7 +27,7 @@ class Change:
     sheet: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         raise AssertionError
 
 
@@ -40,69 +40,69 @@ class OnNode(Change):
 
 
 @dataclass(frozen=True)
-class Parameter(OnNode):
+class SetParameter(OnNode):
     """A parameter of a node; UNSET is its default."""
 
     name: str
     value: Any
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         to = "back to its default" if self.value is UNSET else f"to {_short(to_code(self.value))}"
         return f"Set {self.name} of {self.who} {to}"
 
 
 @dataclass(frozen=True)
-class Renamed(OnNode):
+class RenameNode(OnNode):
     name: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"Rename {self.who} to {self.name}"
 
 
 @dataclass(frozen=True)
-class Repeated(OnNode):
+class SetRepeat(OnNode):
     count: int
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"Repeat {self.who} ×{self.count}"
 
 
 @dataclass(frozen=True)
-class Frozen(OnNode):
+class SetFrozen(OnNode):
     on: bool
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"{'Freeze' if self.on else 'Unfreeze'} {self.who}"
 
 
 @dataclass(frozen=True)
-class Default(Change):
+class SetDefault(Change):
     """What instances of the block have that do not set a parameter themselves."""
 
     name: str
     value: Any
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"Set the default of {self.name} to {_short(to_code(self.value))}"
 
 
 @dataclass(frozen=True)
-class OutputKey(Change):
+class SetOutputKey(Change):
     node: str
     key: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"Return it under {_short(to_code(self.key))}"
 
 
 @dataclass(frozen=True)
-class Initialised(Change):
+class SetInit(Change):
     """How a parameter of a layer is initialised."""
 
     node: str
@@ -110,13 +110,13 @@ class Initialised(Change):
     init: Init
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"Initialise {self.parameter or 'the values'} by {self.init.name}"
 
     @classmethod
     def read(
-        cls, sheet: str, node: str, parameter: str, function: ast.Attribute, values: Any, reading: Reading
-    ) -> Initialised:
+        cls, sheet: str, node: str, parameter: str, function: ast.Attribute, values: Any, reading: ValueReader
+    ) -> SetInit:
         """Build it from a call of `torch.nn.init`. Raises CodeEditError, and ParamError for a missing argument."""
         if function.attr not in FUNCTIONS:
             raise CodeEditError(f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}", function)
@@ -138,25 +138,25 @@ def _short(text: str) -> str:
 
 def applied(project: W, ops: Catalog, change: Change) -> W:
     """Apply a change to the project. Raises BlockError, GraphError."""
-    if isinstance(change, Default):
+    if isinstance(change, SetDefault):
         return block_params.set_default(project, change.sheet, change.name, change.value)
     sheet: Any = blocks.sheet_named(project, change.sheet)
     graph = sheet.graph
     match change:
-        case Parameter(node=node, name=name, value=value):
-            param = ops.of(graph, graph.owner(node)).param(name)
+        case SetParameter(node=node, name=name, value=value):
+            param = ops.spec_of(graph, graph.owner(node)).param(name)
             plain = param is not None and not param.required and repr(value) == repr(param.default)
             graph = graph.without_param(node, name) if value is UNSET or plain else graph.with_param(node, name, value)
-        case Renamed(node=node, name=name):
+        case RenameNode(node=node, name=name):
             graph = graph.with_name(node, name)
-        case OutputKey(node=node, key=key):
+        case SetOutputKey(node=node, key=key):
             graph = graph.with_param(node, "key", key)
-        case Initialised(node=node, parameter=parameter, init=init):
+        case SetInit(node=node, parameter=parameter, init=init):
             owner = graph.owner(node)
             graph = graph.with_node(replace(owner, inits=owner.inits.set(parameter, init)))
-        case Repeated(node=node, count=count):
+        case SetRepeat(node=node, count=count):
             return _put(project, change.sheet, blocks.set_repeat(sheet, ops, node, count))
-        case Frozen(node=node, on=on):
+        case SetFrozen(node=node, on=on):
             return _put(project, change.sheet, edits.flagged(sheet, [node], "frozen", on))
     return _put(project, change.sheet, changed(sheet, graph=graph))
 

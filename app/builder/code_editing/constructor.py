@@ -8,8 +8,8 @@ from typing import Any
 
 from app.builder.blocks import Block, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.code_editing.changes import Change, Frozen, Parameter, Renamed, Repeated, check_layer_name
-from app.builder.code_editing.values import Arguments, CodeEditError, Reading, said, same
+from app.builder.code_editing.changes import Change, RenameNode, SetFrozen, SetParameter, SetRepeat, check_layer_name
+from app.builder.code_editing.values import Arguments, CodeEditError, ValueReader, equal_ast, short_source
 from app.builder.codegen.free_tensors import expression
 from app.builder.edits.blocks import Whole
 from app.builder.graph import Graph, Node
@@ -29,7 +29,7 @@ class ConstructorReader:
     ops: Catalog
     sheet: str
     text: ClassText
-    reading: Reading
+    reading: ValueReader
 
     @property
     def graph(self) -> Graph:
@@ -38,13 +38,13 @@ class ConstructorReader:
     def assigned(self, was: ast.expr, old: ast.expr, now: ast.expr, new: ast.expr) -> Iterator[Change]:
         """Compare assignments of a module, or of a container of modules."""
         if not isinstance(was, ast.Attribute):
-            if not same(was, now):
+            if not equal_ast(was, now):
                 raise CodeEditError("Rename the layer in the inspector", now)
             raise CodeEditError("Edit this one in the inspector", new)
         paths = self.paths()
-        if not same(was, now):
+        if not equal_ast(was, now):
             yield self._renamed(was, now, paths)
-        yield from self._made(was.attr, old, new, paths)
+        yield from self._compare_module(was.attr, old, new, paths)
 
     def paths(self) -> dict[str, Node]:
         """Return the node of the module at each attribute path."""
@@ -52,8 +52,8 @@ class ConstructorReader:
         return {path: self.graph.owner(node) for node, path in self.text.modules.items() if node in nodes}
 
     def _renamed(self, was: ast.Attribute, now: ast.expr, paths: Mapping[str, Node]) -> Change:
-        if not (isinstance(now, ast.Attribute) and same(was.value, now.value)):
-            raise CodeEditError(f"{said(was)} can be renamed; it remains an attribute of self", now)
+        if not (isinstance(now, ast.Attribute) and equal_ast(was.value, now.value)):
+            raise CodeEditError(f"{short_source(was)} can be renamed; it remains an attribute of self", now)
         return self.renamed(was.attr, now.attr, now, paths)
 
     def renamed(self, old: str, new: str, at: ast.AST, paths: Mapping[str, Node]) -> Change:
@@ -64,55 +64,55 @@ class ConstructorReader:
             )
         taken = {path.split(".")[0] for path in paths} | set(self.reading.names)
         check_layer_name(new, taken, at)
-        return Renamed(self.sheet, paths[old].id, paths[old].name, new)
+        return RenameNode(self.sheet, paths[old].id, paths[old].name, new)
 
     # --- Modules and containers
 
-    def _made(self, path: str, old: ast.expr, new: ast.expr, paths: Mapping[str, Node]) -> Iterator[Change]:
+    def _compare_module(self, path: str, old: ast.expr, new: ast.expr, paths: Mapping[str, Node]) -> Iterator[Change]:
         if path in paths:
-            yield from self._whole(paths[path], self.graph, old, new, self.text, self.sheet)
+            yield from self._compare_constructor(paths[path], self.graph, old, new, self.text, self.sheet)
             return
-        if same(old, new):
+        if equal_ast(old, new):
             return
         match old, new:
             case (
                 ast.Call(func=was, args=[ast.List(elts=before)]),
                 ast.Call(func=now, args=[ast.List(elts=after)]),
-            ) if same(was, now):
+            ) if equal_ast(was, now):
                 if len(before) != len(after):
                     raise CodeEditError(STRUCTURE, new)
                 number = 0
                 for one, other in zip(before, after, strict=True):
-                    yield from self._made(f"{path}.{number}", *self._alike(one, other), paths)
+                    yield from self._compare_module(f"{path}.{number}", *self._alike(one, other), paths)
                     number += _count(one)
             case (
                 ast.Call(func=was, args=[ast.Dict(keys=keys, values=before)]),
                 ast.Call(func=now, args=[ast.Dict(keys=others, values=after)]),
-            ) if same(was, now):
-                if len(keys) != len(others) or not all(map(same, keys, others)):
+            ) if equal_ast(was, now):
+                if len(keys) != len(others) or not all(map(equal_ast, keys, others)):
                     raise CodeEditError("The keys are layer names: rename the layers in the inspector", new)
                 for key, one, other in zip(keys, before, after, strict=True):
                     assert isinstance(key, ast.Constant)
-                    yield from self._made(f"{path}.{key.value!s}", one, other, paths)
+                    yield from self._compare_module(f"{path}.{key.value!s}", one, other, paths)
             case _:
                 raise CodeEditError(STRUCTURE, new)
 
     def _alike(self, old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
         """Compare one of several equal layers, each of which is a node."""
-        if isinstance(old, ast.Starred) and not same(old, new):
+        if isinstance(old, ast.Starred) and not equal_ast(old, new):
             raise CodeEditError("This line stands for several identical nodes: change them in the inspector", new)
         return old, new
 
-    def _whole(
+    def _compare_constructor(
         self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
     ) -> Iterator[Change]:
         """Compare the constructor of a node's module, with repetitions and freezing."""
-        if same(old, new):
+        if equal_ast(old, new):
             return
         old, frozen = _thawed(old)
         new, freeze = _thawed(new)
         if frozen != freeze:
-            yield Frozen(sheet, node.id, node.name, freeze)
+            yield SetFrozen(sheet, node.id, node.name, freeze)
         if node.repeat == 1:
             yield from self._one(node, graph, old, new, text, sheet)
             return
@@ -120,7 +120,7 @@ class ConstructorReader:
         if sum(counts) != node.repeat or len(before) != len(after):
             raise CodeEditError("The number of repetitions is the number in range", new)
         if counts != others:
-            yield Repeated(sheet, node.id, node.name, sum(others))
+            yield SetRepeat(sheet, node.id, node.name, sum(others))
         for one, other in zip(before, after, strict=True):
             yield from self._one(node, graph, one, other, text, sheet)
 
@@ -128,31 +128,33 @@ class ConstructorReader:
         self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
     ) -> Iterator[Change]:
         """Compare one module: of a class, of torch, or an inlined `nn.Sequential`."""
-        if same(old, new):
+        if equal_ast(old, new):
             return
-        spec = self.ops.of(graph, node)
+        spec = self.ops.spec_of(graph, node)
         if not (isinstance(old, ast.Call) and isinstance(new, ast.Call)):
             raise CodeEditError(STRUCTURE, new)
-        if not same(old.func, new.func):
-            raise CodeEditError(f"{said(old.func)} is the type of the node: replace the node on the canvas", new.func)
+        if not equal_ast(old.func, new.func):
+            raise CodeEditError(
+                f"{short_source(old.func)} is the type of the node: replace the node on the canvas", new.func
+            )
         if node.id in text.placed:
-            yield from self._placed(spec.definition, old, new, text.placed[node.id][0])
+            yield from self._compare_sequential(spec.definition, old, new, text.placed[node.id][0])
         elif spec.kind in ("parameter", "buffer"):
             yield from self._tensor(node, spec, old, new, sheet)
         else:
-            reading = self.reading if sheet == self.sheet else Reading({p: p for p in self._params(sheet)})
+            reading = self.reading if sheet == self.sheet else ValueReader({p: p for p in self._params(sheet)})
             if spec.kind == "block":
                 yield from self._instance(node, spec, old, new, sheet, reading)
                 return
             arguments = Arguments(graph, node, spec, reading, at_call=False)
             for name, value in arguments.changes(old, new):
-                yield Parameter(sheet, node.id, node.name, name, value)
+                yield SetParameter(sheet, node.id, node.name, name, value)
 
     def _params(self, sheet: str) -> list[str]:
         return [param.name for param in self.project.blocks[sheet].params] if sheet else []
 
     def _instance(
-        self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str, reading: Reading
+        self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str, reading: ValueReader
     ) -> Iterator[Change]:
         """Compare an instance of a block: its exposed parameters. Other arguments are inferred."""
         given = UniqueNames(reserved_variables())
@@ -163,7 +165,7 @@ class ConstructorReader:
             raise CodeEditError("Pass each argument by keyword", new.args[0])
         for name in {**before, **after}:
             was, now = before.get(name), after.get(name)
-            if same(was, now):
+            if equal_ast(was, now):
                 continue
             if name not in known:
                 has = ", ".join(known) or "nothing"
@@ -171,9 +173,11 @@ class ConstructorReader:
                 raise CodeEditError(f"{name} {words}; {block_of(node.op)} exposes {has}", now or new)
             param = known[name]
             value = param.default if now is None else reading.value(param, now)
-            yield Parameter(sheet, node.id, node.name, param.name, value)
+            yield SetParameter(sheet, node.id, node.name, param.name, value)
 
-    def _placed(self, block: Block | None, old: ast.Call, new: ast.Call, text: ClassText) -> Iterator[Change]:
+    def _compare_sequential(
+        self, block: Block | None, old: ast.Call, new: ast.Call, text: ClassText
+    ) -> Iterator[Change]:
         """Compare an inlined block, an `nn.Sequential`: its layers, for all its instances."""
         if block is None:
             raise CodeEditError(STRUCTURE, new)
@@ -186,18 +190,18 @@ class ConstructorReader:
         for one, other, count in items:
             start = max((key for key in nodes if key <= number), default=0)
             number += count
-            if same(one, other):
+            if equal_ast(one, other):
                 continue
             node = nodes[start]
             (was, _), (now, others) = _items_of(one), _items_of(other)
             if others != count:
                 if node.repeat != count:
                     raise CodeEditError("The number of repetitions is the block's Repeat field in the inspector", other)
-                yield Repeated(block.name, node.id, node.name, others)
+                yield SetRepeat(block.name, node.id, node.name, others)
             was, frozen = _thawed(was)
             now, freeze = _thawed(now)
             if frozen != freeze:
-                yield Frozen(block.name, node.id, node.name, freeze)
+                yield SetFrozen(block.name, node.id, node.name, freeze)
             yield from self._one(node, block.graph, was, now, text, block.name)
 
     def _tensor(self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str) -> Iterator[Change]:
@@ -212,21 +216,21 @@ class ConstructorReader:
             default = isinstance(tree, ast.Constant) and tree.value is None
             value = param.default if default else self.reading.value(param, tree)
             if value != node.params.get(param.name, param.default):
-                yield Parameter(sheet, node.id, node.name, param.name, value)
+                yield SetParameter(sheet, node.id, node.name, param.name, value)
         if len(new.args) != 1 or len(old.args) != 1:
             raise CodeEditError(STRUCTURE, new)
-        if same(old.args[0], new.args[0]):
+        if equal_ast(old.args[0], new.args[0]):
             return
         match old.args[0], new.args[0]:
             case ast.Call(func=was, args=[_]), ast.Call(func=now, args=[numbers]) if spec.key == "constant":
                 value = spec.param("value")
-                if value is not None and same(was, now):
-                    yield Parameter(sheet, node.id, node.name, "value", self.reading.value(value, numbers))
+                if value is not None and equal_ast(was, now):
+                    yield SetParameter(sheet, node.id, node.name, "value", self.reading.value(value, numbers))
                     return
         for name, value in _tried(node.params, new.args[0]):
             text = expression(spec.key, {**node.params, name: value})
-            if same(ast.parse(text, mode="eval").body, new.args[0]):
-                yield Parameter(sheet, node.id, node.name, name, value)
+            if equal_ast(ast.parse(text, mode="eval").body, new.args[0]):
+                yield SetParameter(sheet, node.id, node.name, name, value)
                 return
         raise CodeEditError("Only one size or number at a time can be edited here; use the inspector for the rest", new)
 

@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 
 from app.builder.blocks import Block, BlockError
 from app.builder.catalog.catalog import Catalog
-from app.builder.code_editing.changes import Change, Default, Initialised, OutputKey, applied
+from app.builder.code_editing.changes import Change, SetDefault, SetInit, SetOutputKey, applied
 from app.builder.code_editing.constructor import ConstructorReader
 from app.builder.code_editing.forward import ForwardReader
 from app.builder.code_editing.lines import Statement, parsed, statement_at, why_not
-from app.builder.code_editing.values import CodeEditError, Reading, said, same
+from app.builder.code_editing.values import CodeEditError, ValueReader, equal_ast, short_source
 from app.builder.edits.blocks import Whole, sheet_named
 from app.builder.graph import GraphError
 from app.builder.names import UniqueNames, reserved_variables
@@ -56,7 +56,7 @@ def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> E
         raise CodeEditError(str(error), new) from None
     except RecursionError:
         raise CodeEditError("This is nested too deep") from None
-    return Edited(after, changes[0].words if len(changes) == 1 else f"{changes[0].words} and other changes")
+    return Edited(after, changes[0].description if len(changes) == 1 else f"{changes[0].description} and other changes")
 
 
 def _read(typed: str, statement: Statement) -> ast.stmt:
@@ -91,7 +91,7 @@ class _Class:
         self.text: ClassText = source.classes[self.name]
         self.sheet = sheet_named(project, self.name)
         given, params = UniqueNames(reserved_variables()), self.sheet.params if isinstance(self.sheet, Block) else ()
-        self.reading = Reading({given.take(param.name): param.name for param in params})
+        self.reading = ValueReader({given.take(param.name): param.name for param in params})
         self.constructor = ConstructorReader(project, ops, self.name, self.text, self.reading)
         self.forward = ForwardReader(project, ops, self.name, self.text, self.reading)
         self._tree = classes[statement.number]
@@ -110,7 +110,7 @@ class _Class:
             case ast.Return(value=ast.Dict() as was), ast.Return(value=ast.Dict() as now):
                 yield from self._keys(was, now)
             case _:
-                if not same(old, new):
+                if not equal_ast(old, new):
                     raise CodeEditError("The call follows from the node: replace the node on the canvas", new)
 
     def _node(self) -> str:
@@ -126,26 +126,30 @@ class _Class:
         before, after = old.args, new.args
         if old.name != new.name or [a.arg for a in before.args] != [a.arg for a in after.args]:
             raise CodeEditError("Arguments come from the parameters of the block: change them in the inspector", new)
-        if len(before.defaults) != len(after.defaults) or not same(before.vararg or after.vararg, None):
+        if len(before.defaults) != len(after.defaults) or not equal_ast(before.vararg or after.vararg, None):
             raise CodeEditError("Each parameter of a block has a default", new)
         names = [a.arg for a in before.args][-len(before.defaults) :]
         params = {param.name: param for param in getattr(self.sheet, "params", ())}
         for name, was, now in zip(names, before.defaults, after.defaults, strict=True):
-            if not same(was, now):
+            if not equal_ast(was, now):
                 param = params[self.reading.names[name]]
-                yield Default(self.name, param.name, Reading().value(param, now))
+                yield SetDefault(self.name, param.name, ValueReader().value(param, now))
 
     def _called(self, old: ast.Call, new: ast.Call) -> Iterator[Change]:
         """Compare an initialisation of a parameter, or an assignment of a module into another."""
         if isinstance(old.func, ast.Attribute) and ast.unparse(old.func.value) == "nn.init":
             yield self._initialised(old, new)
-        elif same(old.func, new.func) and len(old.args) == len(new.args) == 2 and same(old.args[0], new.args[0]):
+        elif (
+            equal_ast(old.func, new.func)
+            and len(old.args) == len(new.args) == 2
+            and equal_ast(old.args[0], new.args[0])
+        ):
             raise CodeEditError("Edit this one in the inspector", new)
-        elif not same(old, new):
+        elif not equal_ast(old, new):
             raise CodeEditError("This line assigns a layer; rename the layer instead", new)
 
     def _initialised(self, old: ast.Call, new: ast.Call) -> Change:
-        if not (isinstance(new.func, ast.Attribute) and new.args and same(new.args[0], old.args[0])):
+        if not (isinstance(new.func, ast.Attribute) and new.args and equal_ast(new.args[0], old.args[0])):
             raise CodeEditError("The parameter to initialise is chosen in the inspector", new)
         if ast.unparse(new.func.value) != "nn.init" or len(new.args) != 1:
             raise CodeEditError("Expected a function of nn.init with keyword arguments", new.func)
@@ -153,7 +157,7 @@ class _Class:
         values = tuple((word.arg or "", word.value) for word in new.keywords)
         owner = self.sheet.graph.owner(node)
         parameter = next((p for p in sorted(owner.inits, key=len, reverse=True) if path.endswith(p)), "")
-        return Initialised.read(self.name, owner.id, parameter, new.func, values, self.reading)
+        return SetInit.read(self.name, owner.id, parameter, new.func, values, self.reading)
 
     def _whose(self, target: str) -> tuple[str, str]:
         """Return the node whose line has an initialisation."""
@@ -172,9 +176,9 @@ class _Class:
         if len(old.keys) != len(new.keys) or len(nodes) != len(old.keys):
             raise CodeEditError("The return value follows from the wires into the outputs", new)
         for node, was, now, value, other in zip(nodes, old.keys, new.keys, old.values, new.values, strict=True):
-            if not same(value, other):
-                raise CodeEditError(f"{said(value)} is set by a wire: move the wire on the canvas", other)
-            if not same(was, now):
+            if not equal_ast(value, other):
+                raise CodeEditError(f"{short_source(value)} is set by a wire: move the wire on the canvas", other)
+            if not equal_ast(was, now):
                 if not (isinstance(now, ast.Constant) and isinstance(now.value, str)):
                     raise CodeEditError("A key must be a quoted string", now or new)
-                yield OutputKey(self.name, node, now.value)
+                yield SetOutputKey(self.name, node, now.value)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.builder.catalog.catalog import OpSpec, Param
-from app.builder.code_editing.changes import Change, Parameter
+from app.builder.code_editing.changes import Change, SetParameter
 from app.builder.code_editing.constructor import ConstructorReader
-from app.builder.code_editing.values import DRAWN, UNSET, Arguments, CodeEditError, said, same
+from app.builder.code_editing.values import DRAWN, UNSET, Arguments, CodeEditError, equal_ast, short_source
 from app.builder.graph import Graph, Node
 
 # Calls that take their sizes one by one rather than as a tuple.
@@ -26,22 +26,22 @@ class ForwardReader(ConstructorReader):
     ) -> Iterator[Change]:
         """Compare assignments of a call's result."""
         caller = self.graph.nodes[node_id]
-        node, spec = self.graph.owner(node_id), self.ops.of(self.graph, caller)
-        if not same(was, now):
+        node, spec = self.graph.owner(node_id), self.ops.spec_of(self.graph, caller)
+        if not equal_ast(was, now):
             match was, now:
-                case ast.Subscript(value=a, slice=index), ast.Subscript(value=b, slice=other) if same(a, b):
+                case ast.Subscript(value=a, slice=index), ast.Subscript(value=b, slice=other) if equal_ast(a, b):
                     yield self._index(node, spec, index, other)
                 case _:
                     raise CodeEditError("Variable names are generated; layers can be renamed", now)
-        if not same(old, new):
+        if not equal_ast(old, new):
             for name, value in self._value(caller, node, spec, old, new):
-                yield name if isinstance(name, Change) else Parameter(self.sheet, node.id, node.name, name, value)
+                yield name if isinstance(name, Change) else SetParameter(self.sheet, node.id, node.name, name, value)
 
     def _index(self, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Change:
         param = spec.param("index")
         if param is None or any(isinstance(part, ast.Name) for part in ast.walk(old)):
-            raise CodeEditError(f"A part of [{said(old)}] {DRAWN}", new)
-        return Parameter(self.sheet, node.id, node.name, "index", self.reading.index(param, new))
+            raise CodeEditError(f"A part of [{short_source(old)}] {DRAWN}", new)
+        return SetParameter(self.sheet, node.id, node.name, "index", self.reading.index(param, new))
 
     def _value(self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Iterator[tuple[Any, Any]]:
         """Yield parameters with their new values; or changes of other nodes, with None."""
@@ -50,14 +50,14 @@ class ForwardReader(ConstructorReader):
                 yield from self._call(caller, node, spec, old, new)
             case ast.BinOp(), ast.BinOp() if type(old.op) is type(new.op):
                 for number, (was, now) in enumerate(((old.left, new.left), (old.right, new.right))):
-                    if not same(was, now):
+                    if not equal_ast(was, now):
                         yield self._operand(node, spec, number, was, now)
             case ast.Subscript(), ast.Subscript():
-                if not same(old.value, new.value):
-                    raise CodeEditError(f"{said(old.value)} {DRAWN}", new.value)
+                if not equal_ast(old.value, new.value):
+                    raise CodeEditError(f"{short_source(old.value)} {DRAWN}", new.value)
                 yield self._index(node, spec, old.slice, new.slice), None
             case _:
-                raise CodeEditError(f"{said(old)} is the type of the node: replace the node on the canvas", new)
+                raise CodeEditError(f"{short_source(old)} is the type of the node: replace the node on the canvas", new)
 
     def _operand(self, node: Node, spec: OpSpec, number: int, was: ast.expr, now: ast.expr) -> tuple[Any, Any]:
         """Return the edit of a number in an operator: a parameter of the node, or a number node wired to it."""
@@ -69,17 +69,17 @@ class ForwardReader(ConstructorReader):
         source = self.graph.nodes[edge.source] if edge is not None else None
         if source is not None and source.op == "number":
             param = self.ops[source.op].params[0]
-            return Parameter(self.sheet, source.id, source.name, param.name, self.reading.value(param, now)), None
-        raise CodeEditError(f"{said(was)} {DRAWN}", now)
+            return SetParameter(self.sheet, source.id, source.name, param.name, self.reading.value(param, now)), None
+        raise CodeEditError(f"{short_source(was)} {DRAWN}", now)
 
     def _call(self, caller: Node, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
         own = spec.kind in ("module", "block", "custom")
-        if not same(old.func, new.func):
+        if not equal_ast(old.func, new.func):
             yield self._other_function(node, old.func, new.func, own), None
         if spec.key == "torch.arange":
             old, new = _by_name(old), _by_name(new)
         size = spec.param(_SPREAD.get(spec.key, ""))
-        if size is not None and not same(old, new):
+        if size is not None and not equal_ast(old, new):
             yield from self._sizes(node, size, old, new)
             old = ast.Call(old.func, [], old.keywords)
             new = ast.Call(new.func, [], new.keywords)
@@ -98,15 +98,15 @@ class ForwardReader(ConstructorReader):
                     raise CodeEditError(words, new)
                 return self.renamed(was, now, new, paths)
             case ast.Attribute(value=a, attr=was), ast.Attribute(value=b, attr=now) if was == now:
-                raise CodeEditError(f"{said(a)} {DRAWN}", b)
+                raise CodeEditError(f"{short_source(a)} {DRAWN}", b)
         if own:
             raise CodeEditError("The called layer follows from the node; rename container layers in the inspector", new)
-        raise CodeEditError(f"{said(old)} is the type of the node: replace the node on the canvas", new)
+        raise CodeEditError(f"{short_source(old)} is the type of the node: replace the node on the canvas", new)
 
     def _sizes(self, node: Node, size: Param, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
         """Compare sizes that are separate arguments."""
         before, after = old.args, new.args
-        if len(before) == len(after) and all(map(same, before, after)):
+        if len(before) == len(after) and all(map(equal_ast, before, after)):
             return
         kept = node.params.get(size.name)
         kept = kept if isinstance(kept, tuple) and len(kept) == len(before) else None
@@ -115,10 +115,10 @@ class ForwardReader(ConstructorReader):
             raise CodeEditError("Some sizes are set by wires: cut those first to change their number", new)
         items: list[Any] = []
         for number, tree in enumerate(after):
-            if number < len(before) and same(before[number], tree) and kept is not None:
+            if number < len(before) and equal_ast(before[number], tree) and kept is not None:
                 items.append(kept[number])
             elif number in wired or self._wired(self.graph, node, size.name, None):
-                raise CodeEditError(f"{said(before[number])} {DRAWN}", tree)
+                raise CodeEditError(f"{short_source(before[number])} {DRAWN}", tree)
             else:
                 items.append(tree)
         trees = [item if isinstance(item, ast.expr) else ast.Constant(0) for item in items]

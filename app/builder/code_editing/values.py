@@ -33,21 +33,21 @@ UNSET = Unset()
 DRAWN = "is set by a wire: move the wire on the canvas"
 
 
-def same(one: ast.AST | None, other: ast.AST | None) -> bool:
+def equal_ast(one: ast.AST | None, other: ast.AST | None) -> bool:
     """Return whether two parts of the source are equal."""
     if one is None or other is None:
         return one is other
     return ast.dump(one) == ast.dump(other)
 
 
-def said(tree: ast.AST) -> str:
+def short_source(tree: ast.AST) -> str:
     """Format a part of the source, abbreviated for a sentence."""
     text = ast.unparse(tree)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 @dataclass(frozen=True)
-class Reading:
+class ValueReader:
     """Reads values in a class. `names` are its arguments, each with the name of the block's parameter that it is."""
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -94,9 +94,9 @@ class Reading:
         try:
             expression = Expr(ast.unparse(_Inside(self.names).visit(ast.parse(ast.unparse(tree), mode="eval").body)))
         except ExpressionError as error:
-            raise CodeEditError(f"{said(tree)} is not a value: {error}", tree) from None
+            raise CodeEditError(f"{short_source(tree)} is not a value: {error}", tree) from None
         except SyntaxError:  # only valid inside a list, such as *x
-            raise CodeEditError(f"{said(tree)} is not a value", tree) from None
+            raise CodeEditError(f"{short_source(tree)} is not a value", tree) from None
         unknown = expression.names - set(self.names.values())
         if unknown:
             known = ", ".join(self.names.values())
@@ -130,7 +130,7 @@ class Arguments:
     graph: Graph
     node: Node  # the one whose module, or function, it is
     spec: OpSpec
-    reading: Reading
+    reading: ValueReader
     at_call: bool
     caller: str = ""  # the node that calls, where it calls another's module
 
@@ -164,10 +164,10 @@ class Arguments:
         for number, place in enumerate(places):
             was = old.args[number] if number < len(old.args) else None
             now = new.args[number] if number < len(new.args) else None
-            if same(was, now):
+            if equal_ast(was, now):
                 continue
             if place is None:
-                raise CodeEditError(f"{said(was or new)} {DRAWN}", now or new)
+                raise CodeEditError(f"{short_source(was or new)} {DRAWN}", now or new)
             if now is not None:
                 yield place.name, self.reading.value(place, now)
             elif place.name not in after:
@@ -177,7 +177,7 @@ class Arguments:
                 raise CodeEditError("Pass each argument by keyword", word)
             if name in taken:
                 raise CodeEditError(f"{name} is given twice", word)
-            if name not in before or not same(before[name].value, word.value):
+            if name not in before or not equal_ast(before[name].value, word.value):
                 yield name, self.reading.value(self.named(name, word), word.value)
         for name in before:
             if name not in after and name not in taken:
@@ -199,12 +199,12 @@ class Arguments:
         own = [p for p in own if p.name not in self.wired]
         found: list[Param | None] = []
         for arg in args:
-            number = next((i for i, p in enumerate(own) if self._says(p, arg)), None)
+            number = next((i for i, p in enumerate(own) if self._is_current_value(p, arg)), None)
             found.append(None if number is None else own[number])
             own = own if number is None else own[number + 1 :]
         return found
 
-    def _says(self, param: Param, arg: ast.expr) -> bool:
+    def _is_current_value(self, param: Param, arg: ast.expr) -> bool:
         """Return whether an argument is the current value of a parameter."""
         try:
             value = self.reading.value(param, arg)

@@ -51,7 +51,7 @@ class Chains:
             if node.op == "output":
                 whole = len(order) + 2 == len(graph.nodes) and bool(order)
                 return tuple(order) if whole and len(graph.into(node.id)) == 1 else None
-            if node.name != str(key) or not _one_in_one_out(graph, node, edges[0], catalog.of(graph, node)):
+            if node.name != str(key) or not _one_in_one_out(graph, node, edges[0], catalog.spec_of(graph, node)):
                 return None
             order.append(node)
             at, key = node.id, key + node.repeat

@@ -98,7 +98,7 @@ class Net:
         return tuple(node for node in self.live if node.op == "output")
 
     def spec(self, node: Node) -> OpSpec:
-        return self.ops.of(self.graph, node)
+        return self.ops.spec_of(self.graph, node)
 
     def param(self, node: Node, name: str) -> Any:
         """Return a parameter as used: AUTO filled in, else the default."""

@@ -37,7 +37,7 @@ def through(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int, size: Size
 ) -> SizeNote | None:
     """Derive a dimension of a block's output; None if its inside does not determine it."""
-    spec = catalog.of(graph, graph.nodes[node])
+    spec = catalog.spec_of(graph, graph.nodes[node])
     result, block = analysis.results.get(node), spec.definition
     if result is None or block is None or not result.turns:
         return None

@@ -108,7 +108,7 @@ def explain_dimension(
 def _stories(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, only: int | None
 ) -> tuple[DimensionStory | None, ...]:
-    here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
+    here, spec = graph.nodes[node], catalog.spec_of(graph, graph.nodes[node])
     call = _call(graph, analysis, here, spec, output)
     if call is None:
         return ()
@@ -152,7 +152,7 @@ def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Dimensio
 
 def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:
     """Align the input shapes of a broadcasting op, even if they clash; () for other ops and for a single tensor."""
-    here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
+    here, spec = graph.nodes[node], catalog.spec_of(graph, graph.nodes[node])
     if here.muted or spec.category != "merge" or not stretches(here.op):
         return ()
     tensors = []

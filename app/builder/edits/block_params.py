@@ -30,7 +30,7 @@ def expose_param(project: W, block: str, catalog: Catalog, node: str, param: str
     """
     inside = _block(project, block)
     owner = inside.graph.owner(node)
-    spec = catalog.of(inside.graph, owner)
+    spec = catalog.spec_of(inside.graph, owner)
     inner = spec.param(param)
     if inner is None:
         raise BlockError(f"{owner.name} has no parameter {param}")
@@ -78,7 +78,7 @@ def unexpose(project: W, block: str, catalog: Catalog, name: str) -> W:
     kept = {other.name: Expr(other.name) for other in inside.params if other.name != name}
 
     def without(node: Node) -> Node:
-        spec = catalog.of(inside.graph, node)
+        spec = catalog.spec_of(inside.graph, node)
         params = {key: filled(value, {**kept, name: param.default}, spec, key) if _names(value, name) else value
                   for key, value in node.params.items()}  # fmt: skip
         return replace(node, params=FrozenMap(params))

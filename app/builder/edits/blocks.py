@@ -273,7 +273,7 @@ def takes(param: Param, value: Any) -> bool:
 def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
     """Chain `count` modules in place of one, each with its own weights. Raises BlockError."""
     graph = sheet.graph
-    spec = catalog.of(graph, graph.nodes[node])
+    spec = catalog.spec_of(graph, graph.nodes[node])
     name = graph.nodes[node].name
     if not 1 <= count <= MOST_REPEATS:
         raise BlockError(f"{name} can be repeated 1 to {MOST_REPEATS} times, not {count}")

@@ -81,7 +81,7 @@ def add(project: P, catalog: Catalog, op: str, at: Point) -> tuple[P, str]:
 def add_behind(project: P, catalog: Catalog, op: str, behind: str, at: Point) -> tuple[P, str]:
     """Add a node and connect the first output of `behind` that fits; existing wires stay."""
     project, new = add(project, catalog, op, at)
-    outputs = catalog.of(project.graph, project.graph.nodes[behind]).outputs
+    outputs = catalog.spec_of(project.graph, project.graph.nodes[behind]).outputs
     for output in range(len(outputs)):
         port = rules.first_free_input(project.graph, catalog, behind, output, new)
         if port is not None:
@@ -125,7 +125,7 @@ def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tupl
 
 def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
     """List the ops that accept an output, in palette order."""
-    kind = catalog.of(graph, graph.nodes[source]).outputs[output].kind
+    kind = catalog.spec_of(graph, graph.nodes[source]).outputs[output].kind
 
     def ports(spec: OpSpec) -> Iterable[Port]:
         sizes = graph.nodes[source].op in ("Tensor.shape", "tuple")  # other tuples, as of an LSTM, hold no sizes
@@ -138,7 +138,7 @@ def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> t
 
 def fitting_before(graph: Graph, catalog: Catalog, target: str, port: str) -> tuple[str, ...]:
     """List the ops that provide what an input accepts, in palette order."""
-    wanted = rules.port_of(catalog.of(graph, graph.nodes[target]), graph.nodes[target], port)
+    wanted = rules.port_of(catalog.spec_of(graph, graph.nodes[target]), graph.nodes[target], port)
     kind = wanted.kind if wanted else ""
     return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(p.kind, kind) for p in spec.outputs))
 
@@ -197,7 +197,7 @@ def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | N
     seen: set[str] = set()
     while node in gone and node not in seen:
         seen.add(node)
-        ports = {port.name: i for i, port in enumerate(catalog.of(graph, graph.nodes[node]).inputs)}
+        ports = {port.name: i for i, port in enumerate(catalog.spec_of(graph, graph.nodes[node]).inputs)}
         arriving = sorted(graph.into(node), key=lambda edge: (ports.get(edge.port, 0), edge.index))
         if not arriving:
             return None
@@ -210,7 +210,7 @@ def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | N
 def flaggable(project: Sheet, catalog: Catalog, nodes: Iterable[str], flag: str) -> tuple[str, ...]:
     """Filter the nodes that can be "muted" (they have inputs and outputs) or "frozen" (they have parameters)."""
     graph = project.graph
-    specs = {node: catalog.of(graph, graph.nodes[node]) for node in nodes if node in graph.nodes}
+    specs = {node: catalog.spec_of(graph, graph.nodes[node]) for node in nodes if node in graph.nodes}
     if flag == "frozen":
         return tuple(node for node, spec in specs.items() if spec.kind in ("module", "block", "custom", "parameter"))
     return tuple(node for node, spec in specs.items() if spec.inputs and spec.outputs)
@@ -233,7 +233,7 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     """
     graph, spec = project.graph, catalog[op]
     old = graph.nodes[node]
-    before = catalog.of(graph, old)
+    before = catalog.spec_of(graph, old)
     bare = graph.without_nodes([node])
     made_up = old.name.rstrip("0123456789") == before.stem
     name = new_node(bare, catalog, op).name if made_up else old.name

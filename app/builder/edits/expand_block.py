@@ -126,7 +126,7 @@ def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Fragment:
     piece = edits.copy(block, [n.id for n in block.graph.nodes.values() if n.op not in ("input", "output")])
     nodes = {}
     for key, inner in piece.graph.nodes.items():
-        spec = catalog.of(block.graph, inner)
+        spec = catalog.spec_of(block.graph, inner)
         params = {name: filled(value, values, spec, name) for name, value in inner.params.items()}
         frozen = inner.frozen or (node.frozen and spec.kind in ("module", "block", "parameter"))
         nodes[key] = replace(inner, params=FrozenMap(params), frozen=frozen)

@@ -99,7 +99,7 @@ def _at(project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge) -> H
         block = project.blocks[name]
         inner = _nearest(project, ops, name, block.outputs[min(edge.output, len(block.outputs) - 1)].id)
         return replace(inner, way=(node.id, *inner.way)) if inner is not None else None
-    spec = ops.of(graph, node)
+    spec = ops.spec_of(graph, node)
     return Head((), sheet, node.id) if spec.kind != "parameter" and holds_parameters(spec) else None
 
 
@@ -169,7 +169,7 @@ def freeze_all_but_last(project: W, ops: Catalog) -> W:
     known = with_blocks(ops, project.blocks)
 
     def flag(graph: Graph, node: Node, leads: bool) -> bool:
-        return not leads and (node.frozen or (not node.shares and holds_parameters(known.of(graph, node))))
+        return not leads and (node.frozen or (not node.shares and holds_parameters(known.spec_of(graph, node))))
 
     return _flagged(project, head, flag)
 

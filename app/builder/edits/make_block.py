@@ -59,7 +59,7 @@ def suggested_name(project: Whole, sheet: str, catalog: Catalog, nodes: Iterable
     """Return a free name for a block, from its contents: ResidualBlock, AttentionBlock, ConvBlock."""
     graph = sheet_named(project, sheet).graph
     inner = [graph.nodes[node] for node in nodes if node in graph.nodes]
-    categories = [catalog.of(graph, node).category for node in inner]
+    categories = [catalog.spec_of(graph, node).category for node in inner]
     ops = {node.op for node in inner}
     weighty = [category for category in categories if category in ("conv", "linear", "seq")]
     if any("attention" in op.lower() for op in ops):
@@ -99,7 +99,7 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
     chosen = set(inner)
     arriving: dict[tuple[str, int], str] = {}
     for node in inner:
-        places = {port.name: i for i, port in enumerate(catalog.of(graph, graph.nodes[node]).inputs)}
+        places = {port.name: i for i, port in enumerate(catalog.spec_of(graph, graph.nodes[node]).inputs)}
         for edge in sorted(graph.into(node), key=lambda e: (places.get(e.port, len(places)), e.index)):
             if edge.source not in chosen:
                 arriving.setdefault((edge.source, edge.output), edge.port)
@@ -108,7 +108,7 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
     given = [(inner[place], output) for place, output in leaving]
     if not given:  # unconnected: its last nodes become the outputs
         given = [(node, 0) for node in inner
-                 if not graph.out_of(node) and catalog.of(graph, graph.nodes[node]).outputs]  # fmt: skip
+                 if not graph.out_of(node) and catalog.spec_of(graph, graph.nodes[node]).outputs]  # fmt: skip
     taken = {graph.nodes[node].name for node in inner}
     inputs = _names(list(arriving), "input", [_output_name(graph, catalog, *end) for end in arriving], taken)
     outputs = _names(given, "output", [f"{_output_name(graph, catalog, *end)}_out" for end in given], taken)
@@ -118,14 +118,14 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
 
 def _unfed(graph: Graph, catalog: Catalog, inner: list[str], taken: set[str]) -> dict[tuple[str, str], str]:
     """Name the unconnected required ports of a selection, which become inputs."""
-    ends = [(node, port.name) for node in inner for port in catalog.of(graph, graph.nodes[node]).inputs
+    ends = [(node, port.name) for node in inner for port in catalog.spec_of(graph, graph.nodes[node]).inputs
             if port.required and not any(edge.port == port.name for edge in graph.into(node))]  # fmt: skip
     return _names(ends, "input", [f"{graph.nodes[node].name}_{port}" for node, port in ends], taken)
 
 
 def _output_name(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
     """Name an output after its node, and the output if it is not the first."""
-    outputs = catalog.of(graph, graph.nodes[node]).outputs
+    outputs = catalog.spec_of(graph, graph.nodes[node]).outputs
     which = f"_{outputs[output].name}" if 0 < output < len(outputs) else ""
     return identifier(graph.nodes[node].name) + which
 

@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.importer import remarks
 from app.builder.importer.fallback_report import OPAQUE, Fallback, parent
-from app.builder.importer.fallbacks import GivingWay, ReadPastError
+from app.builder.importer.fallbacks import FallbackChooser, ReadPastError
 from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.common_subexpressions import numbers_once
 from app.builder.importer.lowering.ir import Draft, DraftError
@@ -25,7 +25,7 @@ from app.builder.importer.lowering.modules import described, key_of
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.lowering.parameter_order import as_called, freeze, mixed, number, partly_frozen
 from app.builder.importer.lowering.shared_tensors import read_past, tie, tied
-from app.builder.importer.lowering.single_node import drawn_whole
+from app.builder.importer.lowering.single_node import draw_as_one_node
 from app.builder.importer.lowering.uncalled_modules import keep_unused
 from app.builder.importer.state import unseen_random
 from app.builder.importer.state.second_call import check_again
@@ -80,19 +80,19 @@ def import_module(
     not traced at all. Raises TraceError or DraftError.
     """
     drawing = _Drawing(model, args, dict(kwargs or {}), own.with_these(catalog) if own else catalog, cancelled)
-    ways = GivingWay(model, own, drawing.examples, drawing.whole, cancelled)
+    chooser = FallbackChooser(model, own, drawing.examples, drawing.is_catalog_layer, cancelled)
     for path, why in (apart or {}).items():
-        ways.set_apart(path, why)
+        chooser.set_apart(path, why)
     while True:
         try:
-            drawn = drawing.drawn(ways)
+            drawn = drawing.drawn(chooser)
         except (TraceError, DraftError) as error:
             if cancelled():
                 raise
-            ways.around(error, drawing.arrived)
+            chooser.add_fallback(error, drawing.arrived)
             drawing.catalog = own.with_these(catalog) if own else catalog
         else:
-            return replace(drawn, fallbacks=ways.told())
+            return replace(drawn, fallbacks=chooser.fallbacks())
 
 
 class _Drawing:
@@ -107,7 +107,7 @@ class _Drawing:
         self.arrived: dict[str, tuple[Any, Any]] = {}
         self.remarks: dict[str, None] = {}
 
-    def whole(self, module: nn.Module) -> bool:
+    def is_catalog_layer(self, module: nn.Module) -> bool:
         """Return whether a module is a layer of the catalog that can be constructed from its attributes."""
         key = key_of(module, self.catalog)
         if key is None or partly_frozen(module):
@@ -121,21 +121,21 @@ class _Drawing:
             return False
         return True
 
-    def drawn(self, ways: GivingWay) -> Imported:
+    def drawn(self, chooser: FallbackChooser) -> Imported:
         """Trace, lower and merge the model with the fallbacks found so far. Raises TraceError or DraftError."""
         self.remarks = {}
-        whole = ways.apart.get("")
+        whole = chooser.apart.get("")
         if whole is not None and whole.spec is not None:
-            root = drawn_whole(self.model, whole.spec, whole.params, self.examples)
+            root = draw_as_one_node(self.model, whole.spec, whole.params, self.examples)
         else:
-            self._check_model(ways)
-            root, asked = self._drafted(ways, True)
-            evaluation = self._drafted(ways, False)[0] if asked else None
+            self._check_model(chooser)
+            root, asked = self._drafted(chooser, True)
+            evaluation = self._drafted(chooser, False)[0] if asked else None
             check_chance(root, evaluation)
             if evaluation is not None:
                 with_evaluation(root, evaluation)
             keep_unused(root, self.model, self.catalog)
-            self._tie(root, ways)
+            self._tie(root, chooser)
         freeze(root)
         number(root, self.model)
         graph, blocks = as_called(*Merger(self.catalog).merge(root), self.catalog)
@@ -143,46 +143,46 @@ class _Drawing:
         places = with_kept(graph, arrange(used_part(graph), {}), {})
         return Imported(graph, laid, *places, remarks=tuple(self.remarks))
 
-    def _check_model(self, ways: GivingWay) -> None:
+    def _check_model(self, chooser: FallbackChooser) -> None:
         """Raise TraceError for gradient hooks and partly frozen layers, which no traced call shows."""
         for path, why in (*gradient_hooks(self.model), *mixed(self.model)):
-            if not ways.covers(path):
+            if not chooser.covers(path):
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
 
-    def _tie(self, root: Draft, ways: GivingWay) -> None:
+    def _tie(self, root: Draft, chooser: FallbackChooser) -> None:
         """Tie tensors that have several names. Raises TraceError if a drawing cannot express it."""
         buffers = {name for name, _ in self.model.named_buffers(remove_duplicate=False)}
         for path, names in tied(self.model):
             owners = [self.model.get_submodule(parent(name)) for name in names]
-            if buffers.issuperset(names) and not any(map(self.whole, owners)):
+            if buffers.issuperset(names) and not any(map(self.is_catalog_layer, owners)):
                 continue  # never written, so two buffers with equal values are equivalent
-            if not ways.covers(path) and (buffers.intersection(names) or not tie(root, names, path)):
+            if not chooser.covers(path) and (buffers.intersection(names) or not tie(root, names, path)):
                 why = f"{names[0]} and {names[-1]} are the same tensor, which a network can hold under one name only"
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
 
-    def _drafted(self, ways: GivingWay, training: bool) -> tuple[Draft, bool]:
+    def _drafted(self, chooser: FallbackChooser, training: bool) -> tuple[Draft, bool]:
         copied = on_meta(self.model)
         flag = set_mode(copied, training)
-        beside = {path for path, apart in ways.apart.items() if apart.spec is not None}
+        beside = {path for path, apart in chooser.apart.items() if apart.spec is not None}
         for path in beside:  # untraced modules read `training` themselves
             check_apart(copied, path, training)
-        before, tracer = facts(copied, beside), self._tracer(ways)
+        before, tracer = facts(copied, beside), self._tracer(chooser)
         self.arrived = tracer.arrived
         frame = tracer.follow(copied, *self.examples, original=self.model)
-        check_again(tracer, frame, before, lambda: self._tracer(ways), self.examples, training)
+        check_again(tracer, frame, before, lambda: self._tracer(chooser), self.examples, training)
         draft = Drafter(tracer, self.model, self.catalog).draft(frame)
         numbers_once(draft)
         self._check_tensors(draft)
         named = zip(frame.inputs, frame.names, strict=True)
         changed = [name for place, name in named if tracer.latest(place) is not place]
-        for words in (*remarks.of_arguments(self.model, *self.examples), *tracer.report.told(self._shapes()),
+        for words in (*remarks.of_arguments(self.model, *self.examples), *tracer.report.sentences(self._shapes()),
                       *remarks.of_results(self.model, frame.outputs, changed)):  # fmt: skip
             self.remarks.setdefault(words)
         return draft, flag.asked
 
-    def _tracer(self, ways: GivingWay) -> Tracer:
-        made = Tracer(self.whole, self._cancelled)
-        made.apart, made.loose, made.accepted = ways.apart, ways.loose, ways.accepted
+    def _tracer(self, chooser: FallbackChooser) -> Tracer:
+        made = Tracer(self.is_catalog_layer, self._cancelled)
+        made.apart, made.loose, made.accepted = chooser.apart, chooser.loose, chooser.accepted
         return made
 
     def _shapes(self) -> str:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 
 from app.builder.importer.fallback_report import EXPORTED, OPAQUE, Fallback, inside, parent
 from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.constructor_args import MADE_WITH
+from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
 from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.torch_export import PATIENCE, NotExportedError, Replay, exported
@@ -40,7 +40,7 @@ class ReadPastError(TraceError):
     layer = False
 
 
-class GivingWay:
+class FallbackChooser:
     """The untraced submodules of one model, by path. `own` makes opaque nodes of them, if given; `whole` tells layers
     of the catalog."""
 
@@ -65,13 +65,13 @@ class GivingWay:
         """Return whether a submodule lies inside an untraced one."""
         return any(inside(path, outer) for outer in self.apart)
 
-    def told(self) -> tuple[Fallback, ...]:
+    def fallbacks(self) -> tuple[Fallback, ...]:
         """List the fallbacks in the order of the model."""
         modules = self._model.named_modules(remove_duplicate=False)
         order = {path: number for number, (path, _) in enumerate(modules)}
         return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
 
-    def around(self, error: TraceError | DraftError, arrived: dict[str, Called]) -> None:
+    def add_fallback(self, error: TraceError | DraftError, arrived: dict[str, Called]) -> None:
         """Add a fallback that avoids the error next time. Raises the error if none is left."""
         path = error.path or ""
         self._check_it_runs(error)
@@ -162,7 +162,7 @@ class GivingWay:
         """Return the cached export of a module; identical modules share one."""
         shapes = [(tuple(leaf.shape), leaf.dtype) if isinstance(leaf, torch.Tensor) else repr(leaf)
                   for leaf in tree_flatten(called)[0]]  # fmt: skip
-        key = (type(module), repr(module), repr(module.__dict__.get(MADE_WITH)), repr(shapes), smaller)
+        key = (type(module), repr(module), repr(module.__dict__.get(CONSTRUCTOR_ARGS)), repr(shapes), smaller)
         if key not in self._replays:
             began = time.monotonic()
             try:
@@ -179,7 +179,9 @@ class GivingWay:
         spec, params = self._own.stand_in(module)
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
         for other, twin in self._model.named_modules():
-            alike = type(twin) is type(module) and twin.__dict__.get(MADE_WITH) == module.__dict__.get(MADE_WITH)
+            alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(
+                CONSTRUCTOR_ARGS
+            )
             if alike and not self.covers(other):
                 self._one_twin(other, twin, why, place)
 

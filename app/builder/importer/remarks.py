@@ -40,13 +40,13 @@ class Report:
             if place.line not in lines:
                 lines.append(place.line)
 
-    def told(self, given: str) -> tuple[str, ...]:
+    def sentences(self, given: str) -> tuple[str, ...]:
         """List all remarks, one sentence each; `given` are the shapes of the example."""
         loops = (f"Loop over {count} steps ({place}) was unrolled: the network always takes {count} steps."
                  for place, count in self._loops.items() if count > 1)  # fmt: skip
-        return (*loops, *self._told_sizes(given), *self._others)
+        return (*loops, *self._size_sentences(given), *self._others)
 
-    def _told_sizes(self, given: str) -> Iterator[str]:
+    def _size_sentences(self, given: str) -> Iterator[str]:
         for (file, function), lines in self._sizes.items():
             named = ", ".join(map(str, sorted(lines)[:_MOST])) + (" and more" if len(lines) > _MOST else "")
             where = f"{function}, {plural(len(lines), 'line')} {named} of {Path(file).name}"
@@ -85,7 +85,7 @@ def _tree(file: str) -> ast.Module | None:
         return None
 
 
-def _at(place: SourceLine) -> Iterator[ast.AST]:
+def _syntax_at(place: SourceLine) -> Iterator[ast.AST]:
     """Yield the syntax nodes on a line."""
     tree = _tree(place.file)
     for node in ast.walk(tree) if tree is not None else ():
@@ -100,7 +100,7 @@ def _within(node: ast.expr, line: int) -> bool:
 @cache
 def loops_at(place: SourceLine) -> bool:
     """Return whether a line determines how often a loop runs."""
-    for node in _at(place):
+    for node in _syntax_at(place):
         if isinstance(node, ast.For) and _within(node.iter, place.line):
             return True
         if isinstance(node, ast.While) and _within(node.test, place.line):
@@ -115,15 +115,15 @@ def loops_at(place: SourceLine) -> bool:
 @cache
 def is_check(place: SourceLine) -> bool:
     """Return whether a branch on a line only decides about raising an error."""
-    for node in _at(place):
+    for node in _syntax_at(place):
         if isinstance(node, ast.Assert) and _within(node.test, place.line):
             return True
         if isinstance(node, ast.If) and _within(node.test, place.line):
-            return not node.orelse and all(map(_only_tells, node.body))
+            return not node.orelse and all(map(_only_reports, node.body))
     return False
 
 
-def _only_tells(node: ast.stmt) -> bool:
+def _only_reports(node: ast.stmt) -> bool:
     """Whether a statement raises, or warns."""
     if isinstance(node, ast.Raise):
         return True

@@ -187,7 +187,7 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
     for follows in (True, False):  # dropout follows the mode, or is always active
         replay.follows_mode = follows
         try:
-            if _same(replay, module, real, named):
+            if _equals_module(replay, module, real, named):
                 _check_batch(replay, module, *others)
                 return replay
         except NotExportedError:
@@ -272,7 +272,7 @@ def _first_line(error: BaseException) -> str:
 # --- Whether it is the same
 
 
-def _same(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> bool:
+def _equals_module(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> bool:
     """Return whether outputs, gradients and buffers are equal, in both modes."""
     for mode in (True, False):
         theirs, mine = (_numbers(call, module, args, kwargs, mode) for call in (None, replay))

@@ -85,12 +85,12 @@ class _Meter:
         if size is not None:
             self._sizes[archive.name] = size
 
-    def at(self, archive: Archive, done: int) -> None:
+    def update(self, archive: Archive, done: int) -> None:
         self._done[archive.name] = done
         self._progress(sum(self._done.values()), sum(self._sizes.values()), archive.name)
 
     def finish(self, archive: Archive) -> None:
-        self.at(archive, self._sizes[archive.name])
+        self.update(archive, self._sizes[archive.name])
 
 
 def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _Meter, cancelled: Cancelled) -> None:
@@ -128,7 +128,7 @@ def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Ca
             file.write(chunk)
             digest.update(chunk)
             done += len(chunk)
-            meter.at(archive, done)
+            meter.update(archive, done)
     if digest.hexdigest() != archive.md5:
         raise ChecksumMismatchError(archive.name, archive.md5, digest.hexdigest())
 

@@ -62,7 +62,7 @@ def batch_of(request: CaptureRequest, state_dict: Mapping[str, Tensor] | None = 
     state = state_dict if state_dict is not None else _state(request)
     inputs, target, loss = _random(request) if options.data == "random" else _of_data(request)
     made = compile_batch(job.source, inputs, target, loss, job.training.seed, state)
-    special, seeds = Special.of(options), chosen_vectors(options)
+    special, seeds = Special.from_options(options), chosen_vectors(options)
     return replace(made, train=request.train, labels=request.labels, special=special, seeds=seeds)
 
 

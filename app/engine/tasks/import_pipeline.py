@@ -158,7 +158,7 @@ def _with_comparison_note(project: Project, found: ParityResult) -> Project:
 def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish, folder: Path, tell: Tell) -> Project:
     """The project that starts from the model's values, and knows where it comes from."""
     state: dict[str, Tensor] = dict(model.state_dict())
-    infos = {key: TensorInfo.of(value) for key, value in state.items()}
+    infos = {key: TensorInfo.from_tensor(value) for key, value in state.items()}
     wrong = misfits(infos, state_dicts.net_infos(source))
     state = {key: value for key, value in state.items() if key not in wrong}
     buffers = _unfilled(source, model, state)

@@ -187,7 +187,7 @@ class PlaybackSession:
             self._outbox.put(Trouble("Forward pass failed", f"{error}"))
             return
         watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)]
-        held, nodes = graph.tape.held, len(graph.nodes)
+        held, nodes = graph.tape.held_bytes, len(graph.nodes)
         self._play_all(graph)
         del graph
         if nodes > 1000:

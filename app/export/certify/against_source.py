@@ -92,7 +92,7 @@ def _values(
     try:
         state = _with_values(make(), question["weights"], {}).state_dict()
     except Exception as error:  # keys or shapes that do not fit
-        return {"values": len(known), "other": [measure.told(error)]}
+        return {"values": len(known), "other": [measure.error_text(error)]}
     mine = hashes({key: value for key, value in state.items() if key in known})
     return {"values": len(known), "other": [key for key, value in known.items() if mine.get(key) != value]}
 
@@ -109,7 +109,7 @@ def _case(
         net = net.double() if facts["dtype"] == "float64" else net
         mine = measure.step_of(net, inputs, case["seed"], train=case["train"], double=False, backward=backward)
     except Exception as error:  # an error of the exported class is the finding
-        return answer | {"stops": measure.told(error)}
+        return answer | {"stops": measure.error_text(error)}
     if bool(mine.get("refused")) != bool(case["refused"]):
         return answer | {"stops": mine.get("refused") or f"backward runs, and in the source model: {case['refused']}"}
     for group in GROUPS:

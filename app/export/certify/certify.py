@@ -87,7 +87,7 @@ def certify(
         except NetworkFailsError as error:
             found = Certificate(False, f"The network itself returns no outputs: {error}")
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            found = Certificate(False, f"The exported files cannot be read: {measure.told(error)}")
+            found = Certificate(False, f"The exported files cannot be read: {measure.error_text(error)}")
         except clean_process.CleanProcessError as error:
             words = f"The exported files do not run in a clean Python process: {error}"
             found = Certificate(False, words, details=error.details)

@@ -102,7 +102,7 @@ def step_of(
             try:
                 _loss(value, seed).backward()
             except Exception as error:  # an error in backward is the finding
-                record["refused"] = told(error)
+                record["refused"] = error_text(error)
                 return record
     record["gradients"] = {
         **{name: _dense(parameter.grad) for name, parameter in net.named_parameters()},
@@ -112,7 +112,7 @@ def step_of(
     return record
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Format an error in one line: torch often gives the reason in the first and the location in the second."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     return f"{type(error).__name__}: {' '.join(lines[:2])}" if lines else type(error).__name__
@@ -336,25 +336,25 @@ def begin(path: str) -> Record:
     return ask
 
 
-def tell(ask: Record, words: str) -> None:
+def report_progress(ask: Record, words: str) -> None:
     """Report progress to the waiting process."""
     Path(ask["progress"]).write_text(words, encoding="utf-8")
 
 
 def main(path: str) -> None:
     ask = begin(path)
-    tell(ask, "Loading the files in a clean process")
+    report_progress(ask, "Loading the files in a clean process")
     files = {name: sha256(name) for name in (ask["model"], *ask["layers"], ask["weights"])}
     net = make_net(ask)
     inputs = torch.load(ask["inputs"], weights_only=True)
     answer: Record = {"torch": torch.__version__, "files": files, "stages": []}
     for stage in ask["stages"]:
-        tell(ask, f"Clean process: {stage['words']}")
+        report_progress(ask, f"Clean process: {stage['words']}")
         if stage["fresh"]:
             net = make_net(ask)
         answer["stages"].append(_stage(ask, stage, net, inputs))
     if ask.get("source"):
-        tell(ask, "Clean process: the source model's outputs and gradients")
+        report_progress(ask, "Clean process: the source model's outputs and gradients")
         del net
         beside = imported("against_source", str(Path(__file__).with_name("against_source.py")))
         answer["source"] = beside.compared(ask, lambda: make_class(ask)())
@@ -381,16 +381,16 @@ def _stage(ask: Record, stage: Record, net: torch.nn.Module, inputs: Mapping[str
     return found
 
 
-def answered(job: Callable[[str], None]) -> int:
+def run_job(job: Callable[[str], None]) -> int:
     """Run a job and return the exit code; the last line on stderr is the error."""
     try:
         job(sys.argv[1])
     except Exception as error:  # any error of the exported files is the answer
         traceback.print_exc()
-        print(told(error), file=sys.__stderr__)
+        print(error_text(error), file=sys.__stderr__)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(answered(main))
+    sys.exit(run_job(main))

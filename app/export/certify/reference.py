@@ -111,7 +111,7 @@ class Measurement:
                     record = measure.outputs_of(net, given, self._seed)
                     again = measure.outputs_of(net, given, self._seed + 1)
                 except Exception as error:  # an unsupported batch size; reported if all are
-                    reason = measure.told(error)
+                    reason = measure.error_text(error)
                     continue
             random = random or not measure.compare(again["outputs"], record["outputs"])["equal"]
             files[batch] = {kind: str(self._folder / f"{kind}-{batch}.pt") for kind in ("inputs", "expected")}
@@ -141,7 +141,7 @@ class Measurement:
                     return net, given, measure.outputs_of(net, given, self._seed)
                 except Exception as error:  # any error; reported with the last batch tried
                     reason = error
-        raise NetworkFailsError(measure.told(reason)) from reason
+        raise NetworkFailsError(measure.error_text(reason)) from reason
 
     def _step(self, net: nn.Module, given: dict[str, Tensor], kind: str, *, double: bool, fresh: bool = False) -> Stage:
         words = f"gradients in {kind} mode"
@@ -151,7 +151,7 @@ class Measurement:
             try:
                 record = measure.step_of(net, given, self._seed, train=kind == "train", double=double, backward=True)
             except Exception as error:  # a net that fails in this mode has nothing to compare; reported
-                return Stage(kind, words, file, double, fresh, True, measure.told(error))
+                return Stage(kind, words, file, double, fresh, True, measure.error_text(error))
         return self._store(Stage(kind, words, file, double, fresh, True, record.get("refused", "")), record)
 
     def _store(self, stage: Stage, record: measure.Record) -> Stage:

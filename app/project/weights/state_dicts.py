@@ -43,7 +43,7 @@ class StateDict:
     infos: Infos = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "infos", {key: TensorInfo.of(value) for key, value in self.tensors.items()})
+        object.__setattr__(self, "infos", {key: TensorInfo.from_tensor(value) for key, value in self.tensors.items()})
 
 
 def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
@@ -124,7 +124,7 @@ def net_infos(source: Source) -> Infos:
     except (NotImplementedError, RuntimeError, TypeError):  # a custom layer computes with its weights
         with borrowed(0):
             model = make_module(source)
-    return {key: TensorInfo.of(value) for key, value in model.state_dict().items()}
+    return {key: TensorInfo.from_tensor(value) for key, value in model.state_dict().items()}
 
 
 def selected_tensors(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> dict[str, Tensor]:

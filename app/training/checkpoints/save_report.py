@@ -15,7 +15,7 @@ class SaveReport:
         self._newest = 0  # the step of the newest that was written
         self.unkept = ""  # why the record of the run could not be written
 
-    def hear(self, event: Saved) -> str:
+    def message_for(self, event: Saved) -> str:
         """Return the message for an event; "" for none."""
         if not event.problem:
             self._newest = max(self._newest, event.step)

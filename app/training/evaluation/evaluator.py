@@ -304,8 +304,8 @@ def checkpoint_weights(path: Any) -> dict[str, Tensor]:
 def _put_in(model: Any, weights: Mapping[str, Tensor]) -> None:
     """Load weights. Raises EvaluationError for weights of another network."""
     own = model.state_dict()
-    told = misfits({key: TensorInfo.of(value) for key, value in weights.items()},
-                   {key: TensorInfo.of(value) for key, value in own.items()})  # fmt: skip
+    told = misfits({key: TensorInfo.from_tensor(value) for key, value in weights.items()},
+                   {key: TensorInfo.from_tensor(value) for key, value in own.items()})  # fmt: skip
     told |= {key: "the weights have no tensor of that name" for key in own if key not in weights}
     if told:
         first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:3])

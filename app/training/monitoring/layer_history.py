@@ -94,7 +94,7 @@ class HistogramSeries:
     def cut(self, step: int) -> None:
         self.samples = [sample for sample in self.samples if sample[0] <= step]
 
-    def of(self, layer: str) -> list[tuple[int, Histogram]]:
+    def samples_of(self, layer: str) -> list[tuple[int, Histogram]]:
         """Return the histograms of a layer with their steps."""
         return [(step, layers[layer]) for step, layers in self.samples if layer in layers]
 

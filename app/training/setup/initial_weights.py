@@ -29,8 +29,8 @@ def put_in(model: nn.Module, start: StartWeights) -> None:
     """Load start weights into a module; other tensors are unchanged. Raises StartError."""
     given = tensors(start)
     own = model.state_dict()
-    told = misfits({key: TensorInfo.of(value) for key, value in given.items()},
-                   {key: TensorInfo.of(value) for key, value in own.items()})  # fmt: skip
+    told = misfits({key: TensorInfo.from_tensor(value) for key, value in given.items()},
+                   {key: TensorInfo.from_tensor(value) for key, value in own.items()})  # fmt: skip
     if told:
         raise StartError(f"{misfit_text(start, told)} {CURE}")
     model.load_state_dict({**own, **given})

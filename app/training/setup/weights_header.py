@@ -46,7 +46,7 @@ class TensorInfo:
     bytes: int
 
     @classmethod
-    def of(cls, tensor: Tensor) -> TensorInfo:
+    def from_tensor(cls, tensor: Tensor) -> TensorInfo:
         dtype = str(tensor.dtype).removeprefix("torch.")
         return cls(tuple(tensor.shape), dtype, tensor.numel() * tensor.element_size())
 

@@ -215,7 +215,7 @@ class BlockControl(QObject):
         """The parameters of a node that can be exposed, with their values."""
         graph = self._workspace.sheet.project.graph
         owner = graph.owner(node.id)
-        spec = self._workspace.catalog.of(graph, owner)
+        spec = self._workspace.catalog.spec_of(graph, owner)
         values = {}
         for param in spec.params if node.op not in ("input", "output") else ():
             try:

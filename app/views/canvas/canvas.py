@@ -246,17 +246,19 @@ class Canvas(QWidget):
 
     def frame_all(self) -> None:
         """Show everything, and no node under the overview."""
-        self.view.frame(self.scene.whole())
+        self.view.frame(self.scene.content_rect())
         under = QRectF(self.minimap.geometry().translated(-self.view.pos()))
         seen = self.view.viewportTransform().inverted()[0].mapRect(under)
         if self.minimap.isVisible() and self.scene.index.inside(seen):
             left, top, right, _ = self.view.PADS
-            self.view.frame(self.scene.whole(), pads=(left, top, right, self.minimap.height() + 2 * EDGE))
+            self.view.frame(self.scene.content_rect(), pads=(left, top, right, self.minimap.height() + 2 * EDGE))
 
     def frame_selection(self) -> None:
         """Show the selected nodes, or everything."""
         area = bounds([self.scene.rect_of(self.selection.ids), *self.scene.notes.bodies(self.scene.notes.selected)])
-        self.view.frame(area if not area.isEmpty() else self.scene.whole(), most=max(1.0, min(self.view.zoom, 1.5)))
+        self.view.frame(
+            area if not area.isEmpty() else self.scene.content_rect(), most=max(1.0, min(self.view.zoom, 1.5))
+        )
 
     def reveal(self, nodes: Iterable[str]) -> None:
         """Move as little as it takes to have nodes in sight."""

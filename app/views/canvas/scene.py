@@ -375,9 +375,9 @@ class CanvasScene(QGraphicsScene):
         """The wire that runs through an area, the shortest if there are several."""
         return self.wiring.near(area)
 
-    def whole(self) -> QRectF:
+    def content_rect(self) -> QRectF:
         """The rectangle about all nodes, notes and bends."""
-        return bounds([self.places.whole(), *self.notes.bodies(), *self.bends.bodies()])
+        return bounds([self.places.content_rect(), *self.notes.bodies(), *self.bends.bodies()])
 
     def map_shapes(self) -> MapShapes | None:
         """All nodes and the frames of notes, for a map; None while a large sheet comes in turns."""

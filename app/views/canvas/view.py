@@ -72,7 +72,7 @@ class CanvasView(PanZoomView):
         self.widen()
 
     def whole_area(self) -> QRectF:
-        return self.canvas_scene.whole()
+        return self.canvas_scene.content_rect()
 
     def zoom_changed(self, zoom: float) -> None:
         self.canvas_scene.set_zoom(zoom)

@@ -80,7 +80,7 @@ def rows_of(cost: NetworkCost, catalog: Catalog) -> list[CostRow]:
 
 def _row(node_id: str, one: NodeCost, cost: NetworkCost, catalog: Catalog) -> CostRow:
     node = cost.graph.nodes[node_id]
-    spec = catalog.of(cost.graph, node)
+    spec = catalog.spec_of(cost.graph, node)
     parameters, compute = one.parameters if one.live else None, one.multiply_adds if one.live else None
     known = one.state not in ("unknown", "muted")
     texts = (

@@ -31,7 +31,7 @@ class SavingControl(QObject):
 
     def _told(self, events: list[Event]) -> None:
         for event in events:
-            if isinstance(event, Saved) and (words := self._report.hear(event)):
+            if isinstance(event, Saved) and (words := self._report.message_for(event)):
                 self._say(event, words)
 
     def _say(self, event: Saved, words: str) -> None:

@@ -142,7 +142,7 @@ class MultiSelectionPage(TabDown):
         column = emptied(self.classes)
         counts = Counter(node.op for node in nodes).most_common()
         for op, count in counts[:_ROWS_MOST]:
-            spec = self._catalog.of(graph, next(node for node in nodes if node.op == op))
+            spec = self._catalog.spec_of(graph, next(node for node in nodes if node.op == op))
             row = QHBoxLayout()
             row.setSpacing(8)
             row.addWidget(Glyph(spec.category, spec.category, 14))
@@ -156,7 +156,7 @@ class MultiSelectionPage(TabDown):
 
     def _show_common(self, graph: Graph, nodes: list[Node], other: bool) -> None:
         """Show the parameters of nodes of one class; an edit applies to all of them."""
-        spec = self._catalog.of(graph, nodes[0]) if len({node.op for node in nodes}) == 1 else None
+        spec = self._catalog.spec_of(graph, nodes[0]) if len({node.op for node in nodes}) == 1 else None
         self.common.setVisible(spec is not None and bool(spec.params))
         if spec is None or not spec.params:
             return
@@ -188,7 +188,7 @@ class MultiSelectionPage(TabDown):
     # --- Modules
 
     def _show_together(self, graph: Graph, nodes: list[Node]) -> None:
-        kinds = {self._catalog.of(graph, node).kind for node in nodes}
+        kinds = {self._catalog.spec_of(graph, node).kind for node in nodes}
         owning = kinds <= {"module", "block", "custom"}
         freezable = self.edits.freezable()
         self.frozen.setVisible(bool(freezable))

@@ -35,7 +35,7 @@ class MultiSelectionEdits:
         self._front.apply(f"Set {name} of {self._many}", graph, key)
 
     def _with_param(self, graph: Graph, node: str, name: str, value: Any) -> Graph:
-        param = self._front.catalog.of(graph, graph.nodes[node]).param(name)
+        param = self._front.catalog.spec_of(graph, graph.nodes[node]).param(name)
         if param is not None and not param.required and same(value, param.default):
             return graph.without_param(node, name)
         return graph.with_param(node, name, value)
@@ -44,7 +44,7 @@ class MultiSelectionEdits:
         """Back to what new nodes have."""
         graph = self._front.graph
         for node in self._owners():
-            start = self._front.catalog.of(graph, graph.nodes[node]).starting_params()
+            start = self._front.catalog.spec_of(graph, graph.nodes[node]).starting_params()
             graph = graph.with_param(node, name, start[name]) if name in start else graph.without_param(node, name)
         self._front.apply(f"Reset {name} of {self._many}", graph)
 

@@ -50,7 +50,7 @@ class NodeEdits:
 
     @property
     def spec(self) -> OpSpec:
-        return self.front.catalog.of(self.front.graph, self.node)
+        return self.front.catalog.spec_of(self.front.graph, self.node)
 
     # --- Parameters
 
@@ -124,7 +124,7 @@ class NodeEdits:
         for node in graph.nodes.values():
             if node.id in behind:
                 continue
-            for number, output in enumerate(catalog.of(graph, node).outputs):
+            for number, output in enumerate(catalog.spec_of(graph, node).outputs):
                 value = values.get((node.id, number))
                 if rules.kinds_fit(kind_of(value) if value is not None else output.kind, wanted.kind):
                     if rules.can_connect(graph, catalog, node.id, number, self.id, port):

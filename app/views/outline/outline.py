@@ -50,7 +50,7 @@ def entries(project: Sheet, ops: Catalog) -> tuple[OutlineNode, ...]:
     """Return all nodes in execution order; those in a cycle come last."""
     walk = plan(project.graph, ops)
     ordered = [step.node for step in walk.steps] + [project.graph.nodes[node] for node in walk.loops]
-    specs = ((node, ops.of(project.graph, node)) for node in ordered)
+    specs = ((node, ops.spec_of(project.graph, node)) for node in ordered)
     return tuple(OutlineNode(node, spec.label, spec.category) for node, spec in specs)
 
 

@@ -288,7 +288,7 @@ class ProblemsPanel(QWidget):
 
     def _category(self, analysis: Analysis, problem: Problem, name: str) -> str:
         node = analysis.graph.nodes[problem.node] if name and problem.node else None
-        return self._catalog.of(analysis.graph, node).category if node else ""
+        return self._catalog.spec_of(analysis.graph, node).category if node else ""
 
     def _add(self, count: int) -> None:
         """Make the next rows. The others come in turns: 200 at once would hold the window up."""

@@ -122,7 +122,7 @@ def growing(project: Project) -> Iterator[Project]:
 
 def paint(scene: CanvasScene, picture: QPixmap, room: QRectF) -> None:
     """Paint the whole scene centred in `room`, as large as it fits."""
-    whole = scene.whole().adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
+    whole = scene.content_rect().adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
     scale = min(room.width() / whole.width(), room.height() / whole.height(), LARGEST)
     area = QRectF(0, 0, whole.width() * scale, whole.height() * scale)
     area.moveCenter(room.center())

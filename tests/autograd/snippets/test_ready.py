@@ -149,6 +149,6 @@ def test_double_backward_records_the_first_one() -> None:
 
 def test_checkpoint_holds_less_and_runs_again() -> None:
     answer = shown("checkpoint")
-    assert answer.graph_of("plain").tape.held == 8000 and answer.graph_of("frugal").tape.held == 0
+    assert answer.graph_of("plain").tape.held_bytes == 8000 and answer.graph_of("frugal").tape.held_bytes == 0
     assert "before backward: 2\n" in answer.output and "after backward:  3\n" in answer.output
     assert "same gradient: True" in answer.output

@@ -52,14 +52,14 @@ def test_backward_leaves_gradients_and_a_freed_graph_is_said_to_be_freed() -> No
     assert (graph.name, graph.freed_at) == ("c", 7)
     assert any(node.saved for node in graph.tape.nodes), "it is shown as it was before"
     kept = ran(SPREADING + "c.backward(retain_graph=True)")
-    assert kept.graph.freed_at is None and kept.graph.tape.held == graph.tape.held
+    assert kept.graph.freed_at is None and kept.graph.tape.held_bytes == graph.tape.held_bytes
 
 
 def test_part_of_a_freed_graph_is_shown_as_it_was() -> None:
     answer = ran("w = torch.ones(3, requires_grad=True)\nh = w.exp()\nloss = (h * h).sum()\nloss.backward()")
     assert [graph.freed_at for graph in answer.graphs] == [4, 4]
     part = answer.graph_of("h").tape
-    assert made_by(part) == ["ExpBackward0"] and part.held == 12 and part.loss is None
+    assert made_by(part) == ["ExpBackward0"] and part.held_bytes == 12 and part.loss is None
 
 
 def test_a_part_of_a_tape_is_a_tape() -> None:

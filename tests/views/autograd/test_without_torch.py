@@ -43,7 +43,7 @@ def main(replay):
     player.set_speed(None)
     player.play()
     until(lambda: player.state == "standing" and player.position == len(player))
-    findings.look()
+    findings.run_diagnostics()
     until(lambda: findings.findings is not None)
     findings.check(next(node for node in window.room.tape.nodes if node.name == "ReluBackward0"))
     until(lambda: findings.report is not None)

@@ -89,7 +89,7 @@ class Hand:
             return edits.add_behind(project, OPS, dice.choice(KEYS), node, self.spot())[0]
         if kind == "connect":
             target = self.node()
-            ports = OPS.of(graph, graph.nodes[target]).inputs
+            ports = OPS.spec_of(graph, graph.nodes[target]).inputs
             return edits.connect(project, OPS, node, 0, target, dice.choice(ports).name)
         if kind == "delete":
             return edits.delete(project, [node, self.node()])
@@ -116,7 +116,13 @@ def shown(scene: CanvasScene) -> dict[str, object]:
         edge: (item.way, item.label, item.state, item.rank, item.chip.place, item.chip.visible, item._selected)
         for edge, item in scene.wires.items()
     }
-    return {"nodes": nodes, "wires": wires, "whole": scene.whole(), "graph": scene.graph, "problems": scene.problems}
+    return {
+        "nodes": nodes,
+        "wires": wires,
+        "whole": scene.content_rect(),
+        "graph": scene.graph,
+        "problems": scene.problems,
+    }
 
 
 def afresh(project: Project, analysis: Analysis | None) -> CanvasScene:
@@ -130,7 +136,7 @@ def afresh(project: Project, analysis: Analysis | None) -> CanvasScene:
 def picture(scene: CanvasScene, zoom: float) -> QImage:
     """All of a scene, as it is painted at a zoom."""
     scene.set_zoom(zoom)
-    area = scene.whole().adjusted(-50, -50, 50, 50)
+    area = scene.content_rect().adjusted(-50, -50, 50, 50)
     image = QImage(round(area.width() * zoom), round(area.height() * zoom), QImage.Format.Format_RGB32)
     image.fill(theme.current().canvas)
     painter = QPainter(image)
@@ -157,11 +163,11 @@ def test_edit_by_edit_it_shows_what_it_would_show_at_once(qapp, seed: int) -> No
             if step % 3 == 0:
                 analysis = analyse(hand.project.graph, OPS, before=analysis)
                 scene.set_analysis(analysis)
-        whole = scene.whole() if step % 4 == 0 else None
+        whole = scene.content_rect() if step % 4 == 0 else None
         if step % 5 == 4:
             fresh = afresh(hand.project, analysis)
             assert shown(scene) == shown(fresh), f"step {step}"
-            assert whole is None or whole == fresh.whole()
+            assert whole is None or whole == fresh.content_rect()
     for zoom in (0.2, 0.6):
         assert picture(scene, zoom) == picture(afresh(hand.project, analysis), zoom)
 

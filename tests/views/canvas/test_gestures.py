@@ -431,7 +431,7 @@ def test_home_shows_everything_and_f_the_selection(table: Table) -> None:
     table.click(table.body("output"))
     table.view.zoom_to(3.0)
     table.key(Qt.Key.Key_Home)
-    assert table.view.visible_area().contains(table.scene.whole())
+    assert table.view.visible_area().contains(table.scene.content_rect())
     table.view.pan(5000, 5000)
     table.key(Qt.Key.Key_F)
     assert table.view.visible_area().contains(table.scene.rect_of(table.selection.ids))

@@ -229,7 +229,7 @@ def test_comments_alone_are_cut_and_pasted(table: Table) -> None:
 
 def test_the_marquee_takes_notes_and_shift_adds(table: Table) -> None:
     frame, note = framed(table, "conv1"), commented(table)
-    whole = table.scene.whole().adjusted(-20, -20, 20, 20)
+    whole = table.scene.content_rect().adjusted(-20, -20, 20, 20)
     table.drag(table.at(whole.topLeft()), table.at(whole.bottomRight()))
     assert table.scene.notes.selected == {frame, note} and len(table.selection.ids) == 5
     table.click(table.empty())
@@ -403,7 +403,7 @@ def test_nodes_glide_to_their_places_and_the_document_changes_once(table: Table,
     assert table.document.undo_stack.index() == count + 1
     seen = table.view.visible_area()
     qtbot.waitUntil(lambda: not table.canvas.glide.running)
-    assert table.view.visible_area() == seen and seen.contains(table.scene.whole())
+    assert table.view.visible_area() == seen and seen.contains(table.scene.content_rect())
     fresh = Canvas(Document(table.document.project), Selection(), OPS)
     qtbot.addWidget(fresh)
     for wire, item in table.scene.wires.items():

@@ -109,7 +109,10 @@ def test_the_line_says_what_comes_from_a_wire() -> None:
     nodes = FrozenMap({node.id: node for node in (cut, view, pick, Node("s", "Tensor.size", "s"))})
     edges = (Edge("s", 0, "n", "index[1].stop"), Edge("s", 0, "v", "size[0]"), Edge("s", 0, "p", "dim"))
     bare, graph = Graph(nodes), Graph(nodes, edges)
-    lines = [(summary_line(OPS.of(bare, n), n, {}), summary_line(OPS.of(graph, n), n, {})) for n in (cut, view, pick)]
+    lines = [
+        (summary_line(OPS.spec_of(bare, n), n, {}), summary_line(OPS.spec_of(graph, n), n, {}))
+        for n in (cut, view, pick)
+    ]
     assert lines == [("getitem [:, :−1]", "getitem [:, :←]"), ("view 0, −1", "view ←, −1"),
                      ("select dim=1, index=0", "select dim=←, index=0")]  # fmt: skip
 

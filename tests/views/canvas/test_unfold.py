@@ -111,7 +111,7 @@ def desk(qtbot, qapp) -> Iterator[Desk]:
 
 def picture(desk: Desk, zoom: float) -> QImage:
     """All of the scene as it is painted at a zoom."""
-    area = desk.scene.whole().adjusted(-40, -40, 40, 40)
+    area = desk.scene.content_rect().adjusted(-40, -40, 40, 40)
     image = QImage((area.size() * zoom).toSize(), QImage.Format.Format_RGB32)
     image.fill(theme.current().canvas)
     desk.scene.set_zoom(zoom)
@@ -122,7 +122,7 @@ def picture(desk: Desk, zoom: float) -> QImage:
 
 
 def color_at(desk: Desk, image: QImage, zoom: float, point: QPointF) -> int:
-    corner = desk.scene.whole().adjusted(-40, -40, 40, 40).topLeft()
+    corner = desk.scene.content_rect().adjusted(-40, -40, 40, 40).topLeft()
     return image.pixel(((point - corner) * zoom).toPoint())
 
 

@@ -54,7 +54,7 @@ def test_an_edit_keeps_the_rows_of_problems_that_stay(qtbot: QtBot, window: Main
     panel = window.problems_panel
     qtbot.waitUntil(lambda: len(panel.rows) == 200)
     before = list(panel.rows)
-    window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.whole().bottomRight())
+    window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.content_rect().bottomRight())
     at_rest(qtbot, window)
     qtbot.waitUntil(lambda: panel.counts[1] == len(window.live.analysis.problems) - panel.counts[0])
     qtbot.waitUntil(lambda: len(panel.rows) == 200)
@@ -79,7 +79,7 @@ def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
     ranks = [(item.edge, item.rank) for item in scene.wires.values()]
     assert sorted(ranks) == sorted((edge, rank) for rank, edge in enumerate(window.document.project.graph.edges))
     assert whole_map(scene) == whole_map(fresh)
-    assert scene.whole() == fresh.places.about(fresh.nodes)
+    assert scene.content_rect() == fresh.places.about(fresh.nodes)
 
 
 def whole_map(scene: CanvasScene) -> list[list[float]]:
@@ -112,7 +112,7 @@ def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(qtbot: Qt
     window.live.analysed.connect(lambda _analysis: at_once.append(len(heard)))
     try:
         for _ in range(2):
-            window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.whole().bottomRight())
+            window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.content_rect().bottomRight())
         at_rest(qtbot, window)
         qtbot.waitUntil(lambda: bool(heard))
     finally:
@@ -206,7 +206,7 @@ def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_
     at_rest(qtbot, window)
     window.document.apply("Cut", replace(some, graph=replace(some.graph, edges=())))
     scene = window.canvas.scene
-    assert not scene.wires and not scene.wiring.index.inside(scene.whole())
+    assert not scene.wires and not scene.wiring.index.inside(scene.content_rect())
     window.document.undo_stack.undo()
     at_rest(qtbot, window)
     assert len(scene.wires) == 1_500 and len(scene.wiring.index) == 1_500

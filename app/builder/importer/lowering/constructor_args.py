@@ -18,7 +18,7 @@ from app.builder.importer.lowering.binding import BindingError, literal_of
 from app.util.late_dataclass import dataclass
 
 # Attribute with the record; copies of the module share it.
-MADE_WITH = "_made_with"
+CONSTRUCTOR_ARGS = "_made_with"
 _RECORDS = "_records_arguments"
 
 
@@ -31,7 +31,7 @@ class NoLiteral:
 
 
 @dataclass(frozen=True)
-class MadeWith:
+class ConstructorArgs:
     """Arguments of one constructor call: literals, or NoLiteral."""
 
     args: tuple[Any, ...] = ()
@@ -54,10 +54,10 @@ def recording() -> Iterator[None]:
         del nn.Module.__init_subclass__
 
 
-def made_with(module: nn.Module) -> MadeWith | None:
+def constructor_args_of(module: nn.Module) -> ConstructorArgs | None:
     """Return the constructor arguments of a module, None if they were not recorded."""
-    found: MadeWith | None = module.__dict__.get(MADE_WITH)
-    return MadeWith() if found is None and type(module).__init__ is nn.Module.__init__ else found
+    found: ConstructorArgs | None = module.__dict__.get(CONSTRUCTOR_ARGS)
+    return ConstructorArgs() if found is None and type(module).__init__ is nn.Module.__init__ else found
 
 
 def _recorded(constructor: Callable[..., None]) -> bool:
@@ -71,16 +71,16 @@ def _recorded(constructor: Callable[..., None]) -> bool:
 def _noting(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def noted(self: nn.Module, *args: Any, **kwargs: Any) -> None:
-        if MADE_WITH not in self.__dict__:  # of a class and its bases the class is called first
-            kept = {name: _kept(value) for name, value in kwargs.items()}
-            self.__dict__[MADE_WITH] = MadeWith(tuple(map(_kept, args)), kept)
+        if CONSTRUCTOR_ARGS not in self.__dict__:  # of a class and its bases the class is called first
+            kept = {name: _recordable(value) for name, value in kwargs.items()}
+            self.__dict__[CONSTRUCTOR_ARGS] = ConstructorArgs(tuple(map(_recordable, args)), kept)
         constructor(self, *args, **kwargs)
 
     setattr(noted, _RECORDS, True)
     return noted
 
 
-def _kept(value: Any) -> Any:
+def _recordable(value: Any) -> Any:
     try:
         return literal_of(value)
     except BindingError:

@@ -30,10 +30,10 @@ def same_calls(one: Draft | None, other: Draft | None) -> bool:
         return False
     pairs = zip(one.nodes.values(), other.nodes.values(), strict=True)
     return all((a.id, a.op, a.shares) == (b.id, b.op, b.shares) and same_calls(a.inner, b.inner)
-               and (a.op == "input" or _told(a) == _told(b)) for a, b in pairs)  # fmt: skip
+               and (a.op == "input" or _comparable_params(a) == _comparable_params(b)) for a, b in pairs)  # fmt: skip
 
 
-def _told(node: DraftNode) -> dict[str, str]:
+def _comparable_params(node: DraftNode) -> dict[str, str]:
     """Return parameters comparable by equality, NaN included; `inplace` is decided by the caller."""
     return {name: repr(value) for name, value in node.params.items() if name != "inplace"}
 

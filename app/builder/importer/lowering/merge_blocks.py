@@ -90,17 +90,17 @@ class Merger:
         return known
 
     def _alike(self, one: DraftNode, other: DraftNode) -> bool:
-        whole = self._whole(one)
-        return whole is not None and whole == self._whole(other)
+        whole = self._key_with_numbers(one)
+        return whole is not None and whole == self._key_with_numbers(other)
 
-    def _whole(self, node: DraftNode) -> Key | None:
+    def _key_with_numbers(self, node: DraftNode) -> Key | None:
         """Return a key of an entered submodule including its numbers; None if it is no block."""
         if node.inner is None or node.shares:
             return None
         known = self._wholes.get(id(node.inner))
         if known is None:
             rows = tuple((n.op, tuple(sorted((k, repr(v)) for k, v in n.params.items())), bool(n.frozen),
-                          self._whole(n)) for n in node.inner.nodes.values() if n.op != "input")  # fmt: skip
+                          self._key_with_numbers(n)) for n in node.inner.nodes.values() if n.op != "input")  # fmt: skip
             known = self._wholes[id(node.inner)] = (self._key(node.inner), rows)
         return known
 

@@ -122,15 +122,15 @@ def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
             made = TorchCall.of(spec, FrozenMap(params)).target
     except Exception as error:  # torch's message is the reason
         raise BindingError(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
-    same = _held(made) == _held(module) and _says(made) == _says(module)
+    same = _tensor_shapes(made) == _tensor_shapes(module) and _normalized_repr(made) == _normalized_repr(module)
     if not same:
         raise BindingError(f"{type(module).__name__} was changed after construction")
 
 
-def _held(module: nn.Module) -> dict[str, tuple[int, ...]]:
+def _tensor_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
 
 
-def _says(module: nn.Module) -> str:
+def _normalized_repr(module: nn.Module) -> str:
     """Return its repr, with a tuple of equal numbers collapsed to one."""
     return _EQUAL.sub(r"\1", repr(module).translate(_ROUND))

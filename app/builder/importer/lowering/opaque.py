@@ -21,7 +21,7 @@ from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
 from app.builder.importer.lowering import package_classes
 from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.constructor_args import MADE_WITH, NoLiteral, made_with
+from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
@@ -32,7 +32,7 @@ from app.util.frozen import FrozenMap
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_OWN = frozenset({"_parameters", "_buffers", "_modules", "training", MADE_WITH, *_HOOKS})
+_OWN = frozenset({"_parameters", "_buffers", "_modules", "training", CONSTRUCTOR_ARGS, *_HOOKS})
 
 
 class OwnClasses:
@@ -131,7 +131,7 @@ def _folder_of(file: str) -> Path:
 
 
 def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, Any]:
-    name, made = type(module).__name__, made_with(module)
+    name, made = type(module).__name__, constructor_args_of(module)
     if made is None:
         raise BindingError(f"the constructor arguments of {name} are unknown")
     signature = inspect.signature(type(module).__init__)
@@ -201,13 +201,13 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
     for name, value in module.__dict__.items():
         if name not in _OWN:
-            yield from _held(value, f"{dot}{name}", depth, own)
+            yield from _attribute_facts(value, f"{dot}{name}", depth, own)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:
             yield from _facts(inner, dot + name, depth + 1, own)
 
 
-def _held(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
+def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
     """Yield comparable facts about an attribute that torch does not register."""
     if isinstance(value, _PLAIN):
         yield place, value
@@ -221,7 +221,7 @@ def _held(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[t
     elif isinstance(value, list | tuple | dict) and depth < 64:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
-            yield from _held(item, f"{place}[{key!r}]", depth + 1, own)
+            yield from _attribute_facts(item, f"{place}[{key!r}]", depth + 1, own)
 
 
 def _tensors_of(module: nn.Module) -> frozenset[int]:

@@ -15,7 +15,7 @@ from app.builder.importer.tracing.real_evaluation import port_name, run_alone
 from app.builder.literals import DType
 
 
-def drawn_whole(model: nn.Module, spec: OpSpec, params: dict[str, Any], examples: tuple[Any, Any]) -> Draft:
+def draw_as_one_node(model: nn.Module, spec: OpSpec, params: dict[str, Any], examples: tuple[Any, Any]) -> Draft:
     """Draw a model as one node with its inputs and outputs. Raises DraftError."""
     args, kwargs = examples
     draft = Draft("", type(model).__name__)

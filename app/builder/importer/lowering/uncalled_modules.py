@@ -24,7 +24,7 @@ def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
     held: set[str] = set()
     for draft in _drafts(root):
         drafts.setdefault(draft.path, []).append(draft)
-        held.update(_held(draft, model, catalog))
+        held.update(_keys_on_sheet(draft, model, catalog))
     missing = [key for key in _keys(model) if key not in held]
     if not missing:
         return
@@ -57,7 +57,7 @@ def _keys(model: nn.Module) -> Iterator[str]:
                 yield f"{path}.{name}" if path else name
 
 
-def _held(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator[str]:
+def _keys_on_sheet(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator[str]:
     """Yield the keys that the nodes of a sheet hold, those inside blocks excepted."""
     for node in draft.nodes.values():
         path = f"{draft.path}.{node.name}" if draft.path else node.name

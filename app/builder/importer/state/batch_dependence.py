@@ -40,7 +40,7 @@ class OtherBatch:
                 todo += left
                 continue
             if last not in self._found:
-                self._found[last] = self._made(last)
+                self._found[last] = self._evaluate(last)
             todo.pop()
         return self._found[node]
 
@@ -51,7 +51,7 @@ class OtherBatch:
             return [leaf for leaf in self._frames[node].outputs if isinstance(leaf, fx.Node)]
         return node.all_input_nodes
 
-    def _made(self, node: fx.Node) -> Any:
+    def _evaluate(self, node: fx.Node) -> Any:
         known = self._values.get(node, _UNKNOWN)
         if node.op == "placeholder":
             return self._found[self._outside[node]] if node in self._outside else self._larger(known)

@@ -24,15 +24,15 @@ def hashes(frame: Frame, constants: Mapping[fx.Node, torch.Tensor], known: Mappi
     """
     found: dict[fx.Node, int] = dict(known)
 
-    def told(value: Any) -> Any:
+    def hashable(value: Any) -> Any:
         if isinstance(value, fx.Node):
             return found[value]
         if isinstance(value, tuple | list):
-            return tuple(map(told, value))
+            return tuple(map(hashable, value))
         if isinstance(value, dict):
-            return tuple((key, told(item)) for key, item in value.items())
+            return tuple((key, hashable(item)) for key, item in value.items())
         if isinstance(value, slice):
-            return "slice", told(value.start), told(value.stop), told(value.step)
+            return "slice", hashable(value.start), hashable(value.stop), hashable(value.step)
         return repr(value)
 
     def walk(frame: Frame) -> None:
@@ -47,13 +47,13 @@ def hashes(frame: Frame, constants: Mapping[fx.Node, torch.Tensor], known: Mappi
                 found[node] = hash((str(value.dtype), tuple(value.shape), str(value)))
             elif node in frame.inner:
                 walk(frame.inner[node])
-                found[node] = hash(("call", *map(told, frame.inner[node].outputs)))
+                found[node] = hash(("call", *map(hashable, frame.inner[node].outputs)))
             elif node.target is operator.getitem and node.args[0] in frame.inner:
                 leaf = frame.inner[node.args[0]].outputs[node.args[1]]
-                found[node] = told(leaf) if isinstance(leaf, fx.Node) else hash(told(leaf))
+                found[node] = hashable(leaf) if isinstance(leaf, fx.Node) else hash(hashable(leaf))
             else:
                 name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-                found[node] = hash((node.op, name, told(node.args), told(node.kwargs)))
+                found[node] = hash((node.op, name, hashable(node.args), hashable(node.kwargs)))
 
     walk(frame)
     return found

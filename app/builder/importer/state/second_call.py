@@ -51,7 +51,7 @@ def check_again(
         raise _refused(model, first, f"it stores {what} for its next call ({error.why})") from error
     if still := side_effects.differing(after, side_effects.facts(model, beside)):
         raise _refused(model, still[0], f"{side_effects.named(still[0])} changes at every call")
-    _check_used(tracer, second, kept, set() if training else _let_go(model, before, after))
+    _check_used(tracer, second, kept, set() if training else _reset_by_train(model, before, after))
     mine = hashes(frame, tracer.constants, {})
     carried = {node: mine[kept[key][1]] for node, key in _carried(second).items() if kept[key][1] in mine}
     theirs = hashes(other, second.constants, carried)
@@ -74,7 +74,7 @@ def _check_used(
             raise _refused(tracer.root, where, words)
 
 
-def _let_go(model: nn.Module, before: Facts, after: Facts) -> set[Where]:
+def _reset_by_train(model: nn.Module, before: Facts, after: Facts) -> set[Where]:
     """List state left by a call that `train()` resets, so that it is never stale."""
     modules = [(module, dict(module.__dict__)) for module in model.modules()]
     try:

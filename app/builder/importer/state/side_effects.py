@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from app.builder.catalog.ops import COUNTED
 from app.builder.importer.fallback_report import inside
-from app.builder.importer.lowering.constructor_args import MADE_WITH
+from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.proxies import PROXIES, Training
 
@@ -22,7 +22,7 @@ Facts = dict[Where, Any]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
-_TORCHS = frozenset(vars(nn.Module())) | {MADE_WITH}
+_TORCHS = frozenset(vars(nn.Module())) | {CONSTRUCTOR_ARGS}
 _DEEPEST, _MOST = 6, 20_000
 KEPT = ("a tensor",)  # which one does not matter here
 

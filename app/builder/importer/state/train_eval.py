@@ -18,12 +18,12 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
     """
     _settle_norms(training, evaluation)
     _settle_dropouts(training, evaluation)
-    told, asked = _Told(training), _Told(evaluation)
-    mine = [told.of(*_source(training, node)) for node in training.outputs]
-    other = [asked.of(*_source(evaluation, node)) for node in evaluation.outputs]
+    told, asked = _CallKeys(training), _CallKeys(evaluation)
+    mine = [told.key_of_output(*_source(training, node)) for node in training.outputs]
+    other = [asked.key_of_output(*_source(evaluation, node)) for node in evaluation.outputs]
     if mine == other:
         return
-    places = {told.of(source, output): (source, output) for source, output, *_ in training.wires}
+    places = {told.key_of_output(source, output): (source, output) for source, output, *_ in training.wires}
     if not all(what in places for what in other):
         words = "it computes something in eval mode that it does not in training, and a network has one path only"
         raise DraftError(f"{training.kind}: {words}")
@@ -87,7 +87,7 @@ def _source(draft: Draft, node: str) -> tuple[str, int]:
     return next((wire[0], wire[1]) for wire in draft.wires if wire[2] == node)
 
 
-class _Told:
+class _CallKeys:
     """Structural description of every value of a draft; equal descriptions are equal computations."""
 
     def __init__(self, draft: Draft) -> None:
@@ -99,15 +99,15 @@ class _Told:
             into.setdefault(target, []).append((port, index, source, output))
         self._whats: dict[str, _What] = {}
         for node in draft.nodes.values():  # in topological order, so inputs are described already
-            inner = _Told(node.inner).whole() if node.inner is not None else ()
+            inner = _CallKeys(node.inner).all_keys() if node.inner is not None else ()
             feeds = tuple((port, index, self._whats[source], output)
                           for port, index, source, output in sorted(into.get(node.id, ())))  # fmt: skip
             params = tuple(sorted((name, repr(value)) for name, value in node.params.items()))
             name = node.name if node.op in ("", "parameter", "buffer", "input") or node.op.startswith("nn.") else ""
             self._whats[node.id] = (hash((node.op, name, params, inner, feeds)),)
 
-    def of(self, node: str, output: int) -> _What:
+    def key_of_output(self, node: str, output: int) -> _What:
         return (*self._whats[node], output)
 
-    def whole(self) -> _What:
+    def all_keys(self) -> _What:
         return tuple(self._whats.values())

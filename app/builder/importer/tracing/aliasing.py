@@ -158,7 +158,7 @@ class Views:
         if name == "t":
             return self._made("call_method", "transpose", (part, 0, 1))
         if name in _SWAPPED:
-            return self._made("call_method", "transpose", (part, *_given(node, "dim0", "dim1", "axis0", "axis1")))
+            return self._made("call_method", "transpose", (part, *_arguments(node, "dim0", "dim1", "axis0", "axis1")))
         if name == "permute":
             return self._made("call_method", "permute", (part, _inverse(node)))
         index = self._index(name, link.chain)
@@ -179,7 +179,7 @@ class Views:
         if node.target is operator.getitem:
             return node.args[1]
         if name in ("select", "narrow"):
-            dim, start, *length = _given(node, "dim", *(("index",) if name == "select" else ("start", "length")))
+            dim, start, *length = _arguments(node, "dim", *(("index",) if name == "select" else ("start", "length")))
             dim %= self._values[node.all_input_nodes[0]].dim()
             return (*(slice(None),) * dim, slice(start, start + length[0]) if length else start)
         return None
@@ -209,13 +209,13 @@ def _share(value: Any, other: Any) -> bool:
     return value.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
-def _given(node: fx.Node, *names: str) -> list[Any]:
+def _arguments(node: fx.Node, *names: str) -> list[Any]:
     return [*node.args[1:], *(node.kwargs[name] for name in names if name in node.kwargs)]
 
 
 def _inverse(node: fx.Node) -> tuple[int, ...]:
     """Return the dimensions that invert a permutation."""
-    dims = _given(node, "dims")
+    dims = _arguments(node, "dims")
     dims = list(dims[0]) if isinstance(dims[0], tuple | list) else dims
     places = [dim % len(dims) for dim in dims]
     return tuple(places.index(number) for number in range(len(places)))

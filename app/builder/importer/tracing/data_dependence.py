@@ -47,7 +47,7 @@ class Questions:
         tracer = self._tracer
         if isinstance(value, torch.Tensor):
             raise DataDependentError(f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)")
-        place = source_lines.asked()
+        place = source_lines.direct_reader()
         if place is None:
             return value  # read inside a torch function, as part of that call
         if not tracer.unseen(lambda: self._other.differs(node)):

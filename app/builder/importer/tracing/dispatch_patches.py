@@ -22,7 +22,7 @@ NAMES = (
 
 
 @contextlib.contextmanager
-def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
+def dispatch_first(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
     """While `following`, calls of these functions with values of the graph come to `made(kind, function, args,
     kwargs)`."""
 
@@ -37,12 +37,12 @@ def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> It
     def facts(of: Any) -> Callable[..., Any]:
         """Patch `torch.finfo`/`iinfo` to accept the dtype of a traced value."""
 
-        def asked(*dtype: Any) -> Any:
+        def type_info(*dtype: Any) -> Any:
             found = of(*(one.known if type(one) in PROXIES else one for one in dtype))
             source = dtype_source(dtype[0]) if following() and dtype else None
             return found if source is None or of is not torch_finfo else _Facts(found, source)
 
-        return asked
+        return type_info
 
     torch_finfo = torch.finfo
     before = {name: getattr(torch, name) for name in (*NAMES, "finfo", "iinfo")}

@@ -62,7 +62,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
         kind.__init__, kind.__enter__ = made, enter  # type: ignore[method-assign]
 
 
-def checkpoint_words() -> str:
+def checkpoint_remark() -> str:
     """Return the remark on a checkpoint, which is drawn as the calls that it runs."""
     words = f"A checkpoint ({source_lines.here()}) is imported as plain calls"
     return f"{words}: choose in the training settings which modules are recomputed in backward."

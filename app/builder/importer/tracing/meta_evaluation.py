@@ -28,19 +28,19 @@ _LARGEST = 1 << 22  # values of tensors that a call is tried on for real
 _HOME = torch.device("cpu")
 
 
-class Computing:
+class MetaEvaluator:
     """Makes calls of a trace. `where` names the module that runs."""
 
     def __init__(self, apart: Callable[[], Mapping[str, Apart]], where: Callable[[], str]) -> None:
         self._apart, self._where = apart, where
         self.root: nn.Module = nn.Module()
 
-    def made(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def evaluate(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """Evaluate a call. Raises what the call raises, and TraceError if only meta tensors do not support it."""
-        args, kwargs = tree_map(_placed, (args, kwargs))
+        args, kwargs = tree_map(_on_meta, (args, kwargs))
         try:
             with torch.no_grad(), _no_inference():
-                return self._made(kind, target, args, kwargs)
+                return self._evaluate(kind, target, args, kwargs)
         except TraceError:
             raise
         except Exception as error:
@@ -49,7 +49,7 @@ class Computing:
                 raise DataDependentError(told) from error
             raise
 
-    def _made(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def _evaluate(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         if kind == "call_module":
             return self._layer(target, args, kwargs)
         if target in FACTORIES:
@@ -83,7 +83,7 @@ def by_default(node: fx.Node, values: Mapping[fx.Node, Any]) -> torch.dtype | No
     return None if said or of_another or node.op == "call_module" else default
 
 
-def _placed(value: Any) -> Any:
+def _on_meta(value: Any) -> Any:
     value = plain_flag(value)
     return torch.device("meta") if isinstance(value, torch.device) else value
 

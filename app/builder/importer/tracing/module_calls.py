@@ -45,7 +45,7 @@ class Modules:
         if path in tracer.loose:
             return self.forward(module, path)(module, *args, **kwargs)
         own_forward = "forward" in module.__dict__
-        if apart is None and tracer.whole(module) and train_override.follows(module) and not own_forward:
+        if apart is None and tracer.is_leaf(module) and train_override.follows(module) and not own_forward:
             args = tuple(map(items_of, args)) if isinstance(module, nn.LSTMCell) else args
             call = with_hooks(module, lambda _, *given, **named: tracer.create_proxy("call_module", path, given, named))
             return call(module, *args, **kwargs)
@@ -53,7 +53,7 @@ class Modules:
             raise TraceError("", path, COMPILED)
         forward = self.forward(module, path)
         arriving = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        if not arriving or (tracer.whole(module) and not module._parameters and not module._buffers):
+        if not arriving or (tracer.is_leaf(module) and not module._parameters and not module._buffers):
             return forward(module, *args, **kwargs)  # no tensor arrives, or stateless: part of the enclosing module
         return tracer.enter(module, path, forward, args, kwargs, running)[1]
 
@@ -96,5 +96,5 @@ class Modules:
 
     def begin_checkpoint(self) -> None:
         """Enter a checkpoint, whose calls are drawn as plain calls."""
-        self._tracer.report.add(grad_regions.checkpoint_words())
+        self._tracer.report.add(grad_regions.checkpoint_remark())
         self.checkpoints += 1

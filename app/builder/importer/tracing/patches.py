@@ -15,7 +15,7 @@ from torch.utils import checkpoint
 from app.builder.importer.state import unseen_random
 from app.builder.importer.tracing import grad_regions
 from app.builder.importer.tracing.arguments import lengths_seen, tensors_seen
-from app.builder.importer.tracing.dispatch_patches import numbers_first
+from app.builder.importer.tracing.dispatch_patches import dispatch_first
 from app.builder.importer.tracing.factories import sizes_seen
 from app.builder.importer.tracing.graphless_calls import Outside
 from app.builder.importer.tracing.proxies import PROXIES
@@ -35,7 +35,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
         stack.enter_context(sizes_seen(lambda: tracer.following, tracer.create_proxy))
         stack.enter_context(lengths_seen(lambda: tracer.following))
         stack.enter_context(tensors_seen(lambda: tracer.following))
-        stack.enter_context(numbers_first(lambda: tracer.following, tracer.create_proxy))
+        stack.enter_context(dispatch_first(lambda: tracer.following, tracer.create_proxy))
         stack.enter_context(grad_regions.watched(tracer))
         stack.enter_context(unseen_random.watched(tracer))
         stack.enter_context(Outside(tracer))

@@ -92,7 +92,7 @@ def _cast(dtype: torch.dtype, x: Any) -> Any:
 
 def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
     """Rewrite `x.to(y.device, y.dtype)`: the run decides the device; a dtype of a tensor becomes `type_as`."""
-    given = [value for value in (*args, *kwargs.values()) if not _place(value)]
+    given = [value for value in (*args, *kwargs.values()) if not _is_device_or_layout(value)]
     if not given:
         return x
     if len(given) == 1 and type(given[0]) is Attribute and given[0].known == x.known.dtype:
@@ -103,7 +103,7 @@ def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
     return None if len(given) == len(args) + len(kwargs) else x.to(*given)
 
 
-def _place(value: Any) -> bool:
+def _is_device_or_layout(value: Any) -> bool:
     """Return whether an argument of `to` is about device, layout or copying."""
     known = value.known if type(value) in PROXIES else value
     return isinstance(known, torch.device | bool | torch.memory_format | str)
@@ -340,7 +340,7 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Rewrite a call in terms of others; None to leave it as it is."""
     if kind not in ("call_function", "call_method"):
         return None
-    if kind == "call_function" and target in _DROPOUTS and _told(args, kwargs, 2, "training") is False:
+    if kind == "call_function" and target in _DROPOUTS and _argument(args, kwargs, 2, "training") is False:
         return args[0]
     if (made := drawn(kind, target, args, kwargs)) is not None:
         return made
@@ -369,7 +369,7 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return way(*args, **kwargs)
 
 
-def _told(args: tuple[Any, ...], kwargs: dict[str, Any], number: int, name: str) -> Any:
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], number: int, name: str) -> Any:
     return kwargs.get(name, args[number] if len(args) > number else None)
 
 

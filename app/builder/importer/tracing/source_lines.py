@@ -42,14 +42,16 @@ def is_theirs(file: str) -> bool:
 
 def here() -> SourceLine | None:
     """Return the line of the user's code that runs now."""
-    return next((_place(one.f_code, one.f_lineno) for one in _frames() if is_theirs(one.f_code.co_filename)), None)
+    return next(
+        (_source_line(one.f_code, one.f_lineno) for one in _frames() if is_theirs(one.f_code.co_filename)), None
+    )
 
 
-def asked() -> SourceLine | None:
+def direct_reader() -> SourceLine | None:
     """Return it if that code reads the value directly, not through a torch function."""
     outer = next((one for one in _frames() if not one.f_code.co_filename.startswith(_PASSED)), None)
     theirs = outer is not None and is_theirs(outer.f_code.co_filename)
-    return _place(outer.f_code, outer.f_lineno) if outer is not None and theirs else None
+    return _source_line(outer.f_code, outer.f_lineno) if outer is not None and theirs else None
 
 
 def _frames() -> Iterator[FrameType]:
@@ -73,7 +75,7 @@ def of_error(error: BaseException | None) -> SourceLine | None:
             if _begins(trace.tb_frame.f_code):
                 found = None  # outer frames are not the model's
             if is_theirs(trace.tb_frame.f_code.co_filename):
-                found = _place(trace.tb_frame.f_code, trace.tb_lineno)
+                found = _source_line(trace.tb_frame.f_code, trace.tb_lineno)
             trace = trace.tb_next
         error = error.__cause__ or error.__context__
     return found
@@ -82,10 +84,10 @@ def of_error(error: BaseException | None) -> SourceLine | None:
 def of_forward(kind: type) -> SourceLine | None:
     """Return where a class defines `forward`."""
     code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
-    return _place(code, code.co_firstlineno) if code is not None and is_theirs(code.co_filename) else None
+    return _source_line(code, code.co_firstlineno) if code is not None and is_theirs(code.co_filename) else None
 
 
-def _place(code: CodeType, line: int) -> SourceLine:
+def _source_line(code: CodeType, line: int) -> SourceLine:
     name = code.co_qualname
     while name.endswith(">") and ".<locals>." in name:  # a comprehension, or a lambda
         name = name.rpartition(".<locals>.")[0]

@@ -24,7 +24,7 @@ from app.builder.importer.tracing.aliasing import AliasingError, Views
 from app.builder.importer.tracing.arguments import opened, plain_number
 from app.builder.importer.tracing.data_dependence import Questions
 from app.builder.importer.tracing.frames import Apart, Frame, TraceError, leaf_names, none_swallowed, words_of
-from app.builder.importer.tracing.meta_evaluation import Computing, by_default
+from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
 from app.builder.importer.tracing.module_calls import Modules
 from app.builder.importer.tracing.patches import plain, refilled, watched
 from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Training, ValueProxy
@@ -43,7 +43,7 @@ class Tracer(fx.Tracer):
         self.cancelled, self._whole = cancelled, whole
         self.values: dict[fx.Node, Any] = {}
         self.gradients = grad_regions.Gradients(self.values)
-        self.views = Views(self.values, self._written, lambda path: type(self.root.get_submodule(path)).__name__)
+        self.views = Views(self.values, self._append_call, lambda path: type(self.root.get_submodule(path)).__name__)
         self.constants: dict[fx.Node, torch.Tensor] = {}
         self.places: dict[fx.Node, SourceLine | None] = {}
         self.frames: list[Frame] = []
@@ -53,7 +53,7 @@ class Tracer(fx.Tracer):
         self.accepted: set[str] = set()  # doubts that no fallback resolves, so they become remarks
         self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
         self.carried: dict[int, str] = {}  # tensors that an earlier call stored in the model, by id
-        self._computing = Computing(lambda: self.apart, self.where)
+        self._computing = MetaEvaluator(lambda: self.apart, self.where)
         self._silent = 0
         self.questions, self.modules = Questions(self), Modules(self)
         self.report = self.questions.report
@@ -64,7 +64,7 @@ class Tracer(fx.Tracer):
         """Whether calls are recorded now: not those of other threads, nor our own."""
         return bool(self.frames) and not self._silent and threading.get_ident() == self._thread
 
-    def whole(self, module: nn.Module) -> bool:
+    def is_leaf(self, module: nn.Module) -> bool:
         """Return whether a module is a leaf. Finding out may construct a layer, unrecorded."""
         return bool(self.unseen(lambda: self._whole(module)))
 
@@ -212,7 +212,7 @@ class Tracer(fx.Tracer):
 
     def latest(self, node: fx.Node) -> fx.Node:
         """Return the node with the current version of a tensor, after in-place changes."""
-        return self._told(lambda: self.views.latest(node))
+        return self._refusing_aliasing(lambda: self.views.latest(node))
 
     def changed(self, old: ValueProxy, made: ValueProxy) -> None:
         """Record an in-place change of a tensor."""
@@ -221,15 +221,15 @@ class Tracer(fx.Tracer):
             quiet = after in self.gradients.quiet and before not in self.gradients.quiet
             if quiet and before.op != "get_attr" and self.gradients.learns(before, self.root):
                 raise self.refused("it changes a value in place with gradients disabled")
-            self._told(lambda: self.views.change(before, after))
+            self._refusing_aliasing(lambda: self.views.change(before, after))
 
-    def _told(self, asked: Callable[[], Any]) -> Any:
+    def _refusing_aliasing(self, asked: Callable[[], Any]) -> Any:
         try:
             return asked()
         except AliasingError as error:
             raise self.refused(str(error), True) from error
 
-    def _written(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
+    def _append_call(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
         made: fx.Node = self.create_proxy(kind, target, fx.map_arg(args, lambda one: self.proxy(one)), {}).node  # type: ignore[arg-type,return-value]
         return made
 
@@ -347,7 +347,7 @@ class Tracer(fx.Tracer):
 
     def silently(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """Evaluate a call on values, unrecorded."""
-        return self.unseen(lambda: self._computing.made(kind, target, args, kwargs))
+        return self.unseen(lambda: self._computing.evaluate(kind, target, args, kwargs))
 
     def unseen(self, run: Callable[[], Any]) -> Any:
         """Run a function of ours with recording off."""

@@ -173,7 +173,7 @@ class ParityCheck:
             self._compare(theirs, stage, inputs)
             self._forward = min(self._forward, time.monotonic() - began)  # the first of two is slow for other reasons
             return True
-        words = measure.told(error) if error else ""
+        words = measure.error_text(error) if error else ""
         self._note(f"It was not checked against the model, which does not run with random inputs: {words}.")
         return False
 
@@ -244,10 +244,10 @@ class ParityCheck:
                 state.double = False
                 self._planned(replace(stage, double=False))
                 if state.cases:
-                    words = f"the model does not run in float64 ({measure.told(error)})"
+                    words = f"the model does not run in float64 ({measure.error_text(error)})"
                     self._note(f"Compared in {_name(self._dtype)}: {words}.")
             else:
-                self._note(f"Not compared {stage}, where the model stops: {measure.told(error)}.")
+                self._note(f"Not compared {stage}, where the model stops: {measure.error_text(error)}.")
             return
         self._compare(theirs, stage, inputs)
         if odd := measure.odd_numbers({**theirs.outputs, **theirs.gradients}):
@@ -272,7 +272,7 @@ class ParityCheck:
         try:
             ours = self._run_stage(self._ours, stage, inputs)
         except Exception as error:  # the drawing must run where the model does
-            difference = Difference(CALL, "the drawing", f"stops: {measure.told(error)}", f"{stage}")
+            difference = Difference(CALL, "the drawing", f"stops: {measure.error_text(error)}", f"{stage}")
             raise _Differs(difference, inputs, stage.train) from error
         found = self._apart(ours, theirs, stage)
         if found is not None and not self._explained(found, ours, theirs, stage, inputs):

@@ -23,7 +23,7 @@ _STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": 
 
 def as_text(finding: Finding) -> str:
     """Return the finding as text for the clipboard."""
-    parts = [f"{finding.severity}: {finding.place}: {finding.sentence}", finding.cure]
+    parts = [f"{finding.severity}: {finding.location_text}: {finding.sentence}", finding.cure]
     if finding.after:
         parts += [f"- {finding.before}", *(f"+ {line}" for line in finding.after.splitlines())]
     return "\n".join(filter(None, parts))
@@ -41,7 +41,7 @@ class FindingRow(QWidget):
         self._marked = False
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
-        self.setAccessibleName(f"{finding.severity}, {finding.place}: {finding.sentence}")
+        self.setAccessibleName(f"{finding.severity}, {finding.location_text}: {finding.sentence}")
         self.setAccessibleDescription(finding.cure)
         top = Qt.AlignmentFlag.AlignTop
         where = QVBoxLayout()

@@ -90,12 +90,12 @@ class FindingsControl(QObject):
         elif page == GRADCHECK:
             self.check_net()
         else:
-            self.look()
+            self.run_diagnostics()
 
-    def look(self) -> None:
+    def run_diagnostics(self) -> None:
         """Ask every detective of the newest batch."""
         if (batch := self._batch()) is not None:
-            self._begin(FindingsRequest(batch), self._found)
+            self._begin(FindingsRequest(batch), self._show_findings)
 
     def _batch(self) -> CaptureRequest | None:
         """The newest batch; where there is none yet, None, and the page says what to do."""
@@ -228,10 +228,10 @@ class FindingsControl(QObject):
     def _shown(self) -> None:
         """The page came to the front: what is cheap is looked for by itself."""
         wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible() and not self.page.over_run
-        self._say_status()
+        self._update_status()
         self._show_steps()
         if wanted and self.findings is None and self._work is None:
-            self.look()
+            self.run_diagnostics()
 
     def _show_steps(self) -> None:
         """The gain ladder over the run whose curves are shown."""
@@ -240,7 +240,7 @@ class FindingsControl(QObject):
             self.page.steps.set_history(shown.figures.history if shown.figures is not None else None)
             self.page.steps.map.set_selected(shown.selected)
 
-    def _found(self, findings: Findings) -> None:
+    def _show_findings(self, findings: Findings) -> None:
         self.findings = findings
         looked = f"Checked on this batch: {', '.join(LOOKED_FOR)}."
         words = f"Nothing found. {looked}" if not findings.found else looked
@@ -250,7 +250,7 @@ class FindingsControl(QObject):
         self.page.chart.set_ladder(findings.ladder)
         self.page.rule.setText(_rule(findings))
         told = counted(len(findings.found), "finding") if findings.found else "Nothing found"
-        self._say_status()
+        self._update_status()
         announce(self.page, told)
         self._inspect_again()
 
@@ -260,7 +260,7 @@ class FindingsControl(QObject):
         announce(self.page, report.sentences[0])
         self._inspect_again()
 
-    def _say_status(self) -> None:
+    def _update_status(self) -> None:
         """How many findings there are, on the pages that tell of them."""
         if self._work is None:
             found = self.findings.found if self.findings is not None else None
@@ -369,7 +369,7 @@ class FindingsControl(QObject):
     def _ask_why(self) -> None:
         self.show(FINDINGS)
         if self._work is None:
-            self.look()
+            self.run_diagnostics()
 
 
 def _key(item: TapeNode | LayerGroup) -> object:

@@ -345,7 +345,7 @@ class TapeScene(QGraphicsScene):
         self._hover = key
         self.hovered.emit(self.link_of(key) if key else None)
 
-    def whole(self) -> QRectF:
+    def content_rect(self) -> QRectF:
         """The rectangle about everything."""
         return QRectF(0, 0, self.layout_.width, self.layout_.height)
 

@@ -153,7 +153,7 @@ class TapePage(QWidget):
         node = player.next_node
         self.words.setToolTip(self._status_text(tape.nodes[node] if node is not None else None))
         self._fit()
-        self.held.setText(_held_text(player.held[position], tape.held, self.width() < NARROW))
+        self.held.setText(_held_text(player.held[position], tape.held_bytes, self.width() < NARROW))
         self.strip.setAccessibleDescription(self.words.toolTip())
 
     def _deck_state(self) -> str:

@@ -131,7 +131,7 @@ def face_of(
 ) -> Face:
     """The face of a node; of an instance of a block with its inside if it is `unfolded`."""
     node = graph.nodes[node_id]
-    spec = catalog.of(graph, node)
+    spec = catalog.spec_of(graph, node)
     parameters = analysis.parameters.get(node_id) if analysis else None
     resolved = analysis.resolved.get(node_id, FrozenMap()) if analysis else FrozenMap()
     wrong = problems.get(node_id, ())
@@ -209,7 +209,7 @@ def _arriving(node_id: str, analysis: Analysis | None) -> str:
 
 
 def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, ...]) -> tuple[Pin, ...]:
-    spec = catalog.of(graph, graph.nodes[node_id])
+    spec = catalog.spec_of(graph, graph.nodes[node_id])
     wired: dict[str, list[Edge]] = defaultdict(list)
     for edge in graph.into(node_id):
         wired[edge.port].append(edge)
@@ -227,7 +227,7 @@ def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, 
 
 
 def _outputs(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None) -> tuple[Pin, ...]:
-    spec = catalog.of(graph, graph.nodes[node_id])
+    spec = catalog.spec_of(graph, graph.nodes[node_id])
     used = {edge.output for edge in graph.out_of(node_id)}
     asked = analysis is not None and node_id in analysis.graph.nodes
     unknown = {i for i in range(len(spec.outputs)) if asked and analysis and (node_id, i) not in analysis.values}

@@ -116,7 +116,7 @@ class NodePositions:
             area.moveTop(max(self._nodes[node].body.bottom() for node in found) + 8)
         return area.center()
 
-    def whole(self) -> QRectF:
+    def content_rect(self) -> QRectF:
         """The rectangle about all nodes."""
         if self._whole is None:
             self._whole = self.about(self._nodes)

@@ -95,7 +95,7 @@ class Connector:
             self._connect(wires[0])
             return
         node = graph.nodes[target]
-        made = [Offer(wire, wire.port, "", catalog.of(graph, node).category, "", True) for wire in wires]
+        made = [Offer(wire, wire.port, "", catalog.spec_of(graph, node).category, "", True) for wire in wires]
         self._do = self._connect
         canvas = self._canvas
         canvas.connect_box.open_at(

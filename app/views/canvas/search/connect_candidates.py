@@ -76,7 +76,7 @@ def _wires(
     graph: Graph, catalog: Catalog, analysis: Analysis | None, source: str, target: str, outgoing: bool = True
 ) -> Iterator[Offer]:
     """The wires that could be drawn from one node to another that does not lead back to it."""
-    outputs = catalog.of(graph, graph.nodes[source]).outputs
+    outputs = catalog.spec_of(graph, graph.nodes[source]).outputs
     ports = _ports(graph, catalog, target)
     arriving = {edge.port: edge for edge in graph.into(target)}
     for number, given in enumerate(outputs):
@@ -91,17 +91,17 @@ def _wires(
 
 def _ports(graph: Graph, catalog: Catalog, node: str) -> list[Port]:
     """The inputs of a node and behind them the parameters that can be wired."""
-    own = list(catalog.of(graph, graph.nodes[node]).inputs)
+    own = list(catalog.spec_of(graph, graph.nodes[node]).inputs)
     names = {port.name for port in own}
     return own + [port for port in rules.wirable(graph, catalog, node) if port.name not in names]
 
 
 def _offer(graph: Graph, catalog: Catalog, wire: Edge, hint: str, outgoing: bool) -> Offer:
     other = graph.nodes[wire.target if outgoing else wire.source]
-    outputs = catalog.of(graph, graph.nodes[wire.source]).outputs
+    outputs = catalog.spec_of(graph, graph.nodes[wire.source]).outputs
     given = outputs[wire.output].name if len(outputs) > 1 and wire.output < len(outputs) else ""
     port = f"{given} → {wire.port}" if given else wire.port
-    return Offer(wire, other.name, port, catalog.of(graph, other).category, hint, outgoing)
+    return Offer(wire, other.name, port, catalog.spec_of(graph, other).category, hint, outgoing)
 
 
 def _carried(analysis: Analysis | None, wire: Edge) -> str:

@@ -268,7 +268,7 @@ class ExplainSection(ShapeSection):
     def _row(self, step: ChainStep) -> UpstreamRow:
         assert self._subject is not None
         graph, node = self._subject.graph, self._subject.graph.nodes[step.node]
-        spec = self._subject.catalog.of(graph, node)
+        spec = self._subject.catalog.spec_of(graph, node)
         row = UpstreamRow(spec.category, node.name, step.words, step.full, str(step.size))
         row.clicked.connect(lambda: self._select(step))
         return row

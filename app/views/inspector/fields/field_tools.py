@@ -94,7 +94,7 @@ class FieldTools(QObject):
         graph, catalog = self._edits.front.graph, self._edits.front.catalog
         picks = []
         for source in self._edits.sources(port, self.values):
-            spec = catalog.of(graph, graph.nodes[source.node])
+            spec = catalog.spec_of(graph, graph.nodes[source.node])
             value = self.values.get((source.node, source.number))
             picks.append(Pick(source, source.name, f"{spec.label} {value or ''}".strip(), spec.category))
         picker = Picker(f"Wire {port} from", picks, _NOTHING, self.form)

@@ -40,7 +40,7 @@ class HistogramChart(Chart):
 
     def redraw(self) -> None:
         series_of = self.history.seen.histograms.get(self.kind.value())
-        samples = series_of.of(self.layer) if series_of is not None else []
+        samples = series_of.samples_of(self.layer) if series_of is not None else []
         if not samples:
             self._heat.clear()
             self.heading.set(note="none yet" if self.layer else "")

@@ -47,7 +47,7 @@ class MapShapes:
 class MapSource(Protocol):
     """A scene that can be shown small."""
 
-    def whole(self) -> QRectF: ...
+    def content_rect(self) -> QRectF: ...
 
     def map_shapes(self) -> MapShapes | None:
         """None while so much changes that a picture is not worth its time."""
@@ -100,7 +100,7 @@ class Minimap(QWidget):
             self.setFixedSize(wanted)
             self._stale = True
         self.move(room.width() - EDGE - self.width(), room.height() - EDGE - self.height())
-        seen, whole = self._view.visible_area(), self._source.whole()
+        seen, whole = self._view.visible_area(), self._source.content_rect()
         hidden = not whole.isEmpty() and not seen.adjusted(-1, -1, 1, 1).contains(whole)
         self.setVisible(self.fits and not whole.isEmpty() and (hidden or not self._only_hidden_parts))
         if seen != self._seen:
@@ -138,7 +138,7 @@ class Minimap(QWidget):
         if shapes is None:
             self.refresh()
             return
-        self._whole, self._stale = self._source.whole(), False
+        self._whole, self._stale = self._source.content_rect(), False
         self._picture = self._draw(shapes)
         # The picture of a very large drawing is made seldom, so that it takes no more than a tenth of the time.
         self._timer.setInterval(max(DELAY, round(10_000 * (perf_counter() - began))))

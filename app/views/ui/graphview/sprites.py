@@ -121,7 +121,7 @@ class Sprites:
                 left -= self._cost
             painter.setOpacity(thing.opacity)
             if sprite.scale == scale:
-                painter.drawPixmap(_whole(thing.at, scale[1]) + sprite.corner, sprite.pixmap)
+                painter.drawPixmap(_on_pixel_grid(thing.at, scale[1]) + sprite.corner, sprite.pixmap)
             else:
                 sharp = False
                 _stretch(painter, thing.at, sprite, scale[0] / sprite.scale[0])
@@ -216,7 +216,7 @@ class SpriteItem(QGraphicsItem):
             self._rest.start(REST if hurry else 0)
 
 
-def _whole(at: QPointF, ratio: float) -> QPointF:
+def _on_pixel_grid(at: QPointF, ratio: float) -> QPointF:
     """A point on whole pixels of the screen, so that letters are as sharp everywhere."""
     return QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio)
 

@@ -66,7 +66,7 @@ class Graph(QGraphicsScene):
         self.here = True
         self.rects = np.array([(0, 0, 400, 400, RED), (3600, 1600, 4000, 2000, BLUE)], float)
 
-    def whole(self) -> QRectF:
+    def content_rect(self) -> QRectF:
         return QRectF(0, 0, 4000, 2000)
 
     def map_shapes(self) -> MapShapes | None:
