@@ -98,14 +98,14 @@ def compile_batch(
     Raises ForwardError if constructing the module raises.
     """
 
-    def made() -> nn.Module:
+    def construct() -> nn.Module:
         with rng.borrowed(seed):
             model = make_module(source)
         if state_dict is not None:
             model.load_state_dict(dict(state_dict))
         return model
 
-    model = capture.failing_forward(source, made)
+    model = capture.failing_forward(source, construct)
     return TrainingBatch(model, inputs, loss, target, source, seed=seed)  # type: ignore[arg-type]
 
 

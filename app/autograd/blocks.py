@@ -31,7 +31,7 @@ _Way = tuple[tuple[str, str], ...]
 
 
 def group_by_block(tape: Tape) -> tuple[LayerGroup, ...]:
-    """Groups within groups (`LayerGroup.parent`), a parent before its children, else in forward order.
+    """Return nested groups (`LayerGroup.parent`), a parent before its children, else in forward order.
 
     Every node is in the `own` of exactly one group, and in the `nodes` of that and of all enclosing ones. A module that
     is called again after something else is another group, or the picture would have cycles; a node of the drawing is

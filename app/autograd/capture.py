@@ -110,9 +110,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
     second = SecondOrder(ends, model.parameters(), walk(ends)[0]) if special.second_order else None
     if second is not None:
         if second.value is None:
-            raise NoGraphError(
-                "The gradient of this net does not depend on the weights, so it has no graph of its own."
-            )
+            raise NoGraphError("The gradient of this net does not depend on the weights, so it has no graph.")
         ends = [second.value]
     with gc_pause.put_off():
         nodes, edges, roots = walk(ends)

@@ -80,7 +80,7 @@ class SavedReader:
         self.table, self.may_be_freed = table, may_be_freed
 
     def read(self, node: Any, number: int) -> tuple[SavedTensor, ...]:
-        """The tensors that `node` saved, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
+        """List the tensors that `node` saved, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
         found: list[SavedTensor] = []
         frames: list[Any] = []
         custom = isinstance(node, _Custom)

@@ -12,8 +12,8 @@ _BY_NAME = {
     "CompiledFunctionBackward": "torch.compile made one node of all that lies between two breaks of the graph. Which "
     "layer and which line made what is not to be seen any more, and what it keeps is what the compiler chose to keep. "
     "Capture without compile to look inside.",
-    "CheckpointFunctionBackward": "A reentrant checkpoint: one opaque node. Backward runs this part's forward pass "
-    "once more, builds its graph then and goes through it. The parameters inside get their gradients, though no edge "
+    "CheckpointFunctionBackward": "A reentrant checkpoint: one opaque node. Backward recomputes this part's "
+    "forward pass, builds its graph then and runs it. The parameters inside get their gradients, though no edge "
     "leads to them here. use_reentrant=False shows its nodes.",
     "ToCopyBackward0": "A cast to another dtype or device, as autocast and .to() make them. Backward casts the "
     "gradient back to the dtype that came in.",
@@ -51,8 +51,8 @@ def _notes(tape: Tape, node: TapeNode) -> list[str]:
         found.append(f"A custom Function, {own['name']}: its backward is Python code that a person wrote. Check it "
                      "with gradcheck.")  # fmt: skip
     if any(saved.name.startswith("checkpoint input") for saved in node.saved):
-        found.append("Checkpointed (use_reentrant=False): of this part only the inputs are kept. Backward runs its "
-                     "forward pass once more when the first of its nodes asks for what it saved.")  # fmt: skip
+        found.append("Checkpointed (use_reentrant=False): of this part only the inputs are kept. Backward recomputes "
+                     "its forward pass when the first of its nodes unpacks a saved tensor.")  # fmt: skip
     return found
 
 

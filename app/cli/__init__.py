@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--traceback",
             action="store_true",
-            help="if a step fails, show the full traceback instead of the lines of your own files only",
+            help="if a step fails, show the full traceback instead of only the lines in your files",
         )
     import_model.add(commands)
     runs.add(commands)

@@ -135,9 +135,9 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     graph = _selected_graph(answer, options.of)
     if graph is not None and options.out is not None:
         write(graph.tape, options, _playback_json(answer, graph), graph.played, graph.stopped)
-    for line in answer.told:
+    for line in answer.report_lines:
         print(cli.printable(line))
-    looked = options.out is None and answer.told
+    looked = options.out is None and answer.report_lines
     if answer.error is not None or answer.ended != "done" or (graph is None and not looked):
         raise cli.CommandError(f"{options.project}: {_no_graph_reason(answer, options.of)}", 1)
     return int(answer.found > 0)
@@ -183,9 +183,9 @@ def _playback_json(answer: SnippetAnswer, graph: TensorGraph) -> dict[str, Any]:
 
 
 def write(
-    tape: Tape, options: argparse.Namespace, told: dict[str, Any] | None, played: PassResult | None, stopped: str = ""
+    tape: Tape, options: argparse.Namespace, extra: dict[str, Any] | None, played: PassResult | None, stopped: str = ""
 ) -> None:
-    """Write the picture, the page or the data, and print the path; `told` are additional entries of a JSON file."""
+    """Write the picture, the page or the data, and print the path; `extra` are additional entries of a JSON file."""
     from app import cli
     from app.autograd.pictures.replay_html import played_json, replay_html
     from app.autograd.tape import to_json
@@ -196,7 +196,7 @@ def write(
         more: dict[str, Any] = {"played": played_json(played, stopped)} if played is not None else {}
         if missing:
             more = {"played": None, "not_played": missing}
-        cli.write_text(path, json.dumps({**to_json(tape), **(told or {}), **more}, indent=1) + "\n")
+        cli.write_text(path, json.dumps({**to_json(tape), **(extra or {}), **more}, indent=1) + "\n")
         if missing:
             raise cli.CommandError(f"{missing} {path} contains the graph only", 1)
         return
@@ -209,7 +209,7 @@ def write(
     groups = group_by_block(tape) if options.group == "block" else group_by_layer(tape)
     everything = frozenset(group.key for group in groups)
     # Snippets have few lines, and one box per line would hide autograd's nodes.
-    unfolded = everything if options.unfolded else frozenset() if told is None else opened(groups)
+    unfolded = everything if options.unfolded else frozenset() if extra is None else opened(groups)
     grouped = options.group != "none"
     folded = fold(tape, groups, unfolded if grouped else everything)
     drawing = draw(tape, folded, grouped=grouped)

@@ -30,7 +30,7 @@ def prepare() -> None:
 
 
 def _refuses_letters(stream: io.TextIOWrapper) -> bool:
-    """Whether text can raise UnicodeEncodeError. In the C locale only surrogate-escaped bytes can be written."""
+    """Return whether text can raise UnicodeEncodeError. In the C locale only surrogate-escaped bytes can be written."""
     is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
     return stream.errors == "strict" or stream.errors == "surrogateescape" and not is_utf8
 

@@ -49,7 +49,7 @@ Parts = tuple[Pair, Pair, Pair]
 
 
 def read_spec(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
-    """As `spec_of`, but reads the user's files if they were not read before. Raises UnknownSourceError, DataError."""
+    """Return `spec_of` after reading the user's files if they were not cached. Raises UnknownSourceError, DataError."""
     spec = spec_of(config)
     if spec.is_read:
         return spec

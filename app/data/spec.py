@@ -156,7 +156,7 @@ class SourceSpec:
 
     @property
     def is_read(self) -> bool:
-        """Whether shape and counts are known."""
+        """True once shape and counts are known."""
         return bool(self.per_class) or not self.picks
 
     @property

@@ -21,7 +21,7 @@ class ImportedNet:
 
     @property
     def comparable(self) -> bool:
-        """Whether there is all that a comparison with the source model takes."""
+        """True if all files for a comparison with the source model exist."""
         return not self._missing()
 
     @property

@@ -31,7 +31,7 @@ def save_pt(state_dict: StateDict, path: str | Path) -> None:
 
 
 def _save(plain: dict[str, Tensor], path: Path) -> None:
-    """By an open file: the archive inside a file that torch opens by name is called after that name."""
+    """Save through an open file: torch.save to a path would name the inner archive after that path."""
     import torch
 
     with path.open("wb") as file:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportWeights:
-    """A state_dict that fits the net, and where it comes from, in words that follow "weights"."""
+    """A state_dict that fits the net, and its origin as `words`, which follow "weights" in texts."""
 
     state_dict: StateDict
     words: str

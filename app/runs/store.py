@@ -46,7 +46,7 @@ class Kept:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a process writes it now."""
+        """True while a process writes it: its lock is held."""
         return file_lock.is_held(self.folder / LOCK)
 
     @property

@@ -31,25 +31,25 @@ def _uuid(device: str) -> str:
     """Return the GPU's UUID: CUDA_VISIBLE_DEVICES may renumber GPUs."""
     import torch
 
-    told = str(torch.cuda.get_device_properties(device).uuid)
-    return told if told.startswith(("GPU-", "MIG-")) else f"GPU-{told}"
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
 def _read(library: Any, handle: Any) -> GpuReading:
     """Query this GPU; unsupported values are None."""
 
-    def told(function: Any, *arguments: Any) -> Any:
+    def query(function: Any, *arguments: Any) -> Any:
         try:
             return function(handle, *arguments)
         except library.NVMLError:
             return None
 
-    name, rates = told(library.nvmlDeviceGetName), told(library.nvmlDeviceGetUtilizationRates)
-    memory = told(library.nvmlDeviceGetMemoryInfo)
+    name, rates = query(library.nvmlDeviceGetName), query(library.nvmlDeviceGetUtilizationRates)
+    memory = query(library.nvmlDeviceGetMemoryInfo)
     return GpuReading(
         str(name or ""),
         rates.gpu if rates is not None else None,
-        told(library.nvmlDeviceGetTemperature, library.NVML_TEMPERATURE_GPU),
+        query(library.nvmlDeviceGetTemperature, library.NVML_TEMPERATURE_GPU),
         memory.used if memory is not None else None,
         memory.total if memory is not None else None,
     )
@@ -61,10 +61,10 @@ def allocator(device: str) -> Allocator | None:
         return None
     import torch
 
-    told = torch.cuda.memory_stats(device)
+    stats = torch.cuda.memory_stats(device)
     names = ("allocated_bytes.all.current", "reserved_bytes.all.current", "allocated_bytes.all.peak",
              "inactive_split_bytes.all.current")  # fmt: skip
-    return Allocator(*(int(told.get(name, 0)) for name in names))
+    return Allocator(*(int(stats.get(name, 0)) for name in names))
 
 
 def empty_cache(device: str) -> int:

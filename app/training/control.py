@@ -142,7 +142,7 @@ class Control:
         return self._result.state_dict
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        """Leave that copy in a new file, as `torch.save` writes it: of a run in a process of its own, which does it.
+        """Leave that copy in a new file, as `torch.save` writes it; a run in another process writes it there.
 
         Raises as `weights` does, and OSError.
         """

@@ -47,7 +47,7 @@ class Started(_Event, frozen=True, eq=False):
     threads: int = 0
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same run began, in whatever environment."""
+        """Compare the run and ignore the environment."""
         return type(other) is Started and self._run == other._run
 
     def __hash__(self) -> int:

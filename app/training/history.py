@@ -133,7 +133,7 @@ class History:
         return names[0].removeprefix("rate_") if names else ""
 
     def newest_rates(self) -> dict[str, float]:
-        """The rate of each parameter group at the newest step, the main one first; empty before the first step."""
+        """Return each parameter group's rate at the newest step, the main one first; empty before the first step."""
         if not len(self.steps):
             return {}
         main, last = self.main_group, slice(-1, None)

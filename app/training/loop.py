@@ -262,7 +262,7 @@ class _Run:
         live, watcher = self._now, self._watching
         rate, seen = self.stepper.rate, math.nan
 
-        def look(loss: Tensor) -> None:
+        def check_loss(loss: Tensor) -> None:
             # Before backward, so that the weights stay those of the last good step.
             nonlocal seen
             if self._reads or self.control.watch.not_finite:
@@ -281,7 +281,7 @@ class _Run:
             if watcher.look_due:
                 watcher.begin()
             try:
-                batch = self.stepper.take(inputs, labels, last or self._is_last_step(), look, watcher.measure)
+                batch = self.stepper.take(inputs, labels, last or self._is_last_step(), check_loss, watcher.measure)
             except NotFinite as error:
                 watcher.skipped()
                 # LBFGS has moved the weights by then: there is no step to leave out.

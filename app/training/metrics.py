@@ -38,7 +38,7 @@ class Score:
 
     @property
     def by_class(self) -> bool:
-        """Whether it needs the number of classes."""
+        """True if it needs the number of classes."""
         return self.metric.startswith("Multiclass")
 
     def call(self, classes: str) -> str:

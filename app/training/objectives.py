@@ -38,7 +38,7 @@ class OutputTarget:
 
     @property
     def turned(self) -> bool:
-        """Whether the class axis, which is last, must come second."""
+        """True if the class axis, which is last, must come second."""
         return self.task.kind == "tokens" and LOSSES[self.given.loss.name] == CLASS_IDS
 
 

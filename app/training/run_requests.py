@@ -17,9 +17,9 @@ class RunRequest(Generic[T]):
 
 @dataclass(frozen=True)
 class SetRate(RunRequest[float]):
-    """Go on with this learning rate of one parameter group, "" is the main one; the others keep theirs.
+    """Set the learning rate of one parameter group, "" is the main one; the others keep theirs.
 
-    The answer is the rate that was in force before. ValueError for a group that there is not.
+    The answer is the previous rate. ValueError for an unknown group.
     """
 
     rate: float

@@ -85,8 +85,8 @@ CUTS = [
     ("no_grad", no_grad, "mul runs under torch.no_grad()"),
     ("no_grad", written, "copy_ writes into a tensor under torch.no_grad()"),
     ("inference_mode", inference, "torch.inference_mode()"),
-    ("argmax", lambda h: F.one_hot(h.argmax(1), 4).float(), "argmax answers with whole numbers (torch.int64)"),
-    ("comparison", lambda h: (h > 0).float(), "gt answers with truth values (torch.bool)"),
+    ("argmax", lambda h: F.one_hot(h.argmax(1), 4).float(), "argmax returns integers (torch.int64)"),
+    ("comparison", lambda h: (h > 0).float(), "gt returns booleans (torch.bool)"),
     ("dtype", lambda h: (h * 9).long().float(), "long makes torch.int64 of it"),
     ("dtype", lambda h: (h * 9).to(torch.int32).float(), "to makes torch.int32 of it"),
 ]

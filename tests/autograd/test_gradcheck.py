@@ -147,7 +147,7 @@ def test_a_node_out_of_sight_is_checked_by_its_layer() -> None:
     node = next(node for node in tape.nodes if node.name == "SigmoidBackward0")
     report = check_node(hidden, tape, node)
     assert report.passed and report.what == "layer 0"
-    assert report.note.startswith("The operation of SigmoidBackward0 cannot be run again by itself")
+    assert report.note.startswith("The operation of SigmoidBackward0 cannot be run again alone")
     assert report.note.endswith("so the layer that made it is checked.")
 
 

@@ -237,7 +237,7 @@ def test_batch_norm_and_a_batch_of_one() -> None:
     (error,) = heard(normed("row"), batch_size=1)
     (warning,) = heard(normed("picture"), batch_size=1)
     assert (error.severity, warning.severity) == ("error", "warning")
-    assert "900 values of one picture" in warning.reason
+    assert "900 values of one sample" in warning.reason
 
 
 def test_batch_norm_and_a_last_batch_of_one() -> None:

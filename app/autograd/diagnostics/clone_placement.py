@@ -115,7 +115,7 @@ def cloned_target(code: str, op: str, layer: str = "") -> str:
 
 
 def _writes_to_first(call: ast.Call, op: str, layer: str) -> bool:
-    """Whether this call may be the writer: `torch.relu_(x)`, `F.relu(x, inplace=True)`, or the layer's own call."""
+    """Return whether this call may be the writer: `torch.relu_(x)`, `F.relu(x, inplace=True)`, or the layer itself."""
     owner, _, name = ast.unparse(call.func).rpartition(".")
     if owner == "self":
         return bool(layer) and name == layer.rpartition(".")[2]

@@ -11,8 +11,8 @@ _WHAT = {
     "numpy": "{op}() turns the tensor into a NumPy array, which has no graph",
     "no_grad": "{op} runs under torch.no_grad(), so its result does not require a gradient",
     "inference_mode": "{op} runs under torch.inference_mode(), so its result can never require a gradient",
-    "argmax": "{op} answers with whole numbers ({dtype}): a choice, which has no derivative",
-    "comparison": "{op} answers with truth values ({dtype}), which have no derivative",
+    "argmax": "{op} returns integers ({dtype}): a selection, which has no derivative",
+    "comparison": "{op} returns booleans ({dtype}), which have no derivative",
     "dtype": "{op} makes {dtype} of it, and only floating point and complex tensors can require a gradient",
     "custom": "the custom Function {function} computes with it but does not take it as an argument, so its backward "
     "gives it no gradient",

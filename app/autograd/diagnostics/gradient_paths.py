@@ -106,7 +106,7 @@ def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> G
         title = tape.title_of(taking)
         short = name.rpartition(".")[2]
         text = f"The {short} gets no gradient: {title} subtracts the channel mean, so any bias cancels."
-        cure = f"Give {name.rpartition('.')[0] or 'the layer'} bias=False: {title} has a bias of its own."
+        cure = f"Give {name.rpartition('.')[0] or 'the layer'} bias=False: {title} has its own bias."
         return GradAnswer(name, "cancelled", "cancelled", text, cure, _location(tape, taking.id), norm=norm,
                           tape_node=taking.id)  # fmt: skip
     if norm == 0 and tape is not None:

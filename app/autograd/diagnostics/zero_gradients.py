@@ -43,7 +43,7 @@ _STOPS = (
 
 @dataclass(frozen=True)
 class ZeroCause:
-    """The node at which gradients that are not zero became exactly zero: `why` in words, and what helps."""
+    """The node at which gradients that are not zero became exactly zero: `why` explains it, and what helps."""
 
     node: int | None
     why: str

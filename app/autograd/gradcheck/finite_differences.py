@@ -148,14 +148,14 @@ class Copy:
                 found[name].append(none if leaf.grad is None else stored(leaf.grad, like=leaf))
         return {name: torch.stack(grads) for name, grads in found.items()}
 
-    def evaluate_at(self, steps: Mapping[str, Tensor], eps: float, look: Callable[[], Any]) -> Any:
-        """Run `look()` with `eps` times a step added to each named leaf; the leaves are restored."""
+    def evaluate_at(self, steps: Mapping[str, Tensor], eps: float, run: Callable[[], Any]) -> Any:
+        """Call `run()` with `eps` times a step added to each named leaf; the leaves are restored."""
         values = {name: stored(self.leaves[name]) for name in steps}
         before = {name: value.clone() for name, value in values.items()}
         try:
             for name, step in steps.items():
                 values[name].add_(step, alpha=eps)
-            return look()  # with gradients enabled, as some nets compute differently without
+            return run()  # with gradients enabled, as some nets compute differently without
         finally:
             for name, value in before.items():
                 values[name].copy_(value)

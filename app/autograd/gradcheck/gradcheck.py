@@ -87,7 +87,7 @@ def check_node(
                         f"{call.name} made {call.several} nodes; they are checked together.")  # fmt: skip
     if not node.layer:
         raise CaptureError(f"{node.name} was made by code that cannot be run again. Check the whole net instead.")
-    note = f"The operation of {node.name} cannot be run again by itself, so the layer that made it is checked."
+    note = f"The operation of {node.name} cannot be run again alone, so the layer that made it is checked."
     return check_layer(batch, node.layer, call=max(node.call, 1), budget=budget, cancelled=cancelled, note=note)
 
 

@@ -59,7 +59,7 @@ def in_precision(part: Any, dtype: torch.dtype, train: bool) -> Any:
 
 
 def modules_in(part: Any) -> list[nn.Module]:
-    """The module in an owned part."""
+    """Return the module in an owned part, as a list of at most one."""
     inner = part.loss if isinstance(part, ReadyLoss) else part
     return [inner] if isinstance(inner, nn.Module) else []
 

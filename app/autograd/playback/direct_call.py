@@ -116,7 +116,7 @@ def _has_hooks(node: Any) -> bool:
 
 
 def _nothing(*_gradients: Any) -> None:
-    """A hook that changes nothing."""
+    """Do nothing: a no-op hook."""
 
 
 def _is_clear(node: Any) -> bool:

@@ -133,7 +133,7 @@ def may_use_rng(node: Any) -> bool:
 def forget_recomputed(node: Any) -> None:
     """Free what a checkpoint recomputed for this step.
 
-    Its frame holds that for the rest of a backward pass; here every step is a pass of its own, and all of them would
+    Its frame holds that for the rest of a backward pass; here every step is a separate pass, and all of them would
     add up to more than the checkpoint saved.
     """
     for frame in {id(frame): frame for _, raw in _raws(node) for frame in _frames(raw.unpack_hook)}.values():

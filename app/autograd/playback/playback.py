@@ -130,7 +130,7 @@ class Playback:
         return found
 
     def result(self) -> PassResult:
-        """The steps played so far, with the norms on nodes and edges."""
+        """Return the steps played so far, with the norms on nodes and edges."""
         return PassResult(self.records)
 
     # -- going ---------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class Playback:
         gradient = arrived.sum() if arrived else None
         if isinstance(change, GradEdit):
             if gradient is None:
-                raise ValueError(f"No gradient has arrived at node {node} yet. Go on to a step before it.")
+                raise ValueError(f"No gradient has arrived at node {node} yet. Step to just before it.")
             with torch.set_grad_enabled(self.create_graph):
                 after = edited(gradient, change)
         else:

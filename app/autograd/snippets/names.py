@@ -63,7 +63,7 @@ class ScopeNames:
         return found
 
     def of_tensors(self) -> dict[int, tuple[str, ...]]:
-        """Map the `id` of a tensor to its names; parameters of modules by path, after names of their own."""
+        """Map the `id` of a tensor to its names; parameters of modules by path, after their variable names."""
         return _gathered((id(tensor), name) for name, tensor in (*self.tensors.items(), *self.parameters()))
 
     def of_results(self) -> dict[Any, tuple[str, ...]]:

@@ -338,11 +338,11 @@ def _takes_no_arguments(function: Any) -> bool:
 def _locals_of(code: Any, found: dict[str, Any]) -> Iterator[None]:
     """Capture the local variables of a function when it returns."""
 
-    def look(frame: Any, event: str, _argument: Any) -> None:
+    def profile(frame: Any, event: str, _argument: Any) -> None:
         if event == "return" and frame.f_code is code:
             found.update(frame.f_locals)
 
-    sys.setprofile(look)
+    sys.setprofile(profile)
     try:
         yield
     finally:

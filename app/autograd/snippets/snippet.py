@@ -1,6 +1,6 @@
 """Snippets and their results, as plain data; and the bundled snippets.
 
-Nothing here runs code: that happens in a process of its own (`app.engine.programs.snippet`), only on the user's
+Nothing here runs code: that happens in a separate process (`app.engine.programs.snippet`), only on the user's
 command.
 """
 
@@ -99,8 +99,8 @@ class SnippetError:
 class SnippetAnswer:
     """Result of a snippet: its named tensors, the graphs below them (the chosen one first), what it printed.
 
-    `ended` is how it ended; `words` describes that, or why there is no graph. `told` are the lines of the diagnostics
-    and the gradient check, `found` counts their errors and warnings.
+    `ended` is how it ended; `words` describes that, or why there is no graph. `report_lines` are the text of the
+    diagnostics and the gradient check, `found` counts their errors and warnings.
     """
 
     ended: Ending = "done"
@@ -110,7 +110,7 @@ class SnippetAnswer:
     error: SnippetError | None = None
     output: str = ""
     seconds: float = 0.0
-    told: tuple[str, ...] = ()
+    report_lines: tuple[str, ...] = ()
     found: int = 0
 
     @property

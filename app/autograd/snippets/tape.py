@@ -199,7 +199,7 @@ class SnippetRecorder(OriginRecorder):
         return tape, any(map(is_freed, nodes))
 
     def _caller(self, node: Any) -> int | None:
-        """Return the line that applied a custom Function of the snippet, whose forward has lines of its own.
+        """Return the line that applied a custom Function of the snippet, not those inside its forward.
 
         None for other nodes.
         """
@@ -213,7 +213,7 @@ class SnippetRecorder(OriginRecorder):
         return lines[inner + 1] if inner + 1 < len(lines) else None
 
     def _learn_paths(self, names: ScopeNames) -> None:
-        """By which paths the modules that were called are reached; one without a name goes by that of its class."""
+        """Note the paths of the called modules; one without a name gets that of its class."""
         paths = names.paths()
         for module, number in self._numbers.items():
             path = paths.get(module)

@@ -155,7 +155,7 @@ class OpSpec:
 
     @cached_property
     def exact(self) -> bool:
-        """Whether 1, 1.0 and True, which are equal, give it different types."""
+        """Return whether 1, 1.0 and True, which are equal, give it different types."""
         return any(param.kind in ("number", "tensor", "value") for param in self.params)
 
     @cached_property

@@ -29,7 +29,7 @@ class TorchUnreadableError(RuntimeError):
 
 
 def installed_torch() -> str:
-    """The version of the torch distribution without its local part, "" if there is none. Does not import torch."""
+    """Return the version of the torch distribution without its local part, "" for none. Does not import torch."""
     # As importlib.metadata finds it, whose import would take longer than all else that is done for the catalog.
     for folder in sys.path:
         with contextlib.suppress(OSError):

@@ -77,7 +77,7 @@ def _bad_ties(step: Step, sheet: InferredGraph) -> list[Problem]:
             whose = sheet.graph.nodes[tie.node].name if tie.node in sheet.graph.nodes else tie.node
             message = f"{_named(step.node.name, name)} cannot be {_named(whose, tie.name)}"
             reason = f"One is {_size(mine)}, and the other {_size(theirs)}; tied parameters must have the same shape."
-            cure = Cure(f"Give {step.node.name} a parameter of its own", (Untie(step.id, name),))
+            cure = Cure(f"Give {step.node.name} its own parameter", (Untie(step.id, name),))
             return [Problem("error", step.id, message, reason, cures=(cure,))]
     return []
 
@@ -89,8 +89,8 @@ def _ties_note(step: Step, graph: Graph) -> list[Problem]:
     if not pairs:
         return []
     more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
-    own = "parameters" if more else "a parameter"
-    cure = Cure(f"Give {step.node.name} {own} of its own", tuple(Untie(step.id, name) for name in step.node.tied))
+    own = "parameters" if more else "parameter"
+    cure = Cure(f"Give {step.node.name} its own {own}", tuple(Untie(step.id, name) for name in step.node.tied))
     reason = "Tied weights: one tensor under two names, counted once, with gradients from both uses."
     return [Problem("info", step.id, f"{pairs[0][0]} is tied to {pairs[0][1]}{more}", reason, cures=(cure,))]
 
@@ -185,7 +185,7 @@ def _shared_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
     first = called.name
     arriving = next(iter(sheet.results[step.id].inputs.values()))[0]
     message = f"{step.node.name} shares its weights with {first}, whose parameters do not fit {arriving}"
-    cure = Cure(f"Give {step.node.name} weights of its own", (Unshare(step.id),))
+    cure = Cure(f"Give {step.node.name} its own weights", (Unshare(step.id),))
     return [Problem("error", step.id, message, "One module has one set of weights.", cures=(cure,))]
 
 

@@ -170,7 +170,7 @@ def _double_activations(net: Net) -> Iterator[Problem]:
 
 
 def _double_linears(net: Net) -> Iterator[Problem]:
-    """Two Linear layers that are one. A narrow one between two wide ones is left alone: it is there to be narrow."""
+    """Report two Linear layers in a row. A bottleneck, narrow between two wide ones, is intended."""
     for node in net.live:
         if plain_name(node.op) != "linear":
             continue

@@ -73,7 +73,7 @@ class Thaw:
 
 @dataclass(frozen=True)
 class Unshare:
-    """Give a node a module of its own."""
+    """Give a node its own module instead of a shared one."""
 
     node: str
 
@@ -88,7 +88,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Untie:
-    """Give a node a parameter of its own instead of a tied one."""
+    """Give a node its own parameter instead of a tied one."""
 
     node: str
     name: str
@@ -154,7 +154,7 @@ class Cure:
 
     @property
     def chooses_data(self) -> bool:
-        """Whether it opens the choice of data instead of editing."""
+        """True if it opens the choice of data instead of editing."""
         return any(isinstance(edit, ChooseData) for edit in self.edits)
 
     @property

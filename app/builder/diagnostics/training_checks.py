@@ -121,7 +121,7 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         count = spatial(net.arriving(norms[0]))
         many = f" {count:,}" if count else ""
         reason = (
-            f"Mean and variance come from the{many} values of one picture, and what is kept for validation swings with "
+            f"Mean and variance come from the{many} values of one sample, and the running statistics fluctuate with "
             "each. Set batch_size under Training to 2 or more; 16 and more is usual."
         )
         message = f"{listed(norms)} would normalise over 1 sample"

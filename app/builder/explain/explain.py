@@ -1,4 +1,4 @@
-"""Why a call does not run, in words with both shapes, and the clicks that mend it."""
+"""Explain why a call fails (a shape mismatch, with both shapes) and offer the edits that fix it."""
 
 from __future__ import annotations
 

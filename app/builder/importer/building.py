@@ -60,7 +60,7 @@ class Imported:
 
     @property
     def opaque(self) -> bool:
-        """Whether a class of the file that the model is made in is a node."""
+        """True if a class from the model's own file is an opaque node."""
         return any(one.kind == OPAQUE for one in self.fallbacks)
 
 

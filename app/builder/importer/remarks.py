@@ -62,19 +62,20 @@ def of_arguments(model: nn.Module, args: Collection[Any], kwargs: Collection[str
     left = [one for number, one in enumerate(known) if one.default is not one.empty and one.name not in kwargs
             and (number >= len(args) or one.kind is one.KEYWORD_ONLY)]  # fmt: skip
     if left:
-        told = ", ".join(f"{one.name}={one.default!r:.30}" for one in left)
-        yield f"{type(model).__name__}.forward was traced with {told}: the network has no such inputs."
+        names = ", ".join(f"{one.name}={one.default!r:.30}" for one in left)
+        yield f"{type(model).__name__}.forward was traced with {names}: the network has no such inputs."
 
 
 def of_results(model: nn.Module, outputs: Collection[Any], changed: Collection[str]) -> Iterator[str]:
     """Yield remarks on results and in-place changes that no output of a drawing represents."""
     plain = [repr(leaf)[:30] for leaf in outputs if not isinstance(leaf, fx.Node)]
     if plain and len(plain) < len(outputs):
-        told = ", ".join(plain)
-        yield f"{type(model).__name__}.forward gives {told} besides its tensors: the network returns only the tensors."
+        values = ", ".join(plain)
+        name = type(model).__name__
+        yield f"{name}.forward gives {values} besides its tensors: the network returns only the tensors."
     if changed:
-        told = " and ".join(changed)
-        yield f"{type(model).__name__}.forward changes {told} in place: the network does not change its inputs."
+        names = " and ".join(changed)
+        yield f"{type(model).__name__}.forward changes {names} in place: the network does not change its inputs."
 
 
 @cache
@@ -124,7 +125,7 @@ def is_check(place: SourceLine) -> bool:
 
 
 def _only_reports(node: ast.stmt) -> bool:
-    """Whether a statement raises, or warns."""
+    """Return whether a statement only raises, warns, logs or prints."""
     if isinstance(node, ast.Raise):
         return True
     called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None

@@ -21,7 +21,7 @@ def addresses(source: str) -> Addresses:
 
 
 def addressed(collection: Collection, dataset: Any) -> Addresses:
-    """The archives of a collection as a class of torchvision.datasets knows them."""
+    """Return checksums and mirrors of a collection from its torchvision.datasets class."""
     archives = collection.archives
     if hasattr(dataset, "mirrors"):
         sums = dict(dataset.resources)

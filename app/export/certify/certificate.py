@@ -51,7 +51,7 @@ class CertificateCheck:
 
     @property
     def finding(self) -> str:
-        """The result in words."""
+        """The result as text."""
         if self.skipped:
             return f"not compared: the network itself fails with {self.skipped}"
         if self.what != "outputs" and self.count == self.empty:
@@ -78,7 +78,7 @@ class CertificateCheck:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Whether the exported files are equivalent to the live net, with every check.
+    """Result of certification: if the exported files are equivalent to the live net, with every check.
 
     `message` is one sentence for the user; `details` the stderr of the other process, for a traceback. `facts` are
     further entries of the file: versions, hashes, seed, date.

@@ -41,7 +41,7 @@ class CleanProcessError(Exception):
 
 
 def silent(_words: str) -> None:
-    """No-op progress callback."""
+    """Ignore progress: a no-op callback."""
 
 
 def never() -> bool:

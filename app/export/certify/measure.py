@@ -166,7 +166,7 @@ def noise(key: str, count: int) -> torch.Tensor:
 
 
 def sketch(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """Sketch a tensor by a few numbers (float64) of its own magnitude; a difference in any element changes the sketch.
+    """Sketch a tensor by a few numbers (float64) of the same magnitude; a difference in any element changes the sketch.
 
     Small ones are returned unchanged. Non-finite elements are sketched by position.
     """
@@ -190,7 +190,7 @@ def _fold_weights() -> torch.Tensor:
 
 
 def _folded(flat: torch.Tensor) -> torch.Tensor:
-    """Return a weighted sum of all numbers, of their own magnitude."""
+    """Return a weighted sum of all numbers, of the same magnitude."""
     rows = flat.numel() // FOLD
     weights, rest = _fold_weights(), flat[rows * FOLD :]
     total = rest @ weights[: rest.numel()]

@@ -16,7 +16,7 @@ from app.training.run_requests import LookInside, ProfileStep, SetRate, ShowCaug
 
 @singledispatch
 def answer(request: Any, live: LiveRun) -> Any:
-    """What the request says that it gives, or raises. To be called by `Live.visit`."""
+    """Handle a request to a live run; call it by `LiveRun.visit`. Raises what the request documents."""
     raise TypeError(f"a run cannot be asked a {type(request).__name__}")
 
 

@@ -46,7 +46,7 @@ def of_run(live: LiveRun, trace: str = "") -> StepProfile:
 
 
 def _step_profile(device: str, batch: int, seconds: float, averages: Any, on_cuda: bool) -> StepProfile:
-    # Kernels have rows of their own, and also count for the operations that launched them.
+    # Kernels have separate rows, and also count for the operations that launched them.
     rows = [
         OpTime(
             each.key, each.count, float(each.self_cpu_time_total),

@@ -38,7 +38,7 @@ class WatchPoints:
 
 
 def to_text(points: WatchPoints) -> str:
-    """As settings keep them."""
+    """Serialize them to JSON for the settings."""
     return json.dumps(asdict(points))
 
 

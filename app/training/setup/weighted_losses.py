@@ -1,4 +1,4 @@
-"""Which losses weight their classes, in words and by rule."""
+"""Losses that support class weights, and messages about them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def summary_text(losses: Sequence[OutputLoss]) -> str:
     """
     weighed = [row.output for row in losses if takes_weights(row.loss)]
     left = [
-        f"{row.output} ({row.loss.name}{' with a weight of its own' * ('weight' in row.loss.params)})"
+        f"{row.output} ({row.loss.name}{' with its own weight' * ('weight' in row.loss.params)})"
         for row in losses if not takes_weights(row.loss)
     ]  # fmt: skip
     plain = f"; not in that of {', '.join(left)}" if left else ""

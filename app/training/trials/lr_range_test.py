@@ -87,7 +87,7 @@ def rate_test(
 
 
 def _nothing(loss: Tensor) -> None:
-    """No-op in place of a loss callback."""
+    """Ignore the loss: a no-op callback."""
 
 
 def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:

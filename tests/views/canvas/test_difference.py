@@ -119,7 +119,7 @@ def shown(scene: CanvasScene) -> dict[str, object]:
     return {
         "nodes": nodes,
         "wires": wires,
-        "whole": scene.content_rect(),
+        "rect": scene.content_rect(),
         "graph": scene.graph,
         "problems": scene.problems,
     }

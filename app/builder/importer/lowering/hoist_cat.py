@@ -2,7 +2,7 @@
 block.
 
 A dense layer takes the outputs of all layers before it. Drawn as traced, each has one input more than the last and is a
-block of its own; with the `torch.cat` moved to the caller, they are instances of one.
+separate block; with the `torch.cat` moved to the caller, they are instances of one.
 """
 
 from __future__ import annotations

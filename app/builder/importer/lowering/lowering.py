@@ -77,7 +77,7 @@ class _Sheet:
         return self.draft
 
     def _tidy(self) -> None:
-        """Remove dead calls, such as a shape of which every size is read by itself."""
+        """Remove dead calls, such as a shape of which every size is read separately."""
         draft = self.draft
         while True:
             taken = {wire[0] for wire in draft.wires}

@@ -188,7 +188,7 @@ class Merger:
         return FrozenMap(found)
 
     def _by_item(self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Expose each differing or wired item of a size tuple by itself; None for other parameters."""
+        """Expose each differing or wired item of a size tuple separately; None for other parameters."""
         if param.kind != "ints" or not all(isinstance(value, tuple) for value in vector):
             return None
         if len({len(value) for value in vector}) != 1:

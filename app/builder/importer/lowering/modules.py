@@ -19,7 +19,7 @@ from app.util.frozen import FrozenMap
 _EQUAL = re.compile(r"\((\d+)(?:, \1)+\)")
 _ROUND = str.maketrans("[]", "()")
 
-# Arguments not stored in an attribute of their own name.
+# Arguments not stored in an attribute of the same name.
 _READ: dict[str, Callable[[Any], Any]] = {
     "nn.MultiheadAttention.bias": lambda m: m.in_proj_bias is not None,
     "nn.MultiheadAttention.add_bias_kv": lambda m: m.bias_k is not None,

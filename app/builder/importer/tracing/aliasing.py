@@ -31,15 +31,15 @@ _PARTS = frozenset({*_PARTED, "unbind"})
 
 
 class AliasingError(ValueError):
-    """A view that is changed in place, of which nobody can tell what becomes of the rest; the words say so."""
+    """Raised for an in-place change of a view whose effect on its aliases is unknown."""
 
     code = "aliasing"
 
 
 @dataclass(frozen=True)
 class ViewLink:
-    """That a value lies in the memory of another. `base` is that other as it was when both were the same; `chain` are
-    the calls from there, the first of which took `taken`. None where those calls are in another graph."""
+    """A value that is a view: it shares the storage of `base`, as that was when both were equal; `chain` are the view
+    calls from there, the first of which took `taken`. None if those calls are in another graph."""
 
     base: fx.Node
     taken: fx.Node

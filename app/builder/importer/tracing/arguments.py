@@ -60,7 +60,7 @@ def tensors_seen(following: Callable[[], bool]) -> Iterator[None]:
     before = torch.tensor, torch.as_tensor
 
     def instead(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def made(data: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Any:
+        def tensor(data: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Any:
             if not following():
                 return plain(data, dtype=dtype, device=device, **rest)
             like, known = dtype_source(dtype), dtype.known if type(dtype) in PROXIES else dtype
@@ -72,7 +72,7 @@ def tensors_seen(following: Callable[[], bool]) -> Iterator[None]:
                 found = plain(data, dtype=known, device=None if type(device) in PROXIES else device, **rest)
             return found if like is None else found.type_as(like)
 
-        return made
+        return tensor
 
     torch.tensor, torch.as_tensor = map(instead, before)
     try:

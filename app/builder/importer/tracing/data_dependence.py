@@ -29,7 +29,7 @@ class Questions:
         self._other = OtherBatch(tracer.values, tracer.gradients.outside, tracer.entered, tracer.silently)
 
     def truth(self, node: fx.Node) -> bool:
-        """Return the truth value of a traced value. Raises TraceError if the example does not determine it."""
+        """Return bool() of a traced value. Raises TraceError if the example does not determine it."""
         value = self._tracer.values[node]
         if node.target is getattr and node.args[1] == "requires_grad":
             return self._learns(node.args[0])  # type: ignore[arg-type]

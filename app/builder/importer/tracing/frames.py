@@ -1,4 +1,4 @@
-"""What tracing writes down: a frame for each module that was entered, and the words for where that ends."""
+"""Records of tracing: a frame for each module that was entered, and the errors where it fails."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _raised = threading.local()
 
 
 class TraceError(RuntimeError):
-    """A module that cannot be followed; says where and why. `path` is where it stands, `why` the bare reason.
+    """Raised for a module that cannot be traced. `path` is the module's path, `why` the bare reason.
 
-    `exportable` is false where other calls would not help. Where nothing helps at all, one with a `doubt` is passed
-    over, and the doubt is told. `code` tells a cause apart that something else helps against.
+    `exportable` is False if torch.export would not help. If no fallback resolves it, an error with a `doubt` is
+    ignored and the doubt becomes a remark. `code` identifies causes that have another cure.
     """
 
     code = "not_followed"
@@ -51,7 +51,7 @@ def none_swallowed() -> Iterator[None]:
 
 
 class DataDependentError(TraceError):
-    """What a module does depends on the values of the data; `words` say where, and in which way."""
+    """Raised if control flow or shapes depend on the values of the data; `words` say where and how."""
 
     code = "data_dependent"
 

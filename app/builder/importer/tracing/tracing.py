@@ -61,7 +61,7 @@ class Tracer(fx.Tracer):
 
     @property
     def following(self) -> bool:
-        """Whether calls are recorded now: not those of other threads, nor our own."""
+        """True while calls are recorded: not those of other threads, nor our own."""
         return bool(self.frames) and not self._silent and threading.get_ident() == self._thread
 
     def is_leaf(self, module: nn.Module) -> bool:
@@ -123,7 +123,7 @@ class Tracer(fx.Tracer):
     def enter(
         self, module: nn.Module, path: str, forward: Any, args: Any, kwargs: Any, outer: Frame | None
     ) -> tuple[Frame, Any]:
-        """Trace a submodule into a graph of its own; its results in the outer graph are items of the call."""
+        """Trace a submodule into a separate graph; its results in the outer graph are items of the call."""
         frame = Frame(path, module, fx.Graph(), recorded=torch.is_grad_enabled())
         leaves, structure = tree_flatten((args, kwargs))
         names = leaf_names(module, args, kwargs)
@@ -358,7 +358,7 @@ class Tracer(fx.Tracer):
             self._silent -= 1
 
     def where(self) -> str:
-        """Name the running module."""
+        """Return the path or class name of the running module."""
         return self.frames[-1].path or type(self.frames[-1].module).__name__
 
     # --- Reads of a value by Python

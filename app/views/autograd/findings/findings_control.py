@@ -38,9 +38,9 @@ WORK = "findings"  # the key of the question
 
 
 class FindingsControl(QObject):
-    """One piece of work at a time, in the engine: a new one ends the last, and so does another batch.
+    """Runs one diagnostic at a time in the engine: a new one, or another batch, cancels the last.
 
-    What was found stays until another batch is captured or another project is opened.
+    Results stay until another batch is captured or another project is opened.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class FindingsControl(QObject):
         self.page.turn_to(page)
 
     def ask(self, page: str) -> None:
-        """Have the figures of a page anew."""
+        """Recompute the results of a page."""
         if page == CHECKPOINT:
             self.measure_blocks()
         elif page == GRADCHECK:
@@ -93,12 +93,12 @@ class FindingsControl(QObject):
             self.run_diagnostics()
 
     def run_diagnostics(self) -> None:
-        """Ask every detective of the newest batch."""
+        """Run all diagnostics on the newest batch."""
         if (batch := self._batch()) is not None:
             self._begin(FindingsRequest(batch), self._show_findings)
 
     def _batch(self) -> CaptureRequest | None:
-        """The newest batch; where there is none yet, None, and the page says what to do."""
+        """Return the newest batch; None without one, and the page shows what to do."""
         batch = self._capture.diagnosed
         self.page.set_captured(batch is not None)
         return batch
@@ -107,7 +107,7 @@ class FindingsControl(QObject):
         self._check(None, "the whole net", WholeNet())
 
     def check_selected(self) -> None:
-        """gradcheck of what is selected in the graph; a word where nothing is."""
+        """Run gradcheck on the selection in the graph, or ask for one."""
         room = self._room
         item = room.item_of(room.scene.current_key())
         if item is None or isinstance(item, TapeNode) and item.is_leaf:
@@ -118,7 +118,7 @@ class FindingsControl(QObject):
             self.check(item)
 
     def check(self, item: TapeNode | LayerGroup) -> None:
-        """gradcheck of a backward node, or of a layer."""
+        """Run gradcheck on a backward node or a layer."""
         tape = self._room.tape
         assert tape is not None
         if isinstance(item, TapeNode):
@@ -145,7 +145,7 @@ class FindingsControl(QObject):
         self._begin(GradcheckRequest(few, what, title), self._reported)
 
     def measure_blocks(self) -> None:
-        """Checkpoint each block in turn and measure what it brings."""
+        """Checkpoint each block in turn and measure the memory saved."""
         if (batch := self._batch()) is None:
             return
         self._rows = []
@@ -153,7 +153,7 @@ class FindingsControl(QObject):
         self._begin(CheckpointRequest(batch), lambda _rows: self._show_rows())
 
     def stop(self) -> None:
-        """End what is under way; what it had found by then is shown."""
+        """Stop the running diagnostics; findings so far are shown."""
         if self._work is not None:
             self._work.send(StopEarly())
             self._stopping = True
@@ -175,7 +175,7 @@ class FindingsControl(QObject):
         self.page.set_working("Running the batch…")
 
     def _drop(self) -> None:
-        """Let what is under way go, without a word of what it finds."""
+        """Cancel the running diagnostics and discard their results."""
         self._workspace.engine.forget(WORK)
         self._work = None
         self.page.set_working(None)
@@ -226,7 +226,7 @@ class FindingsControl(QObject):
         self._shown()
 
     def _shown(self) -> None:
-        """The page came to the front: what is cheap is looked for by itself."""
+        """Run the cheap diagnostics automatically when the page comes to the front."""
         wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible() and not self.page.over_run
         self._update_status()
         self._show_steps()
@@ -234,7 +234,7 @@ class FindingsControl(QObject):
             self.run_diagnostics()
 
     def _show_steps(self) -> None:
-        """The gain ladder over the run whose curves are shown."""
+        """Show the gain ladder over the run whose curves are shown."""
         if self.page.over_run and self.page.isVisible():
             shown = self._workspace.shown_run
             self.page.steps.set_history(shown.figures.history if shown.figures is not None else None)
@@ -249,9 +249,9 @@ class FindingsControl(QObject):
         self.page.list.show_findings(findings.found, words, fine=not findings.found and not findings.cancelled)
         self.page.chart.set_ladder(findings.ladder)
         self.page.rule.setText(_rule(findings))
-        told = counted(len(findings.found), "finding") if findings.found else "Nothing found"
+        status = counted(len(findings.found), "finding") if findings.found else "Nothing found"
         self._update_status()
-        announce(self.page, told)
+        announce(self.page, status)
         self._inspect_again()
 
     def _reported(self, report: GradcheckReport) -> None:
@@ -261,15 +261,15 @@ class FindingsControl(QObject):
         self._inspect_again()
 
     def _update_status(self) -> None:
-        """How many findings there are, on the pages that tell of them."""
+        """Show the number of findings on the pages that list them."""
         if self._work is None:
             found = self.findings.found if self.findings is not None else None
-            told = "" if found is None else counted(len(found), "finding") if found else "Nothing found"
+            status = "" if found is None else counted(len(found), "finding") if found else "Nothing found"
             shown = self.page.page in (FINDINGS, GAIN) and not self.page.over_run
-            self.page.status.setText(told if shown else "")
+            self.page.status.setText(status if shown else "")
 
     def _inspect_again(self) -> None:
-        """The inspector's sections tell something else now; what is in sight stays there."""
+        """Rebuild the inspector's sections, keeping the scroll position."""
         inspector = self._inspector
         at = inspector.verticalScrollBar().value()
         if inspector.shown_item() is not None:
@@ -291,14 +291,14 @@ class FindingsControl(QObject):
     # -- where a click leads -------------------------------------------------------------------------------------------
 
     def _same_tape(self) -> Tape | None:
-        """The room's tape, where its nodes are those that the findings number."""
+        """Return the page's tape if its nodes match those of the findings, else None."""
         ours, theirs = self._room.tape, self.findings.tape if self.findings is not None else None
         if ours is None or theirs is None or len(ours.nodes) != len(theirs.nodes):
             return None
         return ours if all(a.name == b.name for a, b in zip(ours.nodes, theirs.nodes, strict=True)) else None
 
     def go_to(self, finding: Finding) -> None:
-        """Select the place of a finding everywhere."""
+        """Select the location of a finding in all views."""
         workspace = self._workspace
         if finding.tape_node is not None and self._same_tape() is not None:
             self._room.reveal(finding.tape_node)
@@ -320,7 +320,7 @@ class FindingsControl(QObject):
             self._room.reveal(inside[-1].id)
 
     def _checkpoint(self, path: str) -> None:
-        """Set what the training checkpoints, as one step that can be undone, and show it."""
+        """Toggle activation checkpointing of a module in training, as one undo step, and show it."""
         workspace = self._workspace
         project = workspace.document.project
         inside = path in project.training.recompute
@@ -335,7 +335,7 @@ class FindingsControl(QObject):
     # -- the inspector -------------------------------------------------------------------------------------------------
 
     def _samples(self, tape: Tape) -> tuple[int, int]:
-        """How many samples gradcheck takes, and of how many: a batch norm in train mode needs two."""
+        """Return the number of samples for gradcheck and of the batch: a batch norm in train mode needs two."""
         whole = tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
         norms = tape.train and any("BatchNorm" in node.name for node in tape.nodes)
         return min(2 if norms else 1, whole), whole
@@ -378,7 +378,7 @@ def _key(item: TapeNode | LayerGroup) -> object:
 
 def _rule(findings: Findings) -> str:
     if findings.ladder is None:
-        return "Backward did not run through, so there are no gains." if not findings.cancelled else "Stopped."
+        return "backward() raised, so there are no gains." if not findings.cancelled else "Stopped."
     if not findings.ladder.lost:
         return "No layer vanishes or explodes: what leaves each is between 0.001 and 1,000 of what reached the last."
     return " ".join(

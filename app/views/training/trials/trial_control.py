@@ -1,4 +1,4 @@
-"""Trying before a run: find a learning rate, a dry run on made data, and learning one batch by heart."""
+"""Trials before a run: learning rate finder, dry run on synthetic data, and overfitting one batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNDER_WAY = "A run is in progress. Stop it first: both would compete for process
 
 
 class TrialControl(QObject):
-    """The commands of the Run menu that start no run."""
+    """Commands of the Run menu that start no run."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
@@ -35,7 +35,7 @@ class TrialControl(QObject):
         workspace.session.stateChanged.connect(self._settle)
 
     def _settle(self, _state: str) -> None:
-        """A refusal whose reason holds no more is not left standing."""
+        """Withdraw a refusal whose reason no longer holds."""
         notifier, blocked = self._workspace.notifier, self._workspace.run_control.blocked
         if not self._workspace.session.active and notifier.reason == f"{UNDER_WAY}.":
             notifier.withdraw()
@@ -43,7 +43,7 @@ class TrialControl(QObject):
             notifier.refuse(CANNOT_START, blocked) if blocked else notifier.withdraw()
 
     def _job(self, what: str) -> Job | None:
-        """What a run would be started with; None, and words, where none can be."""
+        """Return the job that a run would start with; None, with a message, if it cannot start."""
         workspace = self._workspace
         blocked = workspace.run_control.blocked
         if workspace.session.active:
@@ -54,7 +54,7 @@ class TrialControl(QObject):
         return preflight.job(workspace.document.project, workspace.live.analysis, str(workspace.settings.data_folder))
 
     def find_rate(self) -> FindRateDialog | None:
-        """Ask how far the learning rate shall go, and try."""
+        """Open the learning rate finder."""
         from app.views.training.trials.lr_finder_dialog import FindRateDialog
 
         job = self._job("The learning rate finder")
@@ -67,7 +67,7 @@ class TrialControl(QObject):
         return dialog
 
     def use_rate(self, rate: float) -> None:
-        """Make a rate the optimizer's, as one undo step."""
+        """Set the optimizer's learning rate, as one undo step."""
         document = self._workspace.document
         training = document.project.training
         choice = replace(training.optimizer, params=training.optimizer.params.set("lr", rate))
@@ -75,7 +75,7 @@ class TrialControl(QObject):
         document.apply(f"Set lr to {rate:g}", replace(document.project, training=training))
 
     def dry_run(self) -> None:
-        """Two steps and a batch of validation on made data, on a thread of its own."""
+        """Run two steps and a validation batch on synthetic data in the engine."""
         job = self._job("The dry run")
         if job is None or self._trying:
             return
@@ -100,11 +100,11 @@ class TrialControl(QObject):
             dialog.open()
 
     def overfit(self) -> None:
-        """Have the next run learn one batch by heart, or the whole data again."""
+        """Toggle overfitting one batch in the next run."""
         document = self._workspace.document
         training = document.project.training
         on = not training.one_batch
         words = "Overfit one batch" if on else "Train on all batches"
         document.apply(words, replace(document.project, training=replace(training, one_batch=on)))
-        told = "The next run trains on one batch only: its loss should fall close to 0." if on else ""
-        self._workspace.notifier.say(words, told or "The next run trains on all training samples.")
+        note = "The next run trains on one batch only: its loss should fall close to 0." if on else ""
+        self._workspace.notifier.say(words, note or "The next run trains on all training samples.")

@@ -50,7 +50,7 @@ class MapSource(Protocol):
     def content_rect(self) -> QRectF: ...
 
     def map_shapes(self) -> MapShapes | None:
-        """None while so much changes that a picture is not worth its time."""
+        """Return the shapes; None while too much changes for a picture to pay off."""
 
 
 class Minimap(QWidget):
@@ -76,7 +76,7 @@ class Minimap(QWidget):
         theme.manager().changed.connect(self.refresh)
 
     def refresh(self) -> None:
-        """Make the picture anew soon, once for many changes."""
+        """Schedule a repaint, debounced: once for many changes."""
         if not self._timer.isActive():
             self._timer.start()
 
@@ -91,7 +91,7 @@ class Minimap(QWidget):
 
     def follow(self) -> None:
         """Mark what is in sight, and stand aside where there is no room or nothing to show."""
-        if not isValid(self._parent):  # the view moves once more while both are being deleted
+        if not isValid(self._parent):  # the view still moves while both are being deleted
             return
         room = self._parent.size()
         self.fits = room.width() >= TIGHT.width() and room.height() >= TIGHT.height()
@@ -108,7 +108,7 @@ class Minimap(QWidget):
             self.update()
 
     def _scale(self) -> tuple[float, QPointF]:
-        """Pixels here for one of the scene, and where the scene's origin lies."""
+        """Return the scale, minimap pixels per scene pixel, and the position of the scene's origin."""
         whole = self._whole.adjusted(-40, -40, 40, 40)
         width, height = self.width() - 2 * PAD, self.height() - 2 * PAD
         scale = min(width / max(whole.width(), 1), height / max(whole.height(), 1), 0.2)
@@ -176,7 +176,7 @@ class Minimap(QWidget):
 
 
 def rastered(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
-    """An image of `size` pixels with filled rectangles, each at least one pixel, transparent elsewhere."""
+    """Rasterize to an image of `size` pixels: filled rectangles, at least one pixel each, transparent elsewhere."""
     return _filled(rects, scale, origin, size) if len(rects) <= FEW else _put_down(rects, scale, origin, size)
 
 
@@ -198,7 +198,7 @@ def _filled(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QIma
 
 
 def _put_down(many: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
-    """Of very many small ones a painter would be handed each as an object; here an array of all is."""
+    """Rasterize with numpy: a QPainter would get each of very many small rectangles as an object."""
     rects = np.asarray(many, float)
     width, height = size.width(), size.height()
     pixels = np.zeros((height, width), np.uint32)

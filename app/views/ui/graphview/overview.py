@@ -1,7 +1,7 @@
-"""The whole graph from afar in one item: blocks and thin lines, painted in a few calls.
+"""Level of detail: the zoomed-out graph as one item, blocks and thin lines painted in a few calls.
 
-Painting a thousand nodes by themselves takes longer than a frame, and from afar nobody can tell them apart. They are
-kept in batches: an edit makes one batch anew, a few milliseconds a painting, and batches out of sight are not painted.
+Painting a thousand nodes one by one takes longer than a frame, and zoomed out they cannot be told apart. They are
+cached in batches: an edit rebuilds one batch, a few milliseconds per paint, and batches out of sight are not painted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.views.ui.graphview.minimap import FEW, MapRects
 from app.views.ui.graphview.spatial import EVERYWHERE
 from app.views.ui.theme import Theme
 
-SLICE = 0.004  # seconds of a painting for batches that are made anew
+SLICE = 0.004  # seconds of a paint for rebuilding stale batches
 QUICK = 0.004  # seconds: what paints longer waits twice as long before it paints again
 A_FEW = 8  # batches that a map is made of at least
 BATCH = 64  # members of a batch
@@ -57,7 +57,7 @@ class PaintLayer:
 
 
 class Batch(Generic[T]):
-    """Some things that are painted together; `stale` when one of them looks different."""
+    """Items that are painted together from a cache; `stale` once one of them looks different."""
 
     LAYERS = 1
 
@@ -69,7 +69,7 @@ class Batch(Generic[T]):
         self.mapped: tuple[MapRects, MapRects] | None = None
 
     def spoil(self) -> None:
-        """One of its members looks different."""
+        """Mark the cache as stale: a member looks different."""
         self.stale, self.mapped = True, None
 
     def remake(self, now: Theme) -> None:
@@ -78,11 +78,11 @@ class Batch(Generic[T]):
         self.stale = False
 
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
-        """Put all members into layers that are still empty; returns the area that they cover."""
+        """Add all members to empty layers; return the area that they cover."""
         raise NotImplementedError
 
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
-        """Lists of rectangles for a map: those under all else, and others. Of more than `most` some may be left out."""
+        """Return lists of rectangles for a map: the bottom ones, then others. Beyond `most`, some may be left out."""
         raise NotImplementedError
 
 
@@ -102,25 +102,25 @@ class Overview(QGraphicsItem):
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
     def batches(self) -> Sequence[Batch[Any]]:
-        """All batches, in the order in which they are painted."""
+        """Return all batches in paint order."""
         raise NotImplementedError
 
     def mapped_batches(self) -> Sequence[Batch[Any]]:
-        """Those that a map shows."""
+        """Return the batches that a map shows."""
         raise NotImplementedError
 
     def layer_opacity(self, number: int) -> float:
-        """How much of a layer is seen."""
+        """Return the opacity of a layer, 0 to 1."""
         return 1.0
 
     def forget(self) -> None:
-        """Make everything anew: colours are others now."""
+        """Invalidate all batches after a theme change."""
         for batch in self.batches():
             batch.spoil()
         self.update()
 
     def refresh(self, area: QRectF | None = None) -> None:
-        """Paint an area anew, or all: at once, or soon where a painting takes long, once for many changes."""
+        """Repaint an area, or all: at once, or debounced if a paint takes long."""
         if self._took < QUICK:
             self.update(area.adjusted(-self._margin, -self._margin, self._margin, self._margin) if area else self._area)
         else:
@@ -131,7 +131,7 @@ class Overview(QGraphicsItem):
             self._rest.start(max(1, round(2000 * self._took)))
 
     def map_rects(self, most: int = 4000) -> tuple[MapRects, bool]:
-        """The rectangles for a map, and whether these are all: of very many some are left for later."""
+        """Return the rectangles for a map, and whether they are complete: of very many some are left for later."""
         now, end = theme.current(), perf_counter() + SLICE
         batches = self.mapped_batches()
         known, made = [], 0
@@ -171,7 +171,7 @@ class Overview(QGraphicsItem):
         self._took = perf_counter() - began
 
     def _make(self, batches: Sequence[Batch[Any]], seconds: float) -> None:
-        """Make stale batches anew. Of very many the rest is left to the next paintings."""
+        """Rebuild stale batches within `seconds`; the rest is left to the next paints."""
         now, end = theme.current(), perf_counter() + seconds
         for batch in batches:
             if batch.stale:
@@ -182,7 +182,7 @@ class Overview(QGraphicsItem):
 
 
 def batched(members: Sequence[Any], before: Sequence[B], kind: Callable[[Any], B], size: int = BATCH) -> list[B]:
-    """The members in batches; those that hold what they held are kept."""
+    """Split members into batches, reusing those whose members are unchanged."""
     parts = [members[i : i + size] for i in range(0, len(members), size)]
     old: list[B | None] = [*before, *([None] * len(parts))]
     return [
@@ -192,7 +192,7 @@ def batched(members: Sequence[Any], before: Sequence[B], kind: Callable[[Any], B
 
 
 def _cosmetic(pen: Pen) -> QPen:
-    """A pen as wide on the screen at every zoom."""
+    """Return a cosmetic pen, whose width does not depend on zoom."""
     made = QPen(QColor.fromRgba(pen[0]), pen[1])
     made.setCosmetic(True)
     return made

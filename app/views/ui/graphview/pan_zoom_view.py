@@ -122,7 +122,7 @@ class PanZoomView(QGraphicsView):
 
     @property
     def space_held(self) -> bool:
-        """Whether the space bar makes a press pan."""
+        """True while the space bar makes a press pan."""
         return self._space
 
     def wheelEvent(self, event: QWheelEvent) -> None:

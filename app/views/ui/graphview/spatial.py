@@ -108,7 +108,7 @@ class RectIndex(Generic[K]):
                 self._cells[column, row].discard(key)
 
     def inside(self, area: QRectF) -> list[K]:
-        """The keys of what touches an area, in no order that means anything."""
+        """Return the keys of all rectangles that intersect an area, unordered."""
         if self._waiting:
             self._sort_in()
         rects = self._rects
@@ -126,7 +126,7 @@ class RectIndex(Generic[K]):
 
 
 def _span(rect: QRectF) -> tuple[int, int, int, int]:
-    """The first and last column and row of cells that a rectangle covers: left, top, right, bottom."""
+    """Return the first and last column and row of cells that a rectangle covers: left, top, right, bottom."""
     return (
         int(rect.left() // CELL), int(rect.top() // CELL), int(rect.right() // CELL), int(rect.bottom() // CELL)
     )  # fmt: skip
@@ -137,7 +137,7 @@ def _cells_in(span: tuple[int, int, int, int]) -> int:
 
 
 def bounds(rects: Iterable[QRectF]) -> QRectF:
-    """The rectangle about all of them."""
+    """Return their bounding rectangle."""
     whole = QRectF()
     for rect in rects:
         whole = whole.united(rect)

@@ -1,4 +1,4 @@
-"""Pictures of small things, kept until they look different, and let go when there are too many of them."""
+"""Sprite cache: pixmaps of small items, kept until they look different, evicted least recently used first."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from app.util.lru import LruCache
 from app.views.ui.graphview.spatial import EVERYWHERE
 
 KEPT = 48 * 1024 * 1024  # bytes
-AT_ONCE = 0.003  # seconds of a frame that may go into making sharp what is there at another zoom
+AT_ONCE = 0.003  # seconds of a frame for redrawing sprites that were cached at another zoom
 SMALLER, LARGER = 0.55, 1.8  # by how much a picture made at another zoom is stretched at most
 FIRST_GUESS = 0.0002  # seconds that a picture takes
 DEEP = 4  # of more things in one place than this, those at the bottom are not drawn: the others cover them
 REST = 90  # milliseconds
-PICTURES = 200  # that one painting of a window makes anew; what lies at the bottom gets its own in the next
+PICTURES = 200  # redrawn per paint of a window; those at the bottom follow in the next
 MANY = 100  # missing pictures; only then it is looked what covers what
 
 Scale = tuple[float, float]  # zoom, pixels of the screen for one of the view
@@ -73,10 +73,10 @@ class Sprite:
 
 
 class Sprites:
-    """Makes pictures and keeps those that were wanted last.
+    """An LRU cache of pictures.
 
-    While a view zooms, making all pictures anew in each frame would take longer than the frame: those made at another
-    zoom are stretched then. What a thing shows is never out of date, it only is less sharp.
+    While a view zooms, redrawing all pictures in each frame would take longer than the frame: those cached at another
+    zoom are stretched instead. A picture is never stale, only less sharp.
     """
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class Sprites:
         self._cost = FIRST_GUESS
 
     def clear(self) -> None:
-        """Fonts or colours are others: every picture is out of date."""
+        """Clear the cache after a change of fonts or colours."""
         self._kept.clear()
 
     def draw(
         self, painter: QPainter, things: Sequence[SpriteRequest], scale: Scale, hurry: bool, most: int | None = None
     ) -> bool:
-        """Draw things in order; tells whether all are there and sharp.
+        """Draw things in order; return whether all are there and sharp.
 
         In a `hurry` all are stretched if not all can be made. Where more than `most` pictures are missing, what lies
         at the bottom is left out; what all pictures that are kept have no room for always is.
@@ -140,7 +140,7 @@ class Sprites:
         return True
 
     def _usable(self, thing: SpriteRequest, scale: Scale) -> Sprite | None:
-        """The picture that is kept of a thing, if it shows what it should and need not be stretched too far."""
+        """Return the cached picture of a thing if it is up to date and need not be stretched too far, else None."""
         sprite = self._kept.get(thing.key)
         if sprite is None or sprite.version != thing.version or sprite.scale[1] != scale[1]:
             return None
@@ -186,15 +186,15 @@ class SpriteItem(QGraphicsItem):
         return EVERYWHERE
 
     def forget(self) -> None:
-        """Fonts or colours are others: every picture is out of date."""
+        """Clear the cache after a change of fonts or colours."""
         self._sprites.clear()
         self.update()
 
     def put_down(
         self, painter: QPainter, things: Callable[[QTransform], Iterable[SpriteRequest]], most: int | None
     ) -> None:
-        """Draw `things(view)`, of which `most` pictures are made anew; as lines and letters where these are to stay
-        what they are, or where the painter turns or shears."""
+        """Draw `things(view)`, redrawing at most `most` pictures; as vectors if the paint device is no raster, or the
+        painter rotates or shears."""
         view = painter.worldTransform()
         if view.m12() or view.m21() or painter.paintEngine().type() != QPaintEngine.Type.Raster:
             for thing in things(QTransform()):
@@ -217,12 +217,12 @@ class SpriteItem(QGraphicsItem):
 
 
 def _on_pixel_grid(at: QPointF, ratio: float) -> QPointF:
-    """A point on whole pixels of the screen, so that letters are as sharp everywhere."""
+    """Round a point to device pixels, so that text is equally sharp everywhere."""
     return QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio)
 
 
 def _in_sight(things: Sequence[SpriteRequest], numbers: Sequence[int]) -> list[int]:
-    """Those of some things that are not right under several others that are as large."""
+    """Return the things that are not covered by several others of the same size (occlusion culling)."""
     over: dict[tuple[int, int], list[QRectF]] = defaultdict(list)
     seen = []
     for number in reversed(numbers):
