@@ -192,6 +192,25 @@ def test_standing_batch_by_batch_is_said_once(console):
     assert console.texts == ["Paused after step 1.", "Resumed after step 3.", "Paused after step 9."]
 
 
+def test_runs_are_compared_although_they_are_listed_anew_meanwhile(qtbot, session):
+    panel, compared = RunPanel(), []
+    qtbot.addWidget(panel)
+    panel.set_session(session)
+    panel.compared.connect(compared.append)
+    panel.show()
+    bad = net(["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"])
+    for _ in range(2):
+        session.start(job(bad))
+        qtbot.waitUntil(lambda: session.state == "failed")
+    panel.table.selectAll()
+    panel.set_kept([])
+    panel.set_settings(compared[-1], ())
+    assert panel.compare.isVisible() and panel.compare.model.titles == ["Run 2", "Run 1"]
+    panel.table.selectRow(0)
+    panel.set_settings(compared[-1], ())
+    assert not panel.compare.isVisible(), "an answer to other rows"
+
+
 def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
     panel, chosen = RunPanel(), []
     qtbot.addWidget(panel)

@@ -292,8 +292,8 @@ def test_inside_the_canvas_shows_the_shapes_of_this_instance(hand: Hand) -> None
     hand.double_click("residual1")
     hand.ready()
     hand.qtbot.waitUntil(lambda: "N×8×8×8" in hand.shapes())
-    assert hand.canvas.scene.nodes[hand.node("input").id].face.line == "Tensor 8×8×8"
-    assert hand.window.code.source.lines.keys() >= {hand.node("conv1").id}
+    hand.qtbot.waitUntil(lambda: hand.canvas.scene.nodes[hand.node("input").id].face.line == "Tensor 8×8×8")
+    hand.qtbot.waitUntil(lambda: hand.node("conv1").id in hand.window.code.source.lines)
 
 
 def test_a_crumb_leads_back_and_the_last_one_to_the_next_repetition(hand: Hand) -> None:

@@ -183,8 +183,9 @@ class RunPanel(QWidget):
 
     def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
-        if rows == self.selected_rows[:MOST]:
-            self.compare.set_settings([row.title for row in rows], lines)
+        selected = self.selected_rows[:MOST]
+        if [*map(_key, rows)] == [*map(_key, selected)]:  # the same runs, though they may have been listed anew
+            self.compare.set_settings([row.title for row in selected], lines)
             self.compare.show()
 
     def set_checkpoints(self, checkpoints: list[Checkpoint]) -> None:
