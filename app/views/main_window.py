@@ -41,6 +41,7 @@ from app.views.training.runs.run_control import RunControl
 from app.views.training.runs.session import RunSession
 from app.views.ui.background import Background
 from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
+from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import FocusHome
@@ -99,7 +100,7 @@ class MainWindow(QMainWindow):
         self.status = StatusLine(self)
         self.banner = Banner(parent=self)
         self.banner.hide()
-        self.toasts = ToastStack(self.middle)
+        self.toasts = ToastStack(self.middle, free_place)
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
         self.pages, self.drawing = Pages(self.furnish, self), CanvasFacade()
@@ -249,6 +250,7 @@ class MainWindow(QMainWindow):
         self.setWindowModified(dirty)
 
     def _centre_shown(self, key: str) -> None:
+        self.toasts.place_again()
         self.overlay.setVisible(key == "network")
         self.overlay_caption.setVisible(key == "network")
 

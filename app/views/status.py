@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
 from app.util.formatting import plural
 from app.views.ui import theme
+from app.views.ui.present import present
+
+EDGES = 24  # pixels beside the first label and the last, and between left and right
+
+
+# What goes first where there is no room for all.
+SPARED = ("checked", "torch", "kept", "start", "parameters", "compute")
 
 
 class StatusLine(QStatusBar):
-    """Short facts, each in a label of its own; empty ones take no room."""
+    """Short facts, each in a label of its own; empty ones take no room, nor those that are spared for want of it."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -83,10 +91,26 @@ class StatusLine(QStatusBar):
         label = self._left.get(key) or self._right[key]
         if text != label.text():
             label.setText(text)
-            label.setVisible(bool(text))
+            self._fit()
         if color != label.property("ink"):
             label.setProperty("ink", color)
             self._paint(label)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Show what has room, so that nothing is cut off or pushed out of the window."""
+        shown = {key: label for key, label in (self._left | self._right).items() if label.text()}
+        gap = present(self.layout()).spacing()
+        room = self.width() - EDGES
+        for key in SPARED:
+            if sum(label.sizeHint().width() + gap for label in shown.values()) <= room:
+                break
+            shown.pop(key, None)
+        for key, label in (self._left | self._right).items():
+            label.setVisible(key in shown)
 
     def _paint(self, label: QLabel) -> None:
         ink = theme.current().color(label.property("ink") or "text3")

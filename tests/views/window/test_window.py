@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QDialog
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel
 
 from app.project import file
 from app.project.project import Project
@@ -387,3 +387,42 @@ def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window
     assert window.document.project.graph is before.graph
     window.document.undo_stack.undo()
     assert window.document.project is before
+
+
+def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: MainWindow) -> None:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    canvas, middle = window.canvas, window.middle
+    window.show_page("curves")  # leaves the canvas little room
+    qtbot.waitUntil(lambda: canvas.height() < 340)
+    for page in ("network", "autograd", "code"):
+        window.notifier.say(f"Wrote {page}.py", "/home/me")
+        window.show_page(page)
+        controls = [one for one in middle.findChildren(QAbstractButton) if one.isVisible()]
+        controls += [one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible()]
+        areas = [QRect(one.mapTo(middle, QPoint(0, 0)), one.size()) for one in controls]
+        if page == "network":
+            bodies = [canvas.on_canvas(node.body).toRect() for node in canvas.scene.nodes.values()]
+            areas += [body.translated(canvas.mapTo(middle, QPoint(0, 0))) for body in bodies]
+        toasts = [toast.geometry() for toast in window.toasts.toasts()]
+        assert toasts and all(middle.rect().contains(toast) for toast in toasts)
+        assert not [area for area in areas for toast in toasts if area.intersects(toast)], page
+        assert len(toasts) == len({toast.top() for toast in toasts}), "nor one another"
+
+
+def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window: MainWindow) -> None:
+    status = window.status
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    status.set_state("Backward is through")
+    status.set_kept("Inspection keeps 6.88 MiB alive until you free the graph")
+    status.set_autosave("Autosaved 02:00")
+    for width in (1280, 960):
+        window.resize(width, 800)
+        shown = [label for label in status.findChildren(QLabel) if label.isVisible()]
+        assert all(label.width() >= label.sizeHint().width() for label in shown)
+        assert all(label.geometry().right() < status.width() for label in shown)
+        assert {"No problems", "Backward is through", "Autosaved 02:00"} <= {label.text() for label in shown}
+    assert len(shown) < len([label for label in status.findChildren(QLabel) if label.text()])
+    for clear in (status.set_state, status.set_kept, status.set_autosave):
+        clear("")

@@ -60,7 +60,7 @@ class Minimap(QWidget):
         self, view: PanZoomView, source: MapSource, parent: QWidget, *, only_hidden_parts: bool = False
     ) -> None:
         super().__init__(parent)
-        self._view, self._source, self._parent = view, source, parent
+        self.view, self._source, self._parent = view, source, parent
         self._only_hidden_parts = only_hidden_parts
         self._seen = QRectF()
         self._picture: QPixmap | None = None
@@ -100,12 +100,22 @@ class Minimap(QWidget):
             self.setFixedSize(wanted)
             self._stale = True
         self.move(room.width() - EDGE - self.width(), room.height() - EDGE - self.height())
-        seen, whole = self._view.visible_area(), self._source.content_rect()
+        seen, whole = self.view.visible_area(), self._source.content_rect()
         hidden = not whole.isEmpty() and not seen.adjusted(-1, -1, 1, 1).contains(whole)
         self.setVisible(self.fits and not whole.isEmpty() and (hidden or not self._only_hidden_parts))
         if seen != self._seen:
             self._seen = seen
             self.update()
+
+    def nodes_in_view(self) -> NDArray[np.float64]:
+        """Return the areas of the nodes in sight, n×4: left, top, right, bottom in pixels of the view."""
+        shapes = self._source.map_shapes()
+        if shapes is None:
+            return np.empty((0, 4))
+        corner = self.view.viewportTransform().map(QPointF(0, 0))
+        areas = shapes.rects[:, :4] * self.view.zoom + [corner.x(), corner.y(), corner.x(), corner.y()]
+        return areas[(areas[:, 2] > 0) & (areas[:, 3] > 0) & (areas[:, 0] < self.view.width())
+                     & (areas[:, 1] < self.view.height())]  # fmt: skip
 
     def _scale(self) -> tuple[float, QPointF]:
         """Return the scale, minimap pixels per scene pixel, and the position of the scene's origin."""
@@ -172,7 +182,7 @@ class Minimap(QWidget):
 
     def _go(self, spot: QPointF) -> None:
         scale, origin = self._scale()
-        self._view.show_point((spot - origin) / scale)
+        self.view.show_point((spot - origin) / scale)
 
 
 def rastered(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:

@@ -1,10 +1,10 @@
-"""Short messages at the bottom right that disappear after a time, but not under the mouse pointer."""
+"""Short messages over a widget that disappear after a time, but not under the mouse pointer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
@@ -17,6 +17,7 @@ MARGIN = 16
 GAP = 8
 MOST = 4
 SECONDS = 6.0
+Place = Callable[[QWidget, QSize, int, Sequence[QRect]], QRect]
 
 
 class Toast(QFrame):
@@ -30,6 +31,7 @@ class Toast(QFrame):
     ) -> None:
         super().__init__(parent)
         self._title, self._detail = title, detail
+        self.placed = False
         self.setAccessibleName(title)
         self.setAccessibleDescription(detail)
         words = QVBoxLayout()
@@ -93,11 +95,14 @@ class Toast(QFrame):
 
 
 class ToastStack(QObject):
-    """The messages over one widget, newest at the bottom; above four the oldest is dismissed."""
+    """The messages over one widget, newest at the bottom; above four the oldest is dismissed.
 
-    def __init__(self, parent: QWidget) -> None:
+    They stand at its bottom right, or where `place(host, size, margin, taken)` says.
+    """
+
+    def __init__(self, parent: QWidget, place: Place | None = None) -> None:
         super().__init__(parent)
-        self._host = parent
+        self._host, self._place = parent, place
         self._toasts: list[Toast] = []
         parent.installEventFilter(self)
 
@@ -134,20 +139,40 @@ class ToastStack(QObject):
         for toast in list(self._toasts):
             toast.dismiss()
 
+    def place_again(self) -> None:
+        """Find other places for the messages: something else lies under them now."""
+        for toast in self._toasts:
+            toast.placed = False
+        self._lay_out()
+
     def _forget_hidden(self) -> None:
         self._toasts = [t for t in self._toasts if not t.isHidden()]
         self._lay_out()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize:
-            self._lay_out()
+            self.place_again()
         return False
 
     def _lay_out(self) -> None:
         bottom = self._host.height() - MARGIN
         width = min(WIDTH, self._host.width() - 2 * MARGIN)
+        if self._place is not None:
+            self._find_places(self._place, width)
+            return
         for toast in reversed(self._toasts):
             height = max(toast.heightForWidth(width), 48)
             toast.setGeometry(self._host.width() - MARGIN - width, bottom - height, width, height)
             toast.raise_()
             bottom -= height + GAP
+
+    def _find_places(self, place: Place, width: int) -> None:
+        """Place the messages that have no place yet; the others stay where they are being read."""
+        for toast in self._toasts:
+            if toast.placed:
+                continue
+            size = QSize(width, max(toast.heightForWidth(width), 48))
+            taken = [one.geometry().adjusted(0, -GAP, 0, GAP) for one in self._toasts if one.placed]
+            toast.setGeometry(place(self._host, size, MARGIN, taken))
+            toast.placed = True
+            toast.raise_()
