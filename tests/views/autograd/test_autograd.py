@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtTest import QTest
@@ -17,6 +17,7 @@ from app.autograd.pictures.diagram import to_drawing
 from app.autograd.tape import TapeNode
 from app.diagram.diagram import Drawing
 from app.graphviz_export import ExportError, export
+from app.views.autograd.graph.near_item import SIMPLE_BELOW
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
 from app.views.export.picture import paint
@@ -247,6 +248,19 @@ def wheel(room: AutogradPage, at_: QPoint, turned: int) -> None:
         Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
     )  # fmt: skip
     QApplication.sendEvent(room.view.viewport(), event)
+
+
+def test_what_nearly_fits_is_shown_from_its_end_on_with_its_names(room) -> None:
+    """The end is the loss, where the backward pass begins."""
+    room.set_tape(small_tape())
+    view, (_, top, _, bottom) = room.view, room.view.PADS
+    for share, simple in ((0.8, False), (0.3, True)):
+        area = QRectF(0, 0, 300, (view.viewport().height() - top - bottom) / (share * SIMPLE_BELOW))
+        view.frame(area)
+        assert (view.zoom < SIMPLE_BELOW) == simple, "names would not help in what is that small"
+        assert view.visible_area().contains(area) == simple and view.visible_area().bottom() >= area.bottom()
+    view.frame_all()
+    assert view.visible_area().contains(view.whole_area())
 
 
 def test_the_wheel_zooms_at_the_pointer(room) -> None:

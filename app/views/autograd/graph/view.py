@@ -31,6 +31,7 @@ class TapeView(PanZoomView):
     escaped = Signal()
 
     LEAST, MOST = 0.04, 3.0
+    READABLE = SIMPLE_BELOW
     PADS = (24, 16, 24, 16)
 
     def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
@@ -56,7 +57,7 @@ class TapeView(PanZoomView):
         self._scene.set_far(zoom < SIMPLE_BELOW)
 
     def frame_all(self) -> None:
-        """Everything in sight, not larger than life."""
+        """Everything in sight, not larger than life, or the loss and what fits beside it so that names are read."""
         self.frame(self.whole_area())
         self.whole = True
 

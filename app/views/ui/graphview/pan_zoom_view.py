@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 from app.views.ui.graphview.grid_dots import GridDots
 
 WHEEL = 1.0015  # zoom for an eighth of a degree
+NEARLY = 0.6  # of `READABLE`: what would be smaller is shown whole and without names
 Pads = tuple[int, int, int, int]
 
 
@@ -25,6 +26,7 @@ class PanZoomView(QGraphicsView):
 
     LEAST, MOST = 0.05, 4.0  # zoom
     MARGIN = 2000.0  # scene pixels that the view reaches past the picture at least
+    READABLE = 0.0  # zoom from which names are drawn: what would nearly fit so is not made smaller
     PADS: Pads = (48, 64, 48, 72)  # left, top, right, bottom: room for what lies over the view
 
     def __init__(self, scene: QGraphicsScene, parent: QWidget | None = None) -> None:
@@ -84,15 +86,21 @@ class PanZoomView(QGraphicsView):
         self.moved.emit()
 
     def frame(self, area: QRectF, most: float = 1.0, pads: Pads | None = None) -> None:
-        """Show the whole of an area, at a zoom of at most `most`."""
+        """Show the whole of an area, at a zoom of at most `most`; its end where names would be lost otherwise."""
         if area.isEmpty():
             return
         left, top, right, bottom = pads or self.PADS
         width = max(self.viewport().width() - left - right, 80)
         height = max(self.viewport().height() - top - bottom, 80)
-        self.zoom_to(min(width / area.width(), height / area.height(), most))
+        zoom = min(width / area.width(), height / area.height(), most)
+        if NEARLY * self.READABLE <= zoom < self.READABLE:
+            zoom = self.READABLE
+        self.zoom_to(zoom)
         self.widen()
-        self._put(area.center(), QPointF(left + width / 2, top + height / 2))
+        # Of what does not fit its end is shown: there the backward pass begins.
+        x = max(area.center().x(), area.right() - width / 2 / zoom)
+        y = max(area.center().y(), area.bottom() - height / 2 / zoom)
+        self._put(QPointF(x, y), QPointF(left + width / 2, top + height / 2))
         self.whole = area == self.whole_area()
         self.moved.emit()
 
