@@ -68,6 +68,24 @@ def test_played_to_the_end_its_gradients_are_those_of_backward(window, qtbot) ->
     assert player.held[-1] == 0 and "<b>0 B</b>" in window.tape_control.page.held.text()
 
 
+def test_the_layers_are_back_where_the_steps_took_their_place(window, qtbot) -> None:
+    pages, tabs = window.pages, window.left.pane.tabs
+    for before in ("layers", "steps"):
+        pages.show("autograd")
+        pages.show(before)
+        if before == "layers":
+            deck(window, "run")  # brings the steps forward
+            stands(qtbot, window, len(window.tape_control.player))
+        assert pages.front("left") == "steps"
+        pages.show("network")
+        assert pages.front("left") == "layers" and tabs.tabRect(0).left() == 0
+    pages.show("outline")
+    pages.show("autograd")
+    assert pages.front("left") == "steps"
+    pages.show("network")
+    assert pages.front("left") == "outline"
+
+
 def test_one_steps_forth_and_back_with_the_deck_and_with_keys(window, qtbot) -> None:
     player, page = window.tape_control.player, window.tape_control.page
     deck(window, "step")

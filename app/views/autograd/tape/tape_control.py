@@ -60,6 +60,7 @@ class TapeControl(QObject):
         self._refreshed = 0.0
         player.moved.connect(lambda _before, _now: self._refresh())
         self.steps = StepList(player)
+        self._before_steps = "layers"  # the page that Steps took the place of
         workspace.pages.shown.connect(self._page_shown)
         self._page_shown()
         capture.captured.connect(self._captured)
@@ -171,13 +172,16 @@ class TapeControl(QObject):
         self._room.set_tape(tape)
         self.player.set_tape(tape, batch)
 
-    def _page_shown(self, _key: str = "") -> None:
+    def _page_shown(self, key: str = "") -> None:
         """Steps belong to the graph as the outline does to the drawing; there is no room for both."""
         pages = self._workspace.pages
         here = pages.is_front("autograd")
-        wanted, other = ("steps", "outline") if here else ("outline", "steps")
-        if pages.is_front(other):
-            pages.turn_to(wanted)
+        if key in ("layers", "outline"):
+            self._before_steps = key
+        if here and pages.is_front("outline"):
+            pages.turn_to("steps")
+        elif not here and pages.is_front("steps"):
+            pages.turn_to(self._before_steps)
         pages.set_offered("steps", here)
         pages.set_offered("outline", not here)
 

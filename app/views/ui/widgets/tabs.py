@@ -113,6 +113,8 @@ class ToolTabs(KeyboardFocus, QTabBar):
         index = self.index(key)
         if index != self.currentIndex() and self.isTabVisible(index) != shown:
             self.setTabVisible(index, shown)
+            self.setUsesScrollButtons(False)  # has the bar begin at its first tab again, now that all may fit
+            self.setUsesScrollButtons(True)
 
     def _emit_selected(self, index: int) -> None:
         if 0 <= index < len(self._tabs):
