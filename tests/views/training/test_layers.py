@@ -105,14 +105,15 @@ def test_the_page_of_a_layer_shows_how_its_values_are_spread_and_how_far_they_mo
     page.set_layers(("linear1", "linear2"))
     with qtbot.waitExposed(page):
         page.show()
-    assert page.values.heading.texts[1] == ""
+    shown = "\u22121.00 to 21.0 at 20"
+    assert page.list.currentText() == "linear1" and page.values.heading.texts[1] == shown, "the one that the list names"
     with qtbot.waitSignal(page.layerChosen) as told:
         page.list.setFocus()
         qtbot.keyClick(page.list, Qt.Key.Key_Down)
     assert told.args == ["linear2"] and page.values.heading.texts[1] == "none yet"
     page.show_layer("linear1")
     assert page.list.value() == "linear1"
-    assert page.values.heading.texts[1] == "\u22121.00 to 21.0 at 20" and page.ratio.heading.texts[2] == "0.00100"
+    assert page.values.heading.texts[1] == shown and page.ratio.heading.texts[2] == "0.00100"
     low, high = page.ratio.plot.view.viewRange()[1]
     assert low < -3 < high
     page.values.kind.set_value("gradients")

@@ -78,7 +78,7 @@ class Heading(QWidget):
         painter.setFont(plain)
         painter.setPen(now.text3)
         note = QFontMetricsF(plain).elidedText(self._note, Qt.TextElideMode.ElideRight, max(0.0, area.width()))
-        if area.width() > 20:
+        if area.width() > 40:
             painter.drawText(area, side, note)
         painter.end()
 

@@ -86,6 +86,7 @@ class LayerControl(QObject):
         self._workspace.background.forget(INSIDE)
         self._workspace.engine.forget(INSIDE)
         self.page.set_history(None)
+        self.page.set_layers(())
         self.page.show_layer("")
         self.page.inside.show_reason(CHOOSE)
 
@@ -126,6 +127,8 @@ class LayerControl(QObject):
         if self._asked is not None:
             self._again = True
             return
+        if self.page.inside.inside is None:
+            self.page.inside.show_reason(f"Computing {layer}…")
         session = self._workspace.session
         if session.active and session.training_thread is not None:
             self._asked = session.training_thread.run_between_steps(LookInside(layer, self._sample))

@@ -52,10 +52,10 @@ class LayerPage(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
         column.addWidget(self.cards)
-        for card, share in ((self.values, 320), (self.ratio, 240), (self.inside, 480)):
+        for card, share in ((self.values, 360), (self.ratio, 240), (self.inside, 440)):
             self.cards.addWidget(card)
             self.cards.setStretchFactor(self.cards.count() - 1, share)
-        self.cards.setSizes([320, 240, 480])
+        self.cards.setSizes([360, 240, 440])
         self.cards.setChildrenCollapsible(False)
         self.cards.setHandleWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -82,6 +82,12 @@ class LayerPage(QWidget):
             self.list.add_choice(layer, layer)
         if self._layer in self._layers:
             self.list.set_value(self._layer)
+        self._begin_with_first()
+
+    def _begin_with_first(self) -> None:
+        """Show what the list says: it names the first layer where none was chosen."""
+        if self.isVisible() and not self._layer and self._layers:
+            self.show_layer(self._layers[0])
 
     @property
     def run_title(self) -> str:
@@ -124,6 +130,7 @@ class LayerPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self._begin_with_first()
         self._redraw_if_new()
 
     def sizeHint(self) -> QSize:
