@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRect, QSize
 from PySide6.QtWidgets import QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, QWidget
 
+from app.util.late_numpy import np
 from app.views.ui.graphview.minimap import Minimap
 
-Rects = NDArray[np.float64]  # n×4: left, top, right, bottom in pixels of the host
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Rects: TypeAlias = "NDArray[np.float64]"  # n×4: left, top, right, bottom in pixels of the host
 CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, Minimap)
 STRIDE = 8  # pixels from one place that is tried to the next
 WORSE = 1000.0  # a control that is covered weighs as much as so many nodes

@@ -113,7 +113,8 @@ class Minimap(QWidget):
         if shapes is None:
             return np.empty((0, 4))
         corner = self.view.viewportTransform().map(QPointF(0, 0))
-        areas = shapes.rects[:, :4] * self.view.zoom + [corner.x(), corner.y(), corner.x(), corner.y()]
+        rects = np.asarray(shapes.rects, np.float64).reshape(-1, 5)
+        areas: NDArray[np.float64] = rects[:, :4] * self.view.zoom + [corner.x(), corner.y(), corner.x(), corner.y()]
         return areas[(areas[:, 2] > 0) & (areas[:, 3] > 0) & (areas[:, 0] < self.view.width())
                      & (areas[:, 1] < self.view.height())]  # fmt: skip
 
