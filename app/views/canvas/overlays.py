@@ -263,7 +263,9 @@ class Callout(QWidget):
         room, width, height = present(self.parentWidget()).width() - 8, self.width(), self.height()
         found = []
         for above in (False, True):
-            top = node.top() - self.OFF - height if above else node.bottom() + self.OFF
+            # At the upper edge it may stand closer than usual.
+            over = max(node.top() - self.OFF - height, min(node.top() - height, 0))
+            top = over if above else node.bottom() + self.OFF
             for before_tip in (min(width / 2, 120), width / 2, width - 28, 28):
                 left = min(max(node.center().x() - before_tip, 8), max(room - width, 8))
                 found.append((QRect(round(left), round(top), width, height), above))

@@ -201,6 +201,8 @@ def test_a_callout_that_is_asked_for_covers_no_other_node_where_there_is_a_place
             assert (place.bottom() < body[fc].top()) == tip_down
         assert place.left() <= body[fc].center().x() <= place.right(), "it points at its node"
         canvas.grab()
+    near_edge = QRectF(500, place.height() + 2, 100, 60)
+    assert [spot.top() for spot, above in canvas.callout.places_at(near_edge) if above][0] == 0, "closer than usual"
 
 
 def test_a_callout_that_was_hidden_stays_hidden_until_there_is_another(show) -> None:
