@@ -74,14 +74,6 @@ def has_dot() -> bool:
     return shutil.which(graphviz.DOT_BINARY) is not None
 
 
-def dot_version() -> str | None:
-    """The version of Graphviz, such as "2.43.0"; None where there is none that answers."""
-    try:
-        return ".".join(map(str, graphviz.version()))
-    except (graphviz.ExecutableNotFound, subprocess.SubprocessError, RuntimeError):
-        return None
-
-
 def quote(text: str) -> str:
     """`text` as a quoted DOT string that Graphviz shows letter for letter.
 

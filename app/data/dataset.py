@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.data.samples import Samples, TensorSamples
+from app.data.samples import Samples
 from app.data.spec import DataInfo
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
@@ -35,26 +35,3 @@ class Dataset:
 
         with borrowed():
             return next(self.train.batches([torch.arange(min(size, len(self.train)))]))
-
-    # Of data that lie on the device as they are.
-
-    @property
-    def train_inputs(self) -> Tensor:
-        return _tensors(self.train).inputs
-
-    @property
-    def train_labels(self) -> Tensor:
-        return _tensors(self.train).labels
-
-    @property
-    def val_inputs(self) -> Tensor:
-        return _tensors(self.val).inputs
-
-    @property
-    def val_labels(self) -> Tensor:
-        return _tensors(self.val).labels
-
-
-def _tensors(samples: Samples) -> TensorSamples:
-    assert isinstance(samples, TensorSamples)
-    return samples

@@ -87,9 +87,6 @@ class Settings:
         """Take a project off the list."""
         self._set_recent([other for other in self.recent_files if other not in (path, path.absolute())])
 
-    def clear_recent(self) -> None:
-        self._set_recent([])
-
     def _set_recent(self, paths: list[Path]) -> None:
         self._store.setValue("files/recent", [str(path) for path in paths[:RECENT_FILES]])
 

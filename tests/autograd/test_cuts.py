@@ -44,7 +44,7 @@ def answers(model: nn.Module, x: torch.Tensor = X, y: torch.Tensor | None = Y, *
 
 
 def a_weight(middle: Callable[..., Any]) -> GradAnswer:
-    return answers(Net(middle)).why_no_grad("a.weight")
+    return answers(Net(middle)).answers["a.weight"]
 
 
 class Straight(torch.autograd.Function):
@@ -95,7 +95,7 @@ CUTS = [
 @pytest.mark.parametrize(("kind", "middle", "words"), CUTS)
 def test_each_cut_is_named_with_its_line_and_the_way_to_it(kind: str, middle: Any, words: str) -> None:
     found = answers(Net(middle))
-    answer = found.why_no_grad("a.weight")
+    answer = found.answers["a.weight"]
     assert (answer.state, answer.kind) == ("none", kind)
     assert words in answer.sentence and answer.cure
     assert answer.sentence.startswith("The path of a.weight is cut at line ")
@@ -104,7 +104,7 @@ def test_each_cut_is_named_with_its_line_and_the_way_to_it(kind: str, middle: An
     assert answer.place.code == source[answer.place.line - 1].strip()
     assert [link.node for link in answer.chain][:2] == ["TBackward0", "AddmmBackward0"]
     assert answer.chain[0].place.layer == "a" and answer.chain[0].place.op == "linear"
-    assert found.why_no_grad("b.weight").state == "flows"
+    assert found.answers["b.weight"].state == "flows"
     assert {answer.parameter for answer in found.without} == {"a.weight", "a.bias"}
 
 
@@ -149,11 +149,11 @@ def test_frozen_unused_and_left_out_of_the_loss() -> None:
     model = Two()
     model.other = nn.Linear(2, 2)
     found = answers(model)
-    frozen, unused = found.why_no_grad("a.weight"), found.why_no_grad("other.bias")
+    frozen, unused = found.answers["a.weight"], found.answers["other.bias"]
     assert frozen.kind == "frozen" and "its requires_grad is False" in frozen.sentence
     assert frozen.place is not None and "self.a(x)" in frozen.place.code
     assert unused.kind == "unused" and "no operation of this forward pass takes it" in unused.sentence
-    second, dropped = found.why_no_grad("c.weight"), found.why_no_grad("d.weight")
+    second, dropped = found.answers["c.weight"], found.answers["d.weight"]
     assert second.kind == dropped.kind == "not in the loss"
     assert "as output 2, and the loss is computed from another one" in second.sentence
     assert "ExpBackward0" in dropped.sentence and dropped.place is not None and "self.d(x)" in dropped.place.code
@@ -171,7 +171,7 @@ def test_a_net_without_any_graph_is_answered_too() -> None:
 
     found = answers(Shut())
     assert found.tape is None
-    assert found.why_no_grad("fc.weight").kind == "no_grad" and found.why_no_grad("fc.weight").cure
+    assert found.answers["fc.weight"].kind == "no_grad" and found.answers["fc.weight"].cure
 
 
 def test_the_place_is_that_of_the_drawing() -> None:
@@ -179,7 +179,7 @@ def test_the_place_is_that_of_the_drawing() -> None:
     source = Source(text, (InputSpec("x", (1, 8, 8)),), ("out",), SOURCE.lines, SOURCE.modules)
     subject = compile_batch(source, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
     found = find_paths(subject)
-    answer = found.why_no_grad("conv1.weight")
+    answer = found.answers["conv1.weight"]
     assert answer.place is not None and (answer.place.node, answer.place.line) == ("n3", 14)
     assert answer.place.code == "x = x.detach() + y.detach()" and answer.place.file == ""
     assert answer.sentence.startswith("The path of conv1.weight is cut at line 14: detach()")
@@ -193,12 +193,12 @@ def test_a_gradient_of_exactly_zero_is_traced_to_what_stopped_it() -> None:
     with torch.no_grad():
         model[0].bias.fill_(-100)
     found = answers(model)
-    answer = found.why_no_grad("0.weight")
+    answer = found.answers["0.weight"]
     assert answer.state == "zero" and answer.norm == 0 and answer.place is not None and answer.place.layer == "1"
     assert "ReluBackward0 in 1 lets nothing through" in answer.sentence and "dead ReLU" in answer.sentence
-    assert "AddmmBackward0 in 2" in found.why_no_grad("2.weight").sentence
-    assert found.why_no_grad("2.bias").state == "flows"
-    rounded = answers(Net(torch.round)).why_no_grad("a.bias")
+    assert "AddmmBackward0 in 2" in found.answers["2.weight"].sentence
+    assert found.answers["2.bias"].state == "flows"
+    rounded = answers(Net(torch.round)).answers["a.bias"]
     assert rounded.state == "zero" and "derivative 0 everywhere" in rounded.sentence
 
 
@@ -207,19 +207,19 @@ def test_a_bias_before_a_batch_norm_cancels_while_it_trains(train: bool) -> None
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 2))
     found = answers(model, torch.randn(3, 1, 8, 8), train=train)
-    answer = found.why_no_grad("0.bias")
+    answer = found.answers["0.bias"]
     assert answer.state == ("cancelled" if train else "flows")
     if train:
         assert answer.sentence == "The bias gets no gradient: 1 subtracts the channel mean, so any bias cancels."
-        assert answer.norm is not None and answer.norm < 1e-4 * (found.why_no_grad("0.weight").norm or 0)
-    assert found.why_no_grad("1.bias").state == "flows"
+        assert answer.norm is not None and answer.norm < 1e-4 * (found.answers["0.weight"].norm or 0)
+    assert found.answers["1.bias"].state == "flows"
 
 
 def test_tied_parameters_have_one_answer_by_both_names() -> None:
     model = Net(lambda h: h.detach())
     model.c = model.a
     found = answers(model)
-    assert found.why_no_grad("c.weight") is found.why_no_grad("a.weight")
+    assert found.answers["c.weight"] is found.answers["a.weight"]
 
 
 def test_the_net_is_left_as_it_was_and_nothing_is_kept() -> None:
@@ -258,7 +258,7 @@ def test_the_answers_agree_with_torch(joints: list[str]) -> None:
     if end.requires_grad:
         end.backward()
     for name, parameter in model.named_parameters():
-        answer = found.why_no_grad(name)
+        answer = found.answers[name]
         if parameter.grad is None:
             assert answer.state == "none" and answer.kind in ("detach", "data", "no_grad"), answer
         else:

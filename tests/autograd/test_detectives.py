@@ -41,7 +41,7 @@ def test_the_answers_are_torchs_own(name: str) -> None:
     subject = one(name)
     found, real = find_paths(subject), torchs_gradients(subject)
     for parameter, gradient in real.items():
-        answer = found.why_no_grad(parameter)
+        answer = found.answers[parameter]
         if gradient is None:
             assert answer.state == "none" and answer.kind and answer.sentence, answer
         else:
@@ -85,7 +85,7 @@ def test_forward_passes_that_do_much_are_watched_too() -> None:
     subject = TrainingBatch(Functional(), (x,), loss, y)
     found, real = find_paths(subject), torchs_gradients(subject)
     for name, gradient in real.items():
-        assert (found.why_no_grad(name).state == "flows") == (gradient is not None)
+        assert (found.answers[name].state == "flows") == (gradient is not None)
     assert not find_broken(subject).broken
     report = check_net(subject, budget=60)
     assert report.passed and report.worst is not None and report.worst.relative < 1e-6

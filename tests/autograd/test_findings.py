@@ -120,7 +120,7 @@ def test_outputs_themselves_are_looked_into_too() -> None:
     given = TrainingBatch(model, (torch.ones(3, 4),), seeds=lambda ends: [torch.eye(3)[:, :2] for _ in ends])
     report = find_all(given)
     assert report.ladder is not None and report.paths is not None
-    weight = report.paths.why_no_grad("2.weight").norm
+    weight = report.paths.answers["2.weight"].norm
     output = model(torch.ones(3, 4))
     (real,) = torch.autograd.grad(output, [model[2].weight], torch.eye(3)[:, :2])
     assert weight is not None and abs(weight - float(real.norm())) < 1e-6

@@ -51,7 +51,7 @@ def test_findings_capture_and_playback_have_the_same_norms_to_the_bit(data: dict
     checked = Copy(Function((subject.model, subject.loss), lambda own, x: own[1](own[0](x), subject.target),
                             subject.inputs[0]), torch.float32, subject.seed, lambda: False).analytic()  # fmt: skip
     for name, leaf in leaves.items():
-        norms = {plain[name], recorded.node_norms[leaf], played.node_norms[leaf], found.why_no_grad(name).norm}
+        norms = {plain[name], recorded.node_norms[leaf], played.node_norms[leaf], found.answers[name].norm}
         assert len(norms) == 1, name
         assert float(torch.linalg.vector_norm(checked[name])) == pytest.approx(plain[name], rel=1e-6)
 

@@ -42,7 +42,7 @@ def test_row_04_torchvision_sets_in_one_folder_of_the_users_with_transforms(at_h
 def test_row_05_batches_are_those_of_a_data_loader():
     """batch_size, shuffle, drop_last; a TensorDataset"""
     data = load(DataConfig())
-    theirs = DataLoader(TensorDataset(data.train_inputs, data.train_labels), batch_size=100, drop_last=True)
+    theirs = DataLoader(TensorDataset(data.train.inputs, data.train.labels), batch_size=100, drop_last=True)
     ours = data.train.batches(torch.arange(len(data.train)).split(100)[:-1])
     for (x, y), (inputs, labels) in zip(ours, theirs, strict=True):
         assert torch.equal(x, inputs) and torch.equal(y, labels)
@@ -69,7 +69,7 @@ def test_row_06_training_validation_and_test_parts_share_no_sample():
     """what random_split and Subset are for: every sample in one part, the same for the same seed"""
     config = DataConfig(validation_fraction=0.15, test_fraction=0.1, split_seed=3)
     data = load(config)
-    everything = load(DataConfig(validation_fraction=0.0)).train_inputs.flatten(1)
+    everything = load(DataConfig(validation_fraction=0.0)).train.inputs.flatten(1)
     parts = [part.inputs.flatten(1) for part in (data.train, data.val, data.test)]
     together = torch.cat(parts)
     assert len(together) == len(everything) == 1797

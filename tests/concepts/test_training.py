@@ -196,7 +196,7 @@ def test_row_12_the_loop_is_the_one_of_the_note_and_its_losses_are_the_same_bit_
     model.train()
     for batch in torch.randperm(data.info.train_count, generator=shuffle).split(64):
         optimizer.zero_grad()
-        loss = criterion(model(data.train_inputs[batch]), data.train_labels[batch])
+        loss = criterion(model(data.train.inputs[batch]), data.train.labels[batch])
         loss.backward()
         optimizer.step()
         by_hand.append(loss.item())
@@ -217,7 +217,7 @@ def test_row_14_evaluation_is_in_eval_mode_without_gradients_and_gives_mean_loss
     found = evaluator.evaluate("validation")
     hook.remove()
     assert set(seen) == {(False, False)}, "dropout would make every answer another"
-    inputs, labels = evaluator.data.val_inputs, evaluator.data.val_labels
+    inputs, labels = evaluator.data.val.inputs, evaluator.data.val.labels
     with torch.no_grad():
         output = evaluator.stepper.model.eval()(inputs)
     assert found.loss == pytest.approx(torch.nn.functional.cross_entropy(output, labels).item(), rel=1e-5)
@@ -302,7 +302,7 @@ def test_row_34_metrics_are_gathered_over_batches_and_not_averaged_over_them():
     a_job, control = job(SMALL_NET, epochs=2, batch_size=50, metrics=("f1", "auroc")), Control()
     last = [event for event in train(a_job, control) if isinstance(event, EpochDone)][-1]
     evaluator = Evaluator(a_job, control.weights())
-    inputs, labels = evaluator.data.val_inputs, evaluator.data.val_labels
+    inputs, labels = evaluator.data.val.inputs, evaluator.data.val.labels
     with torch.no_grad():
         called = evaluator.stepper.model(inputs).argmax(1)
     whole = f1_score(labels, called, average="macro")
@@ -378,7 +378,7 @@ def test_row_19_gradients_are_looked_at_by_layer_and_retained_ones_too():
         hidden.append(output)
 
     model.linear1.register_forward_hook(retain)
-    torch.nn.functional.cross_entropy(model(data.train_inputs[batch]), data.train_labels[batch]).backward()
+    torch.nn.functional.cross_entropy(model(data.train.inputs[batch]), data.train.labels[batch]).backward()
     for layer, norm in zip(told.layers, told.norms, strict=True):
         own = torch.cat([p.grad.flatten() for p in model.get_submodule(layer).parameters()])
         assert norm == pytest.approx(own.norm().item(), rel=1e-5)

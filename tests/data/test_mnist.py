@@ -89,8 +89,8 @@ def test_files_are_read_as_torchvision_reads_them(tmp_path):
     assert data.info.train_count == 30 and data.info.validation_count == 10
     assert data.info.input_shape == (1, 28, 28)
     theirs = import_torchvision("datasets").MNIST(tmp_path, train=True)
-    assert torch.equal((data.train_inputs * 255).round().to(torch.uint8)[:, 0], theirs.data)
-    assert torch.equal(data.train_labels, theirs.targets)
+    assert torch.equal((data.train.inputs * 255).round().to(torch.uint8)[:, 0], theirs.data)
+    assert torch.equal(data.train.labels, theirs.targets)
 
 
 def test_a_torn_file_is_an_error_that_names_it(tmp_path):

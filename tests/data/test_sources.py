@@ -39,18 +39,18 @@ def test_a_source_is_what_its_description_says(source):
 
 def test_a_table_is_standardised_on_the_training_part_alone():
     data = load(DataConfig("sklearn.wine", 0.3))
-    assert data.train_inputs.mean(0).abs().max() < 1e-5
-    assert (data.train_inputs.std(0, correction=0) - 1).abs().max() < 1e-5
-    assert data.val_inputs.mean(0).abs().max() > 1e-3
+    assert data.train.inputs.mean(0).abs().max() < 1e-5
+    assert (data.train.inputs.std(0, correction=0) - 1).abs().max() < 1e-5
+    assert data.val.inputs.mean(0).abs().max() > 1e-3
     plain = load(DataConfig("sklearn.wine", 0.3, options=FrozenMap(standardise=False)))
-    assert plain.train_inputs[:, 12].mean() > 500
+    assert plain.train.inputs[:, 12].mean() > 500
 
 
 def test_points_follow_their_options():
     import torch
 
     first, again, other = (
-        load(DataConfig("made.moons", options=FrozenMap(count=40, noise=0.0, seed=seed))).train_inputs
+        load(DataConfig("made.moons", options=FrozenMap(count=40, noise=0.0, seed=seed))).train.inputs
         for seed in (0, 0, 1)
     )
     assert torch.equal(first, again) and not torch.equal(first, other)

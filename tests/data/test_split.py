@@ -35,9 +35,9 @@ def test_the_digits_are_what_their_description_says():
     spec = SOURCES[DIGITS]
     assert data.info.input_shape == spec.shape and data.info.dtype == spec.dtype
     assert data.info.train_count + data.info.validation_count == spec.count
-    assert len(data.train_labels.unique()) == len(spec.classes)
-    assert float(data.train_inputs.min()) == 0 and float(data.train_inputs.max()) == 1
-    shares = data.val_labels.bincount() / (data.val_labels.bincount() + data.train_labels.bincount())
+    assert len(data.train.labels.unique()) == len(spec.classes)
+    assert float(data.train.inputs.min()) == 0 and float(data.train.inputs.max()) == 1
+    shares = data.val.labels.bincount() / (data.val.labels.bincount() + data.train.labels.bincount())
     assert (shares - 0.2).abs().max() < 0.01
 
 
@@ -45,7 +45,7 @@ def test_another_split_seed_holds_out_other_samples():
     import torch
 
     one, two = load(DataConfig(split_seed=1)), load(DataConfig(split_seed=2))
-    assert not torch.equal(one.val_inputs, two.val_inputs)
+    assert not torch.equal(one.val.inputs, two.val.inputs)
 
 
 def test_nothing_held_out_is_allowed_and_a_wrong_fraction_is_not():

@@ -55,7 +55,7 @@ def test_a_run_from_the_disk_is_the_run_from_memory_bit_for_bit(folder: Path, wo
     kept = app_lines(a_run(config(folder, keep="memory")))
     assert app_lines(a_run(config(folder, keep="disk", workers=workers))) == kept
     data = load(config(folder, keep="disk", workers=workers))
-    assert isinstance(data.train_inputs, Streamed) and data.train_inputs.shape == (32, 3, 8, 8)
+    assert isinstance(data.train.inputs, Streamed) and data.train.inputs.shape == (32, 3, 8, 8)
 
 
 def test_the_script_reads_them_as_the_app_does(folder: Path, run_script: Any) -> None:  # noqa: F811

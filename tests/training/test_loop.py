@@ -28,15 +28,15 @@ def plain_losses(source, epochs: int, seed: int) -> list[float]:
     found = []
     for _ in range(epochs):
         model.train()
-        for batch in torch.randperm(len(data.train_inputs), generator=shuffle).split(64):
+        for batch in torch.randperm(len(data.train.inputs), generator=shuffle).split(64):
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(data.train_inputs[batch]), data.train_labels[batch])
+            loss = torch.nn.functional.cross_entropy(model(data.train.inputs[batch]), data.train.labels[batch])
             loss.backward()
             optimizer.step()
             found.append(loss.item())
         model.eval()
         with torch.no_grad():
-            model(data.val_inputs)
+            model(data.val.inputs)
     return found
 
 

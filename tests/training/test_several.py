@@ -82,9 +82,9 @@ def test_the_loss_is_the_weighted_sum_and_its_parts_are_told() -> None:
     assert control.result is not None and control.result.state_dict is not None
     model.load_state_dict(control.result.state_dict)
     with torch.no_grad():
-        digit, again = model.eval()(data.val_inputs)
-        assert told["loss_again"] == pytest.approx(float(F.mse_loss(again, data.val_inputs)), rel=1e-5)
-        wanted = float(F.cross_entropy(digit, data.val_labels, label_smoothing=0.1))
+        digit, again = model.eval()(data.val.inputs)
+        assert told["loss_again"] == pytest.approx(float(F.mse_loss(again, data.val.inputs)), rel=1e-5)
+        wanted = float(F.cross_entropy(digit, data.val.labels, label_smoothing=0.1))
         assert told["loss_digit"] == pytest.approx(wanted, rel=1e-5)
 
 

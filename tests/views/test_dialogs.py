@@ -24,7 +24,6 @@ from app.views.ui.dialogs.message import (
     ErrorDialog,
     QuestionDialog,
     running_dialog,
-    show_error,
     unsaved_dialog,
 )
 from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet, command_text, key_text
@@ -61,9 +60,9 @@ def test_an_error_says_what_where_and_what_next(qtbot: QtBot) -> None:
 def test_without_a_traceback_there_is_no_button_for_it(qtbot: QtBot) -> None:
     host = QWidget()
     qtbot.addWidget(host)
-    dialog = show_error(host, "No", cure="Try again.")
-    assert dialog.isVisible() and not dialog.show_button.isVisible()
-    dialog.reject()
+    dialog = ErrorDialog("No", cure="Try again.", parent=host)
+    show(qtbot, dialog)
+    assert not dialog.show_button.isVisible()
 
 
 @pytest.mark.parametrize(

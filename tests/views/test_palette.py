@@ -60,7 +60,7 @@ def test_every_op_is_there_once(palette: Palette) -> None:
     ],
 )
 def test_typing_finds_and_enter_adds(qtbot: QtBot, palette: Palette, typed: str, first: str) -> None:
-    palette.focus_search()
+    palette.field.setFocus()
     qtbot.keyClicks(palette.field, typed)
     assert len(visible_keys(palette)) < len(catalog())
     with qtbot.waitSignal(palette.activated) as chosen:
@@ -81,7 +81,7 @@ def test_nothing_that_fits_says_so(palette: Palette) -> None:
 
 
 def test_arrows_move_past_the_headings(qtbot: QtBot, palette: Palette) -> None:
-    palette.focus_search()
+    palette.field.setFocus()
     seen = []
     for _ in range(5):
         qtbot.keyClick(palette.field, Qt.Key.Key_Down)

@@ -262,9 +262,6 @@ def test_recent_files_newest_first_without_doubles(settings: Settings, tmp_path:
     assert len(back) == RECENT_FILES and back[0] == paths[5] and back[1] == paths[-1]
     settings.forget_recent(paths[5])
     assert paths[5] not in settings.recent_files
-    settings.clear_recent()
-    settings.add_recent(paths[0])
-    assert again(settings).recent_files == (paths[0],)
 
 
 def test_what_nobody_can_read_is_the_default(settings: Settings, tmp_path: Path) -> None:

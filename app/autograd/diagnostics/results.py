@@ -95,10 +95,6 @@ class GradientPaths:
     tape: Tape | None = None
     error: str = ""
 
-    def why_no_grad(self, parameter: str) -> GradAnswer:
-        """Return the answer for a parameter, by any of its names. Raises KeyError for an unknown name."""
-        return self.answers[parameter]
-
     @property
     def without(self) -> tuple[GradAnswer, ...]:
         """The answers of those whose gradient does not flow."""

@@ -212,11 +212,6 @@ class Playback:
         gradient = self.gradient(node, output_nr)
         return None if gradient is None else describe_gradient(gradient, at, self.scale)
 
-    def inspect_edge(self, source: int, slot: int, at: tuple[int, ...] = ()) -> GradientLook | None:
-        """Like `look`, for the gradient of one edge."""
-        gradient = self.edge_gradient(source, slot)
-        return None if gradient is None else describe_gradient(gradient, at, self.scale)
-
     def waiting(self) -> tuple[tuple[GradStats | None, ...], tuple[FanIn, ...]]:
         """Measure what has arrived before the next node, by output number, and how it adds up."""
         number = self.next_node

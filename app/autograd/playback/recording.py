@@ -61,12 +61,6 @@ class Recorded:
         theirs = [(e.source, e.slot, e.target, e.output_nr) for e in tape.edges]
         return ours == theirs and self.names == tuple(node.name for node in tape.nodes)
 
-    @property
-    def first_non_finite(self) -> int | None:
-        """The first node, as the engine ran them, from which a gradient left that is not finite."""
-        bad = {source for (source, _), norm in self.edge_norms.items() if not math.isfinite(norm)}
-        return next((node for node in self.order if node in bad), None) if bad else None
-
 
 class NormRecorder:
     """Hooks on the nodes below some tensors until `finish` or the end of its `with`. `scale` is a gradient scaler's."""

@@ -58,10 +58,6 @@ class CustomFile:
         """An op for every class. Those that cannot be used now have the kind "unknown"."""
         return tuple(_spec(self, one) for one in self.classes)
 
-    def class_of(self, op: str) -> LayerClass | None:
-        """Return the class of an op of this file."""
-        return next((one for one in self.classes if self.key(one) == op), None)
-
     def key(self, one: LayerClass) -> str:
         return f"{PREFIX}{self.module}:{one.name}"
 

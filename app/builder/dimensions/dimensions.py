@@ -65,11 +65,6 @@ class DimensionStory:
         return self.source is not None and len(one) == 1 and one[0].value == self.result
 
     @property
-    def symbolic(self) -> str:
-        """The formula with letters, "" without one."""
-        return f"{self.name} = {self.formula.symbolic}" if self.formula else ""
-
-    @property
     def numbers(self) -> str:
         """The formula with the real numbers: `⌊(28 + 2·0 − 1·(3−1) − 1)/1⌋ + 1 = 26`."""
         return f"{self.formula.numbers} = {self.result}" if self.formula else ""

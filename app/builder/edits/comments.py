@@ -39,9 +39,6 @@ class Area:
             and self.bottom >= other.bottom
         )
 
-    def covers(self, point: Point) -> bool:
-        return self.left <= point[0] <= self.right and self.top <= point[1] <= self.bottom
-
     def touches(self, other: Area) -> bool:
         return (
             self.left <= other.right

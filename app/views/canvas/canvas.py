@@ -89,10 +89,6 @@ class Canvas(QWidget):
         self.setAccessibleName("Network")
         self._make_overlays()
         self.actions_by_key = actions.make(self.view, actions.doings(self))
-        self._dash = QTimer(self)
-        self._dash.setInterval(100)
-        self._dash.timeout.connect(self._turn)
-        self._turns = 0.0
         self._connect()
         self.scene.show_project(document.project)
         self._refresh()
@@ -165,10 +161,6 @@ class Canvas(QWidget):
 
     # --- What others ask of it
 
-    @property
-    def zoom_percent(self) -> int:
-        return round(self.view.zoom * 100)
-
     def set_analysis(self, analysis: Analysis) -> None:
         """Show shapes, parameter counts and problems."""
         self.growth.learn(analysis)
@@ -214,19 +206,6 @@ class Canvas(QWidget):
     def _show_widths(self) -> None:
         self.scales.show_widths(self.scene.largest_count() if self._running else None)
         arrange_overlays(self)
-
-    def set_active(self, nodes: Iterable[str]) -> None:
-        """Ring the nodes that run at this moment."""
-        wanted = frozenset(nodes) & frozenset(self.scene.nodes)
-        self.scene.set_active(wanted)
-        if wanted and not theme.manager().reduced_motion:
-            self._dash.start()
-        else:
-            self._dash.stop()
-
-    def _turn(self) -> None:
-        self._turns -= 1.0
-        self.scene.turn_dash(self._turns)
 
     def add_op(self, op: str) -> str | None:
         """Put a new node on the canvas: behind the selected node if there is one, else in the middle of what is in

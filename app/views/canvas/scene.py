@@ -68,7 +68,6 @@ class CanvasScene(QGraphicsScene):
         self._selected: frozenset[str] = frozenset()
         self.selected_wires: frozenset[Edge] = frozenset()
         self._hovered: str | None = None
-        self._active: frozenset[str] = frozenset()
         self.hovered_wire: Edge | None = None
         self._widths = False
 
@@ -295,18 +294,6 @@ class CanvasScene(QGraphicsScene):
         }
         self._reshaped(touched)
         self.redrawn.emit()
-
-    def set_active(self, nodes: Iterable[str]) -> None:
-        """Ring the nodes that run at this moment."""
-        wanted = frozenset(nodes)
-        for node in (wanted ^ self._active) & self.nodes.keys():
-            self.nodes[node].set_state(active=node in wanted)
-        self._active = wanted
-
-    def turn_dash(self, offset: float) -> None:
-        """Move the dash of the rings on."""
-        for node in self._active & self.nodes.keys():
-            self.nodes[node].set_dash(offset)
 
     # --- Selection and hover
 

@@ -54,11 +54,6 @@ class Autosave(QObject):
         """The journal file of this window."""
         return self._writer.journal.path
 
-    @property
-    def pending(self) -> bool:
-        """Whether there are edits that are to be written."""
-        return self._timer.isActive()
-
     def save(self) -> None:
         """Write the project to the journal, or empty the journal if the project is saved."""
         self._timer.stop()

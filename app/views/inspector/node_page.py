@@ -123,10 +123,6 @@ class NodePage(TabDown):
     def node(self) -> Node:
         return self.edits.node
 
-    def reset_all(self) -> None:
-        """Give every parameter the value that a new node of the op has."""
-        self.edits.reset_all()
-
     def set_torch_loaded(self) -> None:
         """Enable requests to torch."""
         self.documentation.set_torch_loaded()

@@ -334,11 +334,6 @@ class Palette(QWidget):
         """Set the summaries for the tool tips, by key."""
         self.model.set_summaries(texts)
 
-    def focus_search(self) -> None:
-        """Focus the search field and select its text."""
-        self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
-        self.field.selectAll()
-
     def _remember(self, index: QModelIndex, folded: bool) -> None:
         if (group := self.model.group(index)) and not self.field.text():
             (self._folded.add if folded else self._folded.discard)(group.category)

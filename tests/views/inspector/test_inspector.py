@@ -299,7 +299,7 @@ def test_reset_to_defaults_gives_what_a_new_node_has(
 ) -> None:
     pick(qtbot, inspector, selection, "c")
     into(qtbot, field(inspector, "groups"), "4")
-    inspector.node_page.reset_all()
+    inspector.node_page.edits.reset_all()
     assert document.project.graph.nodes["c"].params == catalog()["nn.Conv2d"].starting_params()
     assert field(inspector, "groups").text() == "1"
 

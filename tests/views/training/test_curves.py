@@ -57,7 +57,8 @@ def curves(qtbot, qapp):
 
 @pytest.fixture
 def run_curves(qtbot, curves, run):
-    curves.set_run(run)
+    curves.loss.set_loss_name(run.job.training.loss_name)
+    curves.set_history(run.history, run.job.source)
     for _ in range(4):  # run_curves, laid out, resized, drawn again
         QApplication.processEvents()
     return curves
@@ -210,7 +211,7 @@ def test_smoothing_and_scale_are_the_persons(qtbot, run_curves, run):
     np.testing.assert_allclose(run_curves.loss.smoothed, run.history.steps["loss"])
     run_curves.set_smoothing(0.95)
     assert run_curves.loss.smoothed.std() < run.history.steps["loss"].std()
-    run_curves.set_log(False)
+    run_curves.loss.set_log(False)
     assert run_curves.loss.heading.texts[1] == "CrossEntropyLoss, linear"
     low, high = run_curves.loss.plot.view.viewRange()[1]
     assert low == 0 and high > run.history.steps["loss"].max()
@@ -237,7 +238,7 @@ def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(run_curves, r
         run.history.add(StepDone(4, step, loss, 64, 1.0 + step))
     run_curves.redraw()
     assert "non-positive values omitted" in run_curves.loss.heading.texts[1]
-    run_curves.set_log(False)
+    run_curves.loss.set_log(False)
     assert run_curves.loss.plot.view.viewRange()[1][0] < -3
     run_curves.grab()
 

@@ -40,7 +40,8 @@ def form(qtbot: QtBot, document: Document, service: EngineService) -> Iterator[T
     with qtbot.waitExposed(view):
         view.show()
     view.set_devices((Device("cpu", "CPU"),))
-    view.set_analysis(analyse(document.project.graph))
+    view.set_fit(analyse(document.project.graph))
+    view.set_layers(analyse(document.project.graph))
     qtbot.waitUntil(lambda: view.optimizer.form is not None)
     yield view
 
@@ -198,7 +199,7 @@ def test_what_is_frozen_is_named_as_left_out(form: TrainingForm, document: Docum
     graph = document.project.graph
     node = next(node for node in graph.nodes.values() if node.name == "fc1")
     document.apply("freeze", replace(document.project, graph=graph.with_node(replace(node, frozen=True))))
-    form.set_analysis(analyse(document.project.graph))
+    form.set_layers(analyse(document.project.graph))
     assert form.groups.frozen.text() == "Ignored, because it is frozen: fc1."
 
 

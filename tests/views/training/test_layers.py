@@ -44,7 +44,7 @@ def test_the_quantity_is_chosen_in_the_list_by_keys(qtbot, run_curves):
     chart.choice.setFocus()
     for _ in range(3):
         qtbot.keyClick(chart.choice, Qt.Key.Key_Down)
-    assert chart.quantity == "dead" and chart.layers == ("act1",)
+    assert chart._quantity == "dead" and chart.layers == ("act1",)
     assert chart.heading.texts[0] == "Dead units per layer" and chart._ramp.accessibleName() == "0 % to 100 %"
 
 

@@ -80,7 +80,7 @@ def test_what_blocks_a_run_is_said_but_does_not_take_the_deck_from_a_run(deck):
     assert enabled(deck) == ["pause", "stop"] and deck.counter.message() == ""
     deck.set_state("done")
     assert enabled(deck) == []
-    deck.set_ready()
+    deck.set_blocked("")
     assert enabled(deck) == ["run", "step"] and deck.counter.message() == "Done"
 
 

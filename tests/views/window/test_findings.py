@@ -158,7 +158,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
     choose("vector.one-hot")
     control.show()
     done(qtbot, control)
-    bias = control.findings.paths.why_no_grad("linear5.bias")
+    bias = control.findings.paths.answers["linear5.bias"]
     assert bias.norm == 64, "one element of each of 64 rows"
     choose("amp")
     assert any(node.name == "ToCopyBackward0" for node in window.room.tape.nodes)

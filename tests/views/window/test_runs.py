@@ -157,7 +157,7 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: MainWindow) ->
     lines = window.runs.compare.model.lines
     assert window.runs.compare.model.titles == ["Run 2", "baseline"]
     assert [(line.name, line.values) for line in lines] == [("training.seed", ("7", "0"))]
-    window.runs.compare.show_all(True)
+    window.runs.compare._which._segments["all"].click()
     names = [line.name for line in window.runs.compare.model.lines]
     assert {"net", "training.optimizer.name", "training.optimizer.lr", "data.source", "torch", "threads"} <= set(names)
     assert window.curves.loss.others.entries()[0].label == "baseline"

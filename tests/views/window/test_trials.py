@@ -84,7 +84,7 @@ def test_a_rate_that_is_none_is_refused_in_words(
     window.run_control.set_rate(0.1)
     assert window.banner.isVisible() and window.banner.title() == "No run is in progress"
     rates = window.training_form.live_rate
-    rates.show_rate(0.5)
+    rates.show_rates({"": 0.5})
     rates.field.set_value(0.0)
     heard: list[tuple[object, ...]] = []
     connection = rates.rate_requested.connect(lambda *told: heard.append(told))
@@ -159,17 +159,17 @@ def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: Main
     rates = window.training_form.live_rate
     window.right.pane.show_page("training")
     window.training_form.set_running(True)
-    rates.show_rate(0.5)
+    rates.show_rates({"": 0.5})
     qtbot.mouseClick(rates.field, LEFT, pos=QPoint(8, 10))
     qtbot.keyClick(rates.field, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClicks(rates.field, "0.25")
     rates.button.setFocus()
-    rates.show_rate(0.4)
+    rates.show_rates({"": 0.4})
     with qtbot.waitSignal(rates.rate_requested) as asked:
         qtbot.mouseClick(rates.button, LEFT)
     assert asked.args == [0.25, ""]
-    rates.show_rate(0.25)
-    rates.show_rate(0.2)
+    rates.show_rates({"": 0.25})
+    rates.show_rates({"": 0.2})
     assert rates.field.value() == 0.2
 
 

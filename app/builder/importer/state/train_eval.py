@@ -93,7 +93,6 @@ class _CallKeys:
     def __init__(self, draft: Draft) -> None:
         self._nodes: dict[str, int] = {}
         self._numbers: dict[_What, int] = {}
-        self._draft = draft
         into: dict[str, list[tuple[str, int, str, int]]] = {}
         for source, output, target, port, index in draft.wires:
             into.setdefault(target, []).append((port, index, source, output))

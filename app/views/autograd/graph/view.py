@@ -36,7 +36,7 @@ class TapeView(PanZoomView):
 
     def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
-        self._scene = self.tape_scene = scene
+        self._scene = scene
         self.whole = True
         self._pan_from: QPoint | None = None
         self._pressed_at: QPoint | None = None

@@ -45,8 +45,7 @@ class NodeItem:
         self._cost: tuple[float, float, float, str] | None = None
         self._cells: QPixmap | None = None
         self._words = ""
-        self._selected = self._hovered = self._active = False
-        self._dash = 0.0
+        self._selected = self._hovered = False
         self._marks: dict[tuple[bool, int], str] = {}
         self._place = QPointF()
         self._shape = shape or shape_of(face)
@@ -231,23 +230,15 @@ class NodeItem:
         self.version = next(_versions)
         self._ground.touch(self, self.extent)
 
-    def set_state(
-        self, *, selected: bool | None = None, hovered: bool | None = None, active: bool | None = None
-    ) -> None:
+    def set_state(self, *, selected: bool | None = None, hovered: bool | None = None) -> None:
         """Show or end a state; None leaves it as it is."""
         new = (
             self._selected if selected is None else selected,
             self._hovered if hovered is None else hovered,
-            self._active if active is None else active,
         )
-        if new != (self._selected, self._hovered, self._active):
-            self._selected, self._hovered, self._active = new
+        if new != (self._selected, self._hovered):
+            self._selected, self._hovered = new
             self.repaint()
-
-    def set_dash(self, offset: float) -> None:
-        """Move the dash of the running ring."""
-        self._dash = offset
-        self.repaint()
 
     def set_marks(self, marks: dict[tuple[bool, int], str]) -> None:
         """Ring ports while a wire is drawn; an empty mapping ends it."""
@@ -263,7 +254,7 @@ class NodeItem:
         """The colour that its state has from afar, None for no state."""
         if self._face.state == "error":
             return now.error
-        return now.accent if self._selected else now.run if self._active else now.text3 if self._hovered else None
+        return now.accent if self._selected else now.text3 if self._hovered else None
 
     # --- Ports
 
@@ -297,7 +288,7 @@ class NodeItem:
         What looks the same has the same key, so that a node that comes back, by undo as a rule, finds its picture.
         With a strip or marks, which hardly ever come back, the key is the item itself.
         """
-        if self._cells is not None or self._marks or self._active or self._face.inside is not None:
+        if self._cells is not None or self._marks or self._face.inside is not None:
             return self, self.version
         if self._looks_like is None or self._looks_like[0] != self.version:
             look = Hashed((self._face, self._shape, self._words, self._selected, self._hovered, self._norms is None))
@@ -311,14 +302,7 @@ class NodeItem:
         """
         if self._look is None:
             self._look = NodeLook(self._face, self._shape, self._words, counted=self._norms is not None)
-        self._look.paint(
-            painter,
-            hovered=self._hovered,
-            selected=self._selected,
-            active=self._active,
-            dash=self._dash,
-            legible=legible,
-        )
+        self._look.paint(painter, hovered=self._hovered, selected=self._selected, legible=legible)
         inner = self.inner
         if inner is not None:
             inner.paint_wires(painter, area or self.own_extent, self._shape)

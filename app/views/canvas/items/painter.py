@@ -60,9 +60,7 @@ class NodeLook:
         elif face.frozen:
             self._header = theme.mix(self._header, now.raised, 0.5)
 
-    def paint(
-        self, painter: QPainter, *, hovered: bool, selected: bool, active: bool, dash: float, legible: bool = True
-    ) -> None:
+    def paint(self, painter: QPainter, *, hovered: bool, selected: bool, legible: bool = True) -> None:
         """The node without its ports, at the origin."""
         now = theme.current()
         paths = _paths(self.shape.width, self.shape.height)
@@ -83,7 +81,7 @@ class NodeLook:
         if self.face.muted and not self._framed:
             middle = self.shape.height / 2
             painter.strokePath(_line(self.shape.width, middle), QPen(now.line3, 1.5))
-        self._outline(painter, now, paths, hovered=hovered, selected=selected, active=active, dash=dash)
+        self._outline(painter, now, paths, hovered=hovered, selected=selected)
         self._texts(painter, now, legible)
 
     def _cards(self, painter: QPainter, now: Theme) -> None:
@@ -93,14 +91,10 @@ class NodeLook:
             painter.fillPath(card, now.raised)
             painter.strokePath(card, QPen(now.line2, 1))
 
-    def _outline(
-        self, painter: QPainter, now: Theme, paths: _Paths, *, hovered: bool, selected: bool, active: bool, dash: float
-    ) -> None:
+    def _outline(self, painter: QPainter, now: Theme, paths: _Paths, *, hovered: bool, selected: bool) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if self.face.state == "error":
             pen = QPen(now.error, 1.5)
-        elif active:
-            pen = QPen(now.run, 1.5)
         elif selected:
             pen = QPen(now.accent, 1)
         else:
@@ -110,11 +104,6 @@ class NodeLook:
         painter.strokePath(paths.border, pen)
         if selected:
             painter.strokePath(paths.selection, QPen(now.accent, 2))
-        if active:
-            ring = QPen(now.run, 1.5)
-            ring.setDashPattern([6 / 1.5, 5 / 1.5])
-            ring.setDashOffset(dash)
-            painter.strokePath(paths.running, ring)
 
     def _texts(self, painter: QPainter, now: Theme, legible: bool) -> None:
         icons.draw(painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width())
@@ -240,7 +229,6 @@ class _Paths:
             self.hatch.lineTo(x - HEADER, HEADER + 3)
         self.border = _round(whole.adjusted(0.5, 0.5, -0.5, -0.5), RADIUS - 0.5)
         self.selection = _round(whole.adjusted(-1.5, -1.5, 1.5, 1.5), RADIUS + 1.5)
-        self.running = _round(whole.adjusted(-2.5, -2.5, 2.5, 2.5), RADIUS + 2.5)
 
 
 @lru_cache(maxsize=2048)

@@ -24,7 +24,6 @@ from app.views.training.charts.memory_plot import MemoryChart
 from app.views.training.charts.overlays import Other
 from app.views.training.charts.plot import StepView
 from app.views.training.charts.timescale import Mode, TimeScale
-from app.views.training.runs.session import Run
 from app.views.ui import theme
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
@@ -168,11 +167,6 @@ class Curves(QWidget):
         """Whether the x range grows with the run."""
         return self._following
 
-    def set_run(self, run: Run) -> None:
-        """Show one run's history, with the names that its job has."""
-        self.loss.set_loss_name(run.job.training.loss_name)
-        self.set_history(run.history, run.job.source)
-
     def set_history(self, history: History | None, source: Source | None = None) -> None:
         """Show another history; `source` maps layers to nodes. None shows the empty state."""
         self._history = history or History()
@@ -213,10 +207,6 @@ class Curves(QWidget):
         """Set the weight of the past in the smoothed loss, 0 to 0.99."""
         self.controls.show_smoothing(weight)
         self.loss.set_smoothing(weight)
-
-    def set_log(self, log: bool) -> None:
-        """Show the loss on a log or a linear scale."""
-        self._log.set_value("log" if log else "linear")
 
     def _set_log_key(self, key: str) -> None:
         self.loss.set_log(key == "log")

@@ -214,11 +214,6 @@ class GradientMap(Chart):
         """The ends of the ramp; None before there is a norm."""
         return self._bounds
 
-    @property
-    def quantity(self) -> str:
-        """A key of `QUANTITIES`."""
-        return self._quantity
-
     def set_quantity(self, key: str) -> None:
         """Show another figure of the layers."""
         shown = QUANTITIES[key]

@@ -16,7 +16,6 @@ from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
 MOST_NUMBERS = 30  # classes that the numbers of the cells are written of
-LEAST_CELL = 3.0
 EDGE, HEAD = 8, 18
 DOT = 2.5
 

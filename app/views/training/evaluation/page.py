@@ -88,7 +88,6 @@ class EvaluationPage(QWidget):
     cancelRequested = Signal()
     preparationRequested = Signal()
     exportRequested = Signal(str)  # "samples" or "classes"
-    fileRequested = Signal()
     wanted = Signal(object)
     sampleOpened = Signal(int)
 

@@ -145,10 +145,6 @@ class LiveRate(QWidget):
             for line, rate in zip(self.lines, rates.values(), strict=False):
                 line.show_rate(rate)
 
-    def show_rate(self, rate: float) -> None:
-        """Show the rate of the newest step of a run without groups, nan if the optimizer has none."""
-        self.show_rates({"": rate})
-
     def apply(self) -> None:
         """Request the rate in the field of the main group."""
         self.lines[0].apply()

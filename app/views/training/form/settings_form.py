@@ -240,11 +240,6 @@ class TrainingForm(QWidget):
         for section in (self.optimizer, self.loss, self.schedule, self.groups):
             section.set_torch_loaded()
 
-    def set_analysis(self, analysis: Analysis) -> None:
-        """Update the module names of the net and its fit to the data."""
-        self.set_fit(analysis)
-        self.set_layers(analysis)
-
     def set_fit(self, analysis: Analysis) -> None:
         """Check whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))

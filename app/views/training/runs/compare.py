@@ -102,10 +102,6 @@ class RunsCompare(QWidget):
         self._titles, self._lines = titles, lines
         self._show()
 
-    def show_all(self, everything: bool) -> None:
-        self._which.set_value("all" if everything else "differing")
-        self._show()
-
     def _show(self) -> None:
         differing = [line for line in self._lines if line.differs]
         everything = self._which.value() == "all"

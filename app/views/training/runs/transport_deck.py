@@ -48,7 +48,7 @@ class RunDeck(QWidget):
         layout.addWidget(self.counter, 1)
         self._state = "idle"
         self._blocked = ("", "", "text2")
-        self._status = ("", "", "text2")
+        self._status = ""
         self._step = 0
         self._session: RunSession | None = None
         self._shown_at = 0.0
@@ -77,7 +77,7 @@ class RunDeck(QWidget):
             KeyError: there is no such state.
         """
         LOOKS[state]
-        self._state, self._status = state, (status, "", "text2")
+        self._state, self._status = state, status
         if state == "starting":
             self.show_progress(None)
         elif state not in ("running", "idle") and self._session is not None:
@@ -89,23 +89,14 @@ class RunDeck(QWidget):
         self._blocked = (reason, icon, color)
         self._show()
 
-    def set_ready(self) -> None:
-        """Enable starting a run."""
-        self.set_blocked("")
-
-    def set_status(self, text: str, icon: str = "", color: str = "text2") -> None:
-        """Show a message at the counter's right until the state changes; an empty text removes it."""
-        self._status = (text, icon, color)
-        self._show()
-
     def _show(self) -> None:
         look, tape, word, icon, tone = LOOKS[self._state]
         reason = ""
         if self._blocked[0] and self._state not in ACTIVE:
             look, reason = "blocked", self._blocked[0]
             word, icon, tone = self._blocked
-        elif self._status[0]:
-            word, icon, tone = self._status
+        elif self._status:
+            word, icon, tone = self._status, "", "text2"
         self.transport.set_state(look, reason)
         self.counter.set_color(tape)
         self.counter.set_message(word, icon, tone)

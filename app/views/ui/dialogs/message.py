@@ -67,14 +67,6 @@ class ErrorDialog(Dialog):
         self.resize(max(self.width(), 680), self.height() + 200) if opened else self.adjustSize()
 
 
-def show_error(parent: QWidget | None, what: str, where: str = "", cure: str = "", traceback: str = "") -> ErrorDialog:
-    """Open a non-modal `ErrorDialog`; it is deleted when closed."""
-    dialog = ErrorDialog(what, where, cure, traceback, parent)
-    dialog.finished.connect(dialog.deleteLater)
-    dialog.open()
-    return dialog
-
-
 class DialogAnswer(Enum):
     """The choice made in a `QuestionDialog`."""
 

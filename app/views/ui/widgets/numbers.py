@@ -122,10 +122,6 @@ class NumberField(TextField):
     def _bound(self, bound: float) -> int | float:
         return int(bound) if bound == int(bound) else bound
 
-    def set_range(self, minimum: float | None, maximum: float | None) -> None:
-        """Set the bounds for values typed from now on."""
-        self._minimum, self._maximum = minimum, maximum
-
     def step_by(self, steps: int) -> None:
         """Go up or down as the arrows do, not beyond the bounds."""
         if self.isReadOnly() or not self.isEnabled():
@@ -333,9 +329,6 @@ class NumbersField(QWidget):
 
     def invalid(self) -> str | None:
         return next((field.invalid() for field in self._fields if field.invalid()), None)
-
-    def set_linked(self, linked: bool) -> None:
-        self._each(lambda field: field.set_linked(linked))
 
     def _each(self, do: Callable[[TextField], None]) -> None:
         for field in self._fields:
