@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QWidget
 
 from app.builder.catalog.catalog import catalog
 from app.project.document import Document
@@ -43,6 +43,7 @@ from app.views.ui.background import Background
 from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import FocusHome
 from app.views.ui.widgets.painting import label
@@ -157,11 +158,7 @@ class MainWindow(QMainWindow):
         self.overlay_caption = label("Overlay", "tab", "text3")
         self.centre.add_corner(self.overlay_caption)
         self.centre.add_corner(self.overlay)
-        column = QVBoxLayout(self.middle)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.banner)
-        column.addWidget(self.centre, 1)
+        column = vbox(self.banner, (self.centre, 1), on=self.middle, margins=0, spacing=0)
         self.pages.set_strips(column)
         self.setCentralWidget(self.middle)
         self._make_docks()

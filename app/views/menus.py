@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QMenuBar, QWidget
+from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
 from app.builder.edits import alignment
 from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Submenu
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -114,11 +115,7 @@ def _put(
 def _brand(window: QWidget) -> QWidget:
     """The program's mark and name at the head of the menu line."""
     brand = QWidget(window)
-    row = QHBoxLayout(brand)
-    row.setContentsMargins(12, 0, 10, 0)
-    row.setSpacing(8)
-    row.addWidget(Glyph("tapedeck", "back", size=18))
-    row.addWidget(label("Tapedeck", "section"))
+    hbox(Glyph("tapedeck", "back", size=18), label("Tapedeck", "section"), on=brand, margins=(12, 0, 10, 0), spacing=8)
     return brand
 
 
@@ -129,7 +126,5 @@ def _search_field(window: QWidget, command: QAction) -> QWidget:
     button.setToolTip("Every command, by name")
     button.clicked.connect(command.trigger)
     holder = QWidget(window)
-    row = QHBoxLayout(holder)
-    row.setContentsMargins(0, 2, 12, 2)
-    row.addWidget(button)
+    hbox(button, on=holder, margins=(0, 2, 12, 2))
     return holder

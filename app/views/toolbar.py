@@ -12,6 +12,7 @@ from app.project.project import Project
 from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
 from app.views.workspace import Workspace
 
@@ -64,12 +65,10 @@ class Toolbar(QFrame):
         right_row.addWidget(self.export)
         for side in (left, right):
             side.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 0, 12, 0)
-        row.setSpacing(12)
-        row.addWidget(left, 1)
-        row.addWidget(self.deck, 0, Qt.AlignmentFlag.AlignCenter)
-        row.addWidget(right, 1)
+        row = hbox(
+            (left, 1), (self.deck, 0, Qt.AlignmentFlag.AlignCenter), (right, 1), on=self, margins=(12, 0, 12, 0),
+            spacing=12,
+        )  # fmt: skip
 
     def set_project(self, name: str, dirty: bool) -> None:
         """Show the name; a dot says that there are changes to save."""

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
 from app.autograd.tape import Tape
 from app.views.autograd.graph.faces import CHIP_HEIGHT
 from app.views.autograd.graph.playback_paint import paint_freed, width_of
+from app.views.ui.layouts import hbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, faded, manager
 from app.views.ui.widgets.button import Button, icon_button
@@ -39,11 +40,7 @@ class AutogradHeader(QWidget):
         self.search = icon_button("search", "Find a node (Ctrl+F)")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 5, 10, 5)
-        layout.setSpacing(8)
-        layout.addWidget(self.root)
-        layout.addWidget(self.summary, 1)
+        layout = hbox(self.root, (self.summary, 1), on=self, margins=(12, 5, 10, 5), spacing=8)
         self.legend, self.norms = AutogradLegend(), NormLegend()
         legend, group_by = self.legend, label("Group by", "label", "text3")
         layout.addWidget(legend)

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.autograd.capture_options import CaptureOptions
 from app.views.autograd.capture_menu import MOST_SAMPLES, CaptureMenu
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
@@ -32,11 +33,7 @@ class BatchField(QWidget):
         self.field = NumberField(64, minimum=1, maximum=MOST_SAMPLES)
         self.field.setAccessibleName("Batch size of a capture")
         self.field.setFixedWidth(64)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        row.addWidget(label("Batch", "label", "text3"))
-        row.addWidget(self.field)
+        hbox(label("Batch", "label", "text3"), self.field, on=self, margins=0, spacing=6)
 
 
 class OptionsControl(QObject):

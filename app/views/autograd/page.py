@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QKeySequence, QPaintEvent, QShortcut
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.autograd.blocks import group_by_block
 from app.autograd.grouping import Folded, LayerGroup, deeper, fold, group_by_layer, opened, shallower
@@ -18,6 +18,7 @@ from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.autograd.header import AutogradHeader
 from app.views.ui.graphview.minimap import Minimap
+from app.views.ui.layouts import vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.empty import EmptyState
@@ -74,23 +75,13 @@ class AutogradPage(QWidget):
         )
         self._busy = EmptyState("autograd", "Running the forward pass…", BUSY_HINT)
         graph = QWidget()
-        inside = QVBoxLayout(graph)
-        inside.setContentsMargins(0, 0, 0, 0)
-        inside.setSpacing(0)
-        inside.addWidget(self.head)
-        inside.addWidget(self.head.below)
-        inside.addWidget(Divider())
-        inside.addWidget(self.finder)
-        inside.addWidget(self.way)
-        inside.addWidget(self.view, 1)
+        vbox(
+            self.head, self.head.below, Divider(), self.finder, self.way, (self.view, 1), on=graph, margins=0, spacing=0
+        )
         self._pages = QStackedWidget()
         for page in (self._empty, self._busy, graph):
             self._pages.addWidget(page)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.banner)
-        layout.addWidget(self._pages, 1)
+        vbox(self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
         self._connect()
 
     def _connect(self) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.util.late_dataclass import dataclass
 from app.views.ui import theme
+from app.views.ui.layouts import hbox
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import box, label, start
@@ -34,9 +35,7 @@ class Breadcrumb(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(4, 1, 4, 1)
-        self._row.setSpacing(2)
+        self._row = hbox(on=self, margins=(4, 1, 4, 1), spacing=2)
         self.buttons: list[Button] = []
         self._strokes: list[QWidget] = []
         self._shown: tuple[tuple[Crumb, ...], str] | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QPixmapCache, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.sheet import Sheet
@@ -38,6 +38,7 @@ from app.views.selection import Selection
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.graphview.spatial import bounds
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets.empty import EmptyState
 
 if TYPE_CHECKING:
@@ -82,9 +83,7 @@ class Canvas(QWidget):
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None
         self._cost_caption = ""
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.view)
+        vbox(self.view, on=self, margins=0)
         self.setFocusProxy(self.view)
         self.setAccessibleName("Network")
         self._make_overlays()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QMenu, QWidget
 
 from app.builder.diagnostics.problems import Cure, Problem
 from app.views.canvas.items.faces import Pin
@@ -16,6 +16,7 @@ from app.views.canvas.items.geometry import text_width
 from app.views.canvas.items.painter import paint_port
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import EDGE
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.heatbar import HeatBar
@@ -61,11 +62,7 @@ class Scales(QWidget):
         self._heat = (("0", "1"), "Gradient norm, oldest to newest")
         self.heat = HeatBar(*self._heat)
         self.widths = _Widths()
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(20)
-        layout.addWidget(self.heat)
-        layout.addWidget(self.widths)
+        hbox(self.heat, self.widths, on=self, margins=0, spacing=20)
         self.heat.hide()
         self.widths.hide()
         self.has_widths = False
@@ -143,9 +140,7 @@ class ZoomControl(QWidget):
         self.percent.setAccessibleName("Zoom to 100 %")
         self.percent.setFixedHeight(26)
         self.percent.setMinimumWidth(56)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(1, 1, 1, 1)
-        layout.setSpacing(0)
+        layout = hbox(on=self, margins=1, spacing=0)
         for button in (self.out, self.percent, self.into, self.all):
             button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
             layout.addWidget(button)
@@ -185,24 +180,14 @@ class Callout(QWidget):
         self._close = icon_button("close", "Hide this message")
         self._close.setFixedSize(20, 20)
         self._close.setIconSize(QSize(11, 11))
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self._sign, 0, Qt.AlignmentFlag.AlignVCenter)
-        head.addWidget(self._message, 1)
-        head.addWidget(self._close, 0, Qt.AlignmentFlag.AlignVCenter)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(22, 0, 2, 0)
-        foot.setSpacing(12)
-        foot.addWidget(self._reason, 1)
-        acts = QHBoxLayout()
-        acts.setSpacing(4)
-        acts.addWidget(self.button)
-        acts.addWidget(self.more)
+        head = hbox(
+            (self._sign, 0, Qt.AlignmentFlag.AlignVCenter), (self._message, 1),
+            (self._close, 0, Qt.AlignmentFlag.AlignVCenter), spacing=8,
+        )  # fmt: skip
+        foot = hbox((self._reason, 1), margins=(22, 0, 2, 0), spacing=12)
+        acts = hbox(self.button, self.more, spacing=4)
         foot.addLayout(acts)
-        layout = QVBoxLayout(self)
-        layout.setSpacing(4)
-        layout.addLayout(head)
-        layout.addLayout(foot)
+        vbox(head, foot, on=self, spacing=4)
         self._make_room_for_tip()
         self.button.clicked.connect(self._cure)
         self._close.clicked.connect(self.dismiss)

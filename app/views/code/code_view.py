@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent, QTextCursor
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.source.generated import Source
@@ -17,6 +17,7 @@ from app.views.navigation import SheetDocument
 from app.views.selection import Selection
 from app.views.ui import theme
 from app.views.ui.icons import icon
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, EmptyState, icon_button
 from app.views.ui.widgets.find_bar import FindBar
 
@@ -84,12 +85,7 @@ class CodeView(QWidget):
         self._pages.addWidget(self.empty)
         self._pages.addWidget(self.edit)
         self._make_bar()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self._bar)
-        column.addWidget(self.find_bar)
-        column.addWidget(self._pages, 1)
+        vbox(self._bar, self.find_bar, (self._pages, 1), on=self, margins=0, spacing=0)
         self._copied = QTimer(self, singleShot=True, interval=COPIED_FOR_MS)
         self._copied.timeout.connect(self._show_copy)
         QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find_bar.open_bar(), context=_WITHIN)
@@ -110,13 +106,10 @@ class CodeView(QWidget):
         self.copy_button = Button("Copy", icon="copy")
         self.copy_button.setAccessibleName("Copy the source")
         self.copy_button.clicked.connect(self.copy)
-        row = QHBoxLayout(self._bar)
-        row.setContentsMargins(16, 8, 12, 8)
-        row.setSpacing(8)
-        row.addWidget(self.title)
-        row.addWidget(self.note, 1)
-        row.addWidget(self.find_button)
-        row.addWidget(self.copy_button)
+        hbox(
+            self.title, (self.note, 1), self.find_button, self.copy_button, on=self._bar, margins=(16, 8, 12, 8),
+            spacing=8,
+        )  # fmt: skip
 
     def edits(self, sheet: SheetDocument, catalog: Catalog) -> None:
         """Make the text editable; statements become edits of the open graph."""

@@ -24,7 +24,6 @@ from PySide6.QtWidgets import (
     QMenu,
     QStackedLayout,
     QTableView,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -33,6 +32,7 @@ from app.views.cost import cost_rows
 from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
@@ -242,12 +242,7 @@ class CostTable(QWidget):
 
     def _lay_out(self) -> None:
         page = QWidget()
-        column = QVBoxLayout(page)
-        column.setContentsMargins(0, 0, 0, 6)
-        column.setSpacing(0)
-        column.addWidget(self.table, 1)
-        column.addWidget(Divider(color="line2"))
-        column.addWidget(self.total)
+        column = vbox((self.table, 1), Divider(color="line2"), self.total, on=page, margins=(0, 0, 0, 6), spacing=0)
         self.note.setContentsMargins(8, 2, 8, 0)
         column.addWidget(self.note)
         self._stack = QStackedLayout(self)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QMenu, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QMenu, QScrollArea, QSizePolicy, QWidget
 
 from app.builder.catalog.custom import CustomFile
 from app.util.formatting import plural
 from app.views.palette.op_rows import OP_ROW
 from app.views.ui import icons
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, box, elided, label, start
@@ -84,27 +85,16 @@ class OwnFiles(QWidget):
         self.add_button.setToolTip("Classes of nn.Module and autograd.Function in a Python file become layers")
         self.add_button.clicked.connect(self.add_wanted)
         self.words = label("Classes from your own Python files.", "caption", "text3", wrap=True)
-        top = QHBoxLayout()
-        top.setContentsMargins(12, 6, 10, 2)
-        top.addWidget(self.heading, 1)
-        top.addWidget(self.add_button)
+        top = hbox((self.heading, 1), self.add_button, margins=(12, 6, 10, 2))
         self._rows = QWidget()
-        self._column = QVBoxLayout(self._rows)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(0)
+        self._column = vbox(on=self._rows, margins=0, spacing=0)
         self._scroll = QScrollArea()
         self._scroll.setWidget(self._rows)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QScrollArea.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 6)
-        column.setSpacing(0)
-        column.addWidget(Divider())
-        column.addLayout(top)
-        below = QVBoxLayout()
-        below.setContentsMargins(12, 0, 10, 2)
-        below.addWidget(self.words)
+        column = vbox(Divider(), top, on=self, margins=(0, 0, 0, 6), spacing=0)
+        below = vbox(self.words, margins=(12, 0, 10, 2))
         column.addLayout(below)
         column.addWidget(self._scroll)
         self.set_files(())

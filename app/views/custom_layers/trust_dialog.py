@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QStackedWidget, QTextEdit, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QStackedWidget, QTextEdit, QWidget
 
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_review import difference, hidden_letters, imports
 from app.views.code.code_edit import CodeEdit
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Segmented
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -142,9 +143,7 @@ class TrustDialog(Dialog):
             self.pages.addWidget(self.changes)
             self.choice = Segmented([("changes", "What changed"), ("text", "Full text")], "Shown")
             self.choice.changed.connect(self._show)
-            row = QHBoxLayout()
-            row.addWidget(self.choice)
-            row.addStretch(1)
+            row = hbox(self.choice, 1)
             self.body.addLayout(row)
             self._show("changes")
         self.body.addWidget(self.pages, 1)
@@ -180,11 +179,10 @@ class TrustDialog(Dialog):
 def _fact(icon: str, color: str, text: str) -> QWidget:
     """An icon and a line."""
     holder = QWidget()
-    row = QHBoxLayout(holder)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(8)
-    row.addWidget(Glyph(icon, color, 14), 0, Qt.AlignmentFlag.AlignTop)
-    row.addWidget(label(text, "label", "" if color == "text2" else color, wrap=True), 1)
+    hbox(
+        (Glyph(icon, color, 14), 0, Qt.AlignmentFlag.AlignTop),
+        (label(text, "label", "" if color == "text2" else color, wrap=True), 1), on=holder, margins=0, spacing=8,
+    )  # fmt: skip
     return holder
 
 

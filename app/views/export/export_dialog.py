@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFileDialog, QLabel, QLineEdit, QWidget
 
 from app.engine.requests.export import NAMES, ExportChoice
 from app.export.onnx_extra import onnx_missing
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import label, set_property
 
@@ -74,10 +75,7 @@ class ExportDialog(Dialog):
         self.folder.setMinimumHeight(26)
         browse = Button("Choose …", icon="folder")
         browse.clicked.connect(self._browse)
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addWidget(self.folder, 1)
-        row.addWidget(browse)
+        row = hbox((self.folder, 1), browse, spacing=8)
         self.body.addLayout(row)
         self.note = label("", "label", "text3", wrap=True)
         self.body.addWidget(self.note)
@@ -99,9 +97,7 @@ class ExportDialog(Dialog):
         check.setAccessibleDescription(_WORDS[key])
         check.toggled.connect(self._validate)
         self.boxes[key] = check
-        column = QVBoxLayout()
-        column.setSpacing(1)
-        column.addWidget(check)
+        column = vbox(check, spacing=1)
         words = label(_WORDS[key], "label", "text3", wrap=True)
         words.setContentsMargins(21, 0, 0, 2)
         column.addWidget(words)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QWidget
 
 from app.engine.requests.export import Proofs, Prove, ToProve
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog
+from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.painting import Glyph, label, set_property
 
@@ -40,8 +41,7 @@ class ProofsDialog(ProgressDialog):
         self.bar.setTextVisible(False)
         self.bar.setAccessibleName("Progress of the export")
         self.state = label("", "label", "text2", wrap=True)
-        self.results = QVBoxLayout()
-        self.results.setSpacing(10)
+        self.results = vbox(spacing=10)
         self.body.addLayout(self.results)
         self.body.addWidget(self.bar)
         self.body.addWidget(self.state)

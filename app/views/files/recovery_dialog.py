@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent, QPixmap
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.project import file_lock
@@ -15,6 +15,7 @@ from app.util.formatting import counted
 from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import box, elided, label, start
@@ -71,9 +72,7 @@ class RecoveryDialog(Dialog):
         self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
         self.cards = [RecoveryCard(offer, self) for offer in offers]
         inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(0, 0, 8, 0)
-        column.setSpacing(8)
+        column = vbox(on=inside, margins=(0, 0, 8, 0), spacing=8)
         for card in self.cards:
             column.addWidget(card)
             card.restore_button.clicked.connect(lambda _=False, card=card: self._restore(card))
@@ -153,24 +152,16 @@ class RecoveryCard(QFrame):
         self.discard_button = Button("Discard", "flat")
         self.discard_button.setAccessibleName(f"Discard {offer.title}")
         self.discard_button.clicked.connect(self._discard)
-        words = QVBoxLayout()
-        words.setSpacing(3)
-        words.addWidget(label(offer.title, "node", wrap=True))
+        words = vbox(label(offer.title, "node", wrap=True), spacing=3)
         place = str(entry.file.parent) if entry is not None and entry.file is not None else ""
         lines = ((place, "text3"), (offer.size, "text2"), (offer.found.problem, "error"), (offer.remark, "warn"))
         for text, tone in lines:
             if text:
                 words.addWidget(label(text, "caption", tone, wrap=True))
         words.addStretch(1)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addStretch(1)
-        buttons.addWidget(self.discard_button)
-        buttons.addWidget(self.restore_button)
+        buttons = hbox(1, self.discard_button, self.restore_button, spacing=8)
         words.addLayout(buttons)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(PICTURE.width() + 16, 10, 12, 10)
-        row.addLayout(words, 1)
+        hbox((words, 1), on=self, margins=(PICTURE.width() + 16, 10, 12, 10))
         self.setMinimumHeight(PICTURE.height() + 4)
 
     def _discard(self) -> None:

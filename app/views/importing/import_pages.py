@@ -12,12 +12,10 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QFileDialog,
-    QHBoxLayout,
     QLineEdit,
     QPlainTextEdit,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -34,6 +32,7 @@ from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import Button, SearchField
 from app.views.ui.widgets.painting import label, set_property
@@ -54,17 +53,10 @@ class FormField(QWidget):
         field.setAccessibleName(title)
         self._words = words
         self.note = label(words, "caption", "text3", wrap=True)
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addWidget(field, 1)
+        row = hbox((field, 1), spacing=8)
         if beside is not None:
             row.addWidget(beside)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(3)
-        column.addWidget(label(title, "label", "text2"))
-        column.addLayout(row)
-        column.addWidget(self.note)
+        vbox(label(title, "label", "text2"), row, self.note, on=self, margins=0, spacing=3)
         self.complain("")
 
     def complain(self, words: str, tone: str = "error") -> None:
@@ -89,9 +81,7 @@ class ImportPage(QWidget):
         super().__init__()
         self.arguments = code_field(ARGUMENTS)
         self.entries: dict[str, FormField] = {"arguments": FormField("Arguments, as JSON", self.arguments)}
-        self.column = QVBoxLayout(self)
-        self.column.setContentsMargins(0, 0, 0, 0)
-        self.column.setSpacing(10)
+        self.column = vbox(on=self, margins=0, spacing=10)
 
     def blame(self, entry: str, words: str) -> bool:
         """Say it at an entry; False if there is none of that name."""
@@ -144,8 +134,7 @@ class TorchvisionPage(ImportPage):
         several = "Separate several inputs with spaces."
         self.entries["inputs"] = FormField("Input, with the batch first", self.input, several)
         self.entries["pretrained"] = FormField("Weights", self.pretrained, "Otherwise torchvision initialises them.")
-        row = QHBoxLayout()
-        row.setSpacing(12)
+        row = hbox(spacing=12)
         for name, field in (("arguments", self.arguments), ("inputs", self.input)):
             row.addWidget(self.entries[name], 1, Qt.AlignmentFlag.AlignTop)
             field.textEdited.connect(lambda _text, name=name: self.entries[name].complain(""))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app.project.model_inits import LOSES
 from app.views.ui import theme
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets.painting import label
 
 ONE_NODE, READ = ") is one node", ") was read by torch.export"
@@ -26,9 +27,7 @@ class ResultPage(QScrollArea):
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(0, 0, 8, 0)
-        column.setSpacing(12)
+        column = vbox(on=inside, margins=(0, 0, 8, 0), spacing=12)
         parts = [one for one in remarks if ONE_NODE in one or READ in one]
         if parts:
             many = f"{len(parts)} parts" if len(parts) > 1 else "One part"
@@ -36,8 +35,7 @@ class ResultPage(QScrollArea):
         for remark in parts:
             what, _, why = remark.partition(": ")
             place, _, became = what.partition(") ")
-            row = QVBoxLayout()
-            row.setSpacing(2)
+            row = vbox(spacing=2)
             name = label(f"{place})", "code", "text", wrap=True)
             name.setFont(theme.font("code"))
             row.addWidget(name)

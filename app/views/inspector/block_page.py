@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.builder.blocks import Block, BlockError
 from app.builder.diagnostics.problems import Problem
@@ -19,6 +19,7 @@ from app.views.inspector.fields.line_edits import NameLine, NotesField
 from app.views.inspector.fields.tab_order import TabDown
 from app.views.inspector.io_section import InputsOutputsSection
 from app.views.inspector.sections import CostBar, emptied
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
@@ -46,18 +47,11 @@ class BlockPage(TabDown):
         self.note = NotesField("What this block does.", "Note of the block")
         notes = Section("Note")
         notes.body_layout.addWidget(self.note)
-        head = QVBoxLayout()
-        head.setContentsMargins(12, 12, 12, 12)
-        head.setSpacing(5)
-        for part in (label("Block: a class in the code", "caption", "text3"), self.name, self.problem, self.follow):
-            head.addWidget(part)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(head)
-        for section in (self.params, self.ends, self.inside, notes):
-            column.addWidget(section)
-        column.addStretch(1)
+        head = vbox(
+            label("Block: a class in the code", "caption", "text3"), self.name, self.problem, self.follow, margins=12,
+            spacing=5,
+        )  # fmt: skip
+        vbox(head, self.params, self.ends, self.inside, notes, 1, on=self, margins=0, spacing=0)
         self.name.named.connect(self._rename)
         self.name.refused.connect(self._show_problem)
         self.note.textChanged.connect(self._write_note)

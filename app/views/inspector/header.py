@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QMenu, QWidget
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Graph, Node
 from app.builder.names import written as written_name
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.ui import icons, theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import icon_button
 from app.views.ui.widgets.painting import box, label, set_property, start
 
@@ -131,23 +132,12 @@ class NodeHeader(QWidget):
         self.frame.clicked.connect(self.frame_requested)
         self.more = icon_button("more", "More about this node")
         self.more.clicked.connect(self._open_menu)
-        words = QVBoxLayout()
-        words.setSpacing(1)
-        words.addWidget(self.name)
-        words.addWidget(self.kind)
-        row = QHBoxLayout()
-        row.setSpacing(6)
-        row.addWidget(self.tile, 0, Qt.AlignmentFlag.AlignVCenter)
-        row.addLayout(words, 1)
-        row.addWidget(self.frozen)
-        row.addWidget(self.muted)
-        row.addWidget(self.frame)
-        row.addWidget(self.more)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 10, 12)
-        column.setSpacing(6)
-        column.addLayout(row)
-        column.addWidget(self.note)
+        words = vbox(self.name, self.kind, spacing=1)
+        row = hbox(
+            (self.tile, 0, Qt.AlignmentFlag.AlignVCenter), (words, 1), self.frozen, self.muted, self.frame, self.more,
+            spacing=6,
+        )  # fmt: skip
+        vbox(row, self.note, on=self, margins=(14, 12, 10, 12), spacing=6)
         self.name.textEdited.connect(self._typed)
         self.name.editingFinished.connect(self._finished)
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.builder.catalog import inits
 from app.builder.catalog.catalog import OpSpec
@@ -21,6 +21,7 @@ from app.views.inspector.fields.values import computes, same
 from app.views.inspector.sections import emptied
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label
 
@@ -69,8 +70,7 @@ class InitLine(QWidget):
             self._grid.addWidget(self.shape, 1, 0, 1, 2)
         self._grid.addWidget(self.problem, 3, 0, 1, 2)
         self.choice.edited.connect(self._choose)
-        self._parts = QVBoxLayout()
-        self._parts.setContentsMargins(12, 0, 0, 0)
+        self._parts = vbox(margins=(12, 0, 0, 0))
         self._grid.addLayout(self._parts, 2, 0, 1, 2)
 
     def show_init(self, init: Init | None, refusal: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QScrollArea, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
 
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog
@@ -21,6 +21,7 @@ from app.views.inspector.multi_selection import MultiSelectionPage
 from app.views.inspector.pages import OverviewPage
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
+from app.views.ui.layouts import vbox
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -60,9 +61,7 @@ class Inspector(QWidget):
         self._block_area = _scrolled(self.block_page)
         for area in (_scrolled(self.overview), self._node_area, _scrolled(self.several), self._block_area):
             self._pages.addWidget(area)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self._pages)
+        vbox(self._pages, on=self, margins=0)
         document.changed.connect(self._changed)
         if (ops_changed := getattr(catalog, "changed", None)) is not None:
             # The catalog changes before the graph does: show both once both have changed.

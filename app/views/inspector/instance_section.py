@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.util.formatting import counted
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, Section
 from app.views.ui.widgets.painting import label
 
@@ -22,11 +23,7 @@ class InstanceSection(Section):
         self.enter = Button("Edit block", icon="block")
         self.unique = Button("Make unique")
         self.unique.setToolTip("Copy the block for this instance, so that edits do not affect the others.")
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addWidget(self.enter)
-        row.addWidget(self.unique)
-        row.addStretch(1)
+        row = hbox(self.enter, self.unique, 1, spacing=8)
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
         self.body_layout.addWidget(self.words)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.builder.graph import Graph, Node
 from app.views.inspector.sections import PortShape, emptied
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Section, ShapeChip
 from app.views.ui.widgets.painting import Glyph, elided, label
 
@@ -36,8 +37,7 @@ class InputsOutputsSection(Section):
         if not ends:
             column.addWidget(label(self._words, "label", "text3", wrap=True))
         for one in ends[:MOST]:
-            row = QHBoxLayout()
-            row.setSpacing(8)
+            row = hbox(spacing=8)
             name = label(elided(one.port, "label", _NAME_MOST).text, "label", "text2")
             name.setToolTip(one.port)
             chip = ShapeChip(one.text, one.state)

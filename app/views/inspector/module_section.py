@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 from app.builder.edits.blocks import MOST_REPEATS
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, NumberField, Section
 from app.views.ui.widgets.numbers import show_number
 from app.views.ui.widgets.painting import label, set_property
@@ -70,10 +71,7 @@ class ModuleSection(Section):
         grid.setVerticalSpacing(5)
         grid.setColumnStretch(1, 1)
         grid.setColumnMinimumWidth(0, 62)
-        again = QHBoxLayout()
-        again.setSpacing(8)
-        again.addWidget(self.repeat)
-        again.addWidget(self.repeat_note, 1)
+        again = hbox(self.repeat, (self.repeat_note, 1), spacing=8)
         acts = QHBoxLayout()
         acts.setContentsMargins(-3, 0, 0, 0)  # a link has 3 px of padding
         acts.setSpacing(12)

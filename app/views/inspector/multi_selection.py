@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.builder.blocks import BlockError
 from app.builder.catalog.catalog import OpSpec
@@ -20,6 +20,7 @@ from app.views.inspector.fields.values import DIFFERS, BlockScope, same
 from app.views.inspector.module_section import RepeatField
 from app.views.inspector.multi_selection_edits import MultiSelectionEdits
 from app.views.inspector.sections import CostBar, emptied
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, icon_button
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -105,18 +106,8 @@ class MultiSelectionPage(TabDown):
         self.frozen.clicked.connect(lambda on: self.edits.freeze(on))
         self.delete = Button("Delete", icon="trash")
         self.delete.clicked.connect(self.delete_requested)
-        head = QHBoxLayout()
-        head.setContentsMargins(14, 14, 12, 14)
-        head.addWidget(self.title, 1)
-        head.addWidget(self.frozen)
-        head.addWidget(self.delete)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(head)
-        for part in (self.classes, self.common, self.together, self.cost):
-            column.addWidget(part)
-        column.addStretch(1)
+        head = hbox((self.title, 1), self.frozen, self.delete, margins=(14, 14, 12, 14))
+        vbox(head, self.classes, self.common, self.together, self.cost, 1, on=self, margins=0, spacing=0)
         self.together.repeat_requested.connect(self._repeat)
         self.together.share_requested.connect(self.edits.share)
         self.together.unshare_requested.connect(self.edits.unshare)
@@ -143,11 +134,10 @@ class MultiSelectionPage(TabDown):
         counts = Counter(node.op for node in nodes).most_common()
         for op, count in counts[:_ROWS_MOST]:
             spec = self._catalog.spec_of(graph, next(node for node in nodes if node.op == op))
-            row = QHBoxLayout()
-            row.setSpacing(8)
-            row.addWidget(Glyph(spec.category, spec.category, 14))
-            row.addWidget(label(spec.label, "label", "text2"), 1)
-            row.addWidget(label(grouped_digits(count), "tab"))
+            row = hbox(
+                Glyph(spec.category, spec.category, 14), (label(spec.label, "label", "text2"), 1),
+                label(grouped_digits(count), "tab"), spacing=8,
+            )  # fmt: skip
             column.addLayout(row)
         if len(counts) > _ROWS_MOST:
             column.addWidget(label(f"and {len(counts) - _ROWS_MOST} more", "label", "text3"))

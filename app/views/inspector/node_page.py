@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.builder.blocks import BlockError
 from app.builder.catalog import ops
@@ -33,6 +33,7 @@ from app.views.inspector.node_edits import NodeEdits
 from app.views.inspector.sections import CostSection, PortShape, ProblemsSection
 from app.views.navigation import SheetDocument
 from app.views.project_catalog import ProjectCatalog
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
@@ -88,9 +89,7 @@ class NodePage(TabDown):
         self.cost = CostSection()
         self.problems = ProblemsSection()
         self.documentation = DocumentationSection(engine)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
+        column = vbox(on=self, margins=0, spacing=0)
         above = (self.header, self.problems, self.instance, self.parameters)
         below = (self.shape, self.sizes, self.module, self.inits, self.cost)
         for part in (*above, *below, self.documentation):

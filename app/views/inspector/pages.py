@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
@@ -18,6 +18,7 @@ from app.views.inspector.fields.tab_order import TabDown
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.inspector.io_section import InputsOutputsSection
 from app.views.inspector.sections import CostBar
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Section, TextField
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -49,10 +50,7 @@ class OverviewPage(TabDown):
         self.net = Section("Network")
         self._nodes, self._parameters = (CostBar(name, "", None, "", "io") for name in ("Nodes", "Parameters"))
         self._sign, self._verdict = Glyph("check", size=14), label("", "label", "text2")
-        verdict = QHBoxLayout()
-        verdict.setSpacing(6)
-        verdict.addWidget(self._sign)
-        verdict.addWidget(self._verdict, 1)
+        verdict = hbox(self._sign, (self._verdict, 1), spacing=6)
         self.net.body_layout.setSpacing(6)
         self.net.body_layout.addWidget(self._nodes)
         self.net.body_layout.addWidget(self._parameters)
@@ -62,20 +60,11 @@ class OverviewPage(TabDown):
         )
         notes = Section("Notes")
         notes.body_layout.addWidget(self.notes)
-        head = QVBoxLayout()
-        head.setContentsMargins(12, 12, 12, 12)
-        head.setSpacing(5)
-        head.addWidget(label("Project", "caption", "text3"))
-        head.addWidget(self.name)
-        head.addWidget(self.name_problem)
-        head.addWidget(label("Select a node to see and set its parameters.", "label", "text3", wrap=True))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(head)
-        for part in (self.net, self.ends, notes):
-            column.addWidget(part)
-        column.addStretch(1)
+        head = vbox(
+            label("Project", "caption", "text3"), self.name, self.name_problem,
+            label("Select a node to see and set its parameters.", "label", "text3", wrap=True), margins=12, spacing=5,
+        )  # fmt: skip
+        vbox(head, self.net, self.ends, notes, 1, on=self, margins=0, spacing=0)
         self.name.edited.connect(self._rename)
         self.name.textEdited.connect(lambda text: self._show_problem(self.name.invalid()))
         self.name.editingFinished.connect(lambda: self._show_problem(None))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.builder.diagnostics.problems import Problem
 from app.util.formatting import bytes_text, grouped_digits, share
 from app.util.late_dataclass import dataclass
 from app.views.cost.cost_rows import flop_text, gaps_text
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, ShapeChip
 from app.views.ui.widgets.painting import Glyph, TextLine, box, elided, label, start
 
@@ -27,9 +28,7 @@ _CURE_MOST = 180  # width of the words on the button of a cure, px
 def emptied(section: Section) -> QVBoxLayout:
     """Replace the body of a section by an empty one and return its layout."""
     fresh = QWidget()
-    column = QVBoxLayout(fresh)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(6)
+    column = vbox(on=fresh, margins=0, spacing=6)
     section.set_body(fresh)
     return column
 
@@ -66,8 +65,7 @@ class ShapeSection(Section):
             column.addWidget(label(words, "label", tone, wrap=True))
 
     def _in_a_row(self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]) -> None:
-        row = QHBoxLayout()
-        row.setSpacing(8)
+        row = hbox(spacing=8)
         for one in inputs:
             row.addWidget(_chip(one))
         if inputs and outputs:
@@ -209,9 +207,7 @@ class ProblemBox(QWidget):
         self._line, self._fill = ("error", "errorBg") if error else ("line2", "sunken") if calm else ("warn", "warnBg")
         self.setAccessibleName(f"{problem.severity}: {problem.message}")
         self.buttons: list[Button] = []
-        words = QVBoxLayout()
-        words.setSpacing(3)
-        words.addWidget(label(problem.message, "message", wrap=True))
+        words = vbox(label(problem.message, "message", wrap=True), spacing=3)
         if problem.reason:
             words.addWidget(label(problem.reason, "label", "text2", wrap=True))
         if problem.torch_message:
@@ -227,9 +223,7 @@ class ProblemBox(QWidget):
             button.clicked.connect(lambda checked=False, cure=cure: self.cure_requested.emit(cure))
             self.buttons.append(button)
             words.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(10, 9, 10, 9)
-        row.setSpacing(8)
+        row = hbox(on=self, margins=(10, 9, 10, 9), spacing=8)
         sign = Glyph(problem.severity, "text3" if calm else self._line, 15)
         row.addWidget(sign, 0, Qt.AlignmentFlag.AlignTop)
         row.addLayout(words, 1)

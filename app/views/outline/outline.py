@@ -16,7 +16,7 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QWidget
 
 from app.builder import search
 from app.builder.catalog.catalog import Catalog
@@ -31,6 +31,7 @@ from app.views.navigation import SheetDocument
 from app.views.palette.op_rows import Index, OpRow, RowDelegate
 from app.views.selection import Selection
 from app.views.ui import fuzzy, theme
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import EmptyState, SearchField
 
 if TYPE_CHECKING:
@@ -152,12 +153,8 @@ class Outline(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self.view)
         self._pages.addWidget(self.empty)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        top = QVBoxLayout()
-        top.setContentsMargins(10, 10, 10, 6)
-        top.addWidget(self.field)
+        column = vbox(on=self, margins=0, spacing=0)
+        top = vbox(self.field, margins=(10, 10, 10, 6))
         column.addLayout(top)
         column.addWidget(self._pages, 1)
         self.field.textChanged.connect(self._filter)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
-from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QWidget
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import class_of, is_custom, why_not
@@ -16,6 +16,7 @@ from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 from app.views.palette.op_rows import CATEGORY_NAMES, Index, OpRow, RowPainter, node_picture, row_size
 from app.views.ui import fuzzy, theme
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import EmptyState, SearchField
 
 MIME = "application/x-tapedeck-op"
@@ -294,12 +295,8 @@ class Palette(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self.tree)
         self._pages.addWidget(self.empty)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        top = QVBoxLayout()
-        top.setContentsMargins(10, 10, 10, 6)
-        top.addWidget(self.field)
+        column = vbox(on=self, margins=0, spacing=0)
+        top = vbox(self.field, margins=(10, 10, 10, 6))
         column.addLayout(top)
         column.addWidget(self._pages, 1)
         self.setTabOrder(self.field, self.tree)

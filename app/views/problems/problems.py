@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QScrollArea, QSizePolicy, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
@@ -17,6 +17,7 @@ from app.source.generated import Path
 from app.util.formatting import counted
 from app.views.selection import Selection
 from app.views.ui import icons, theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import Glyph, TextLine, announce, box, elided, label, start
@@ -73,11 +74,7 @@ class ProblemRow(QWidget):
         self.setAccessibleDescription("\n".join(filter(None, (problem.reason, problem.torch_message))))
         self.setToolTip(plain(problem, name))
         self._icon = Glyph(*_STATES[problem.severity], 15)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 0, 14, 0)
-        row.setSpacing(8)
-        row.addWidget(self._icon)
-        row.addStretch(1)
+        row = hbox(self._icon, 1, on=self, margins=(16, 0, 14, 0), spacing=8)
         self.cure: Button | None = None
         if problem.cures:
             self.cure = Button(problem.cures[0].label, "primary" if problem.severity == "error" else "secondary")
@@ -211,14 +208,10 @@ class ProblemsPanel(QWidget):
         self.ok_line = label("", "label", "text3", wrap=True)
         self._ok_icon = Glyph("check", size=15)
         inside = QWidget()
-        self._column = QVBoxLayout(inside)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(0)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(16, 14, 16, 12)
-        foot.setSpacing(10)
-        foot.addWidget(self._ok_icon, 0, Qt.AlignmentFlag.AlignTop)
-        foot.addWidget(self.ok_line, 1)
+        self._column = vbox(on=inside, margins=0, spacing=0)
+        foot = hbox(
+            (self._ok_icon, 0, Qt.AlignmentFlag.AlignTop), (self.ok_line, 1), margins=(16, 14, 16, 12), spacing=10
+        )
         self._column.addLayout(foot)
         self._column.addStretch(1)
         scroll = QScrollArea()
@@ -227,9 +220,7 @@ class ProblemsPanel(QWidget):
         scroll.setWidget(inside)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll = scroll
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scroll)
+        vbox(scroll, on=self, margins=0)
         if selection is not None:
             selection.changed.connect(lambda ids, origin: self._mark())
         theme.manager().changed.connect(inside.update)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
-from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QStackedWidget, QWidget
 
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.tabs import ToolTabs
 
@@ -24,16 +25,8 @@ class TabbedPane(QWidget):
         self._controls: dict[str, QWidget] = {}
         self.bar = QWidget(self)
         self.bar.setProperty("role", "tabbar")
-        self._bar_row = QHBoxLayout(self.bar)
-        self._bar_row.setContentsMargins(6, 0, 8, 0)
-        self._bar_row.setSpacing(8)
-        self._bar_row.addWidget(self.tabs)
-        self._bar_row.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.bar)
-        column.addWidget(self.stack, 1)
+        self._bar_row = hbox(self.tabs, 1, on=self.bar, margins=(6, 0, 8, 0), spacing=8)
+        vbox(self.bar, (self.stack, 1), on=self, margins=0, spacing=0)
         self.tabs.selected.connect(self._select)
 
     def add(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from app.engine.protocol import Request
 from app.engine.requests.weights import KeepWeights, ReadWeights, WeightsBeside
@@ -20,6 +20,7 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, SearchField, Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
@@ -66,15 +67,13 @@ class WeightsDialog(Dialog):
         self._run(ReadWeights(path, source), self._read)
 
     def _lay_out(self) -> None:
-        top = QHBoxLayout()
-        top.setSpacing(8)
+        top = hbox(spacing=8)
         self._place = QVBoxLayout()
         top.addLayout(self._place)
         top.addStretch(1)
         self.search.setMinimumWidth(200)
         top.addWidget(self.search)
-        below = QHBoxLayout()
-        below.setSpacing(6)
+        below = hbox(spacing=6)
         self.all_button, self.none_button = Button("Select all shown", "link"), Button("Deselect all shown", "link")
         self.count = label("", "label", "text2")
         below.addWidget(self.count, 1)

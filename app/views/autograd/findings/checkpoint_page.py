@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.util.formatting import MINUS, bytes_text
 from app.views.autograd.findings.figures_table import FiguresTable
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label
 
@@ -47,16 +48,8 @@ class CheckpointPage(QWidget):
         self.sentence = label("", "label", "text2", wrap=True)
         self.use = Button("Checkpoint in training", "primary")
         self.use.clicked.connect(self._use)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(16, 6, 16, 8)
-        foot.setSpacing(12)
-        foot.addWidget(self.sentence, 1)
-        foot.addWidget(self.use)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.table, 1)
-        column.addLayout(foot)
+        foot = hbox((self.sentence, 1), self.use, margins=(16, 6, 16, 8), spacing=12)
+        column = vbox((self.table, 1), foot, on=self, margins=0, spacing=0)
         self._rest = QWidget()
         column.addWidget(self._rest, 1)
         self.table.currentCellChanged.connect(lambda *_: self._moved())

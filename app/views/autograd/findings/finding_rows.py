@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QScrollArea, QWidget
 
 from app.util.formatting import counted
 from app.views.ui import icons, theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, box, label, start
 
@@ -44,17 +45,14 @@ class FindingRow(QWidget):
         self.setAccessibleName(f"{finding.severity}, {finding.location_text}: {finding.sentence}")
         self.setAccessibleDescription(finding.cure)
         top = Qt.AlignmentFlag.AlignTop
-        where = QVBoxLayout()
-        where.setSpacing(1)
+        where = vbox(spacing=1)
         title = label(finding.title, "message", wrap=True)
         title.setFixedWidth(PLACE)
         where.addWidget(title)
         if finding.line is not None:
             where.addWidget(label(f"line {finding.line}", "caption", "text3"))
         where.addStretch(1)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(label(finding.sentence, "label", wrap=True))
+        words = vbox(label(finding.sentence, "label", wrap=True), spacing=2)
         if finding.cure:
             words.addWidget(label(finding.cure, "label", "text2", wrap=True))
         if finding.after:
@@ -62,12 +60,10 @@ class FindingRow(QWidget):
             words.addWidget(label(f"− {finding.before}", "formula", "error"))
             for line in finding.after.splitlines():
                 words.addWidget(label(f"+ {line}", "formula", "run"))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 8, 16, 9)
-        row.setSpacing(10)
-        row.addWidget(Glyph(*_STATES[finding.severity], 15), 0, top)
-        row.addLayout(where)
-        row.addLayout(words, 1)
+        hbox(
+            (Glyph(*_STATES[finding.severity], 15), 0, top), where, (words, 1), on=self, margins=(16, 8, 16, 9),
+            spacing=10,
+        )  # fmt: skip
 
     def set_marked(self, marked: bool) -> None:
         """Show that this is the one that was gone to."""
@@ -122,15 +118,9 @@ class FindingList(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         inside = QWidget()
-        self._column = QVBoxLayout(inside)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(0)
+        self._column = vbox(on=inside, margins=0, spacing=0)
         self._icon, self.foot = Glyph("check", "run", 15), label("", "label", "text3", wrap=True)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(16, 12, 16, 12)
-        foot.setSpacing(10)
-        foot.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
-        foot.addWidget(self.foot, 1)
+        foot = hbox((self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.foot, 1), margins=(16, 12, 16, 12), spacing=10)
         self.more = Button("", "link")
         self.more.hide()
         self.more.clicked.connect(self._add)

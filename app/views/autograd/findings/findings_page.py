@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.views.autograd.findings.checkpoint_page import CheckpointPage
 from app.views.autograd.findings.finding_rows import FindingList
 from app.views.autograd.findings.gain_chart import GainChart
 from app.views.autograd.findings.gain_over_steps import GainsOverRun
 from app.views.autograd.findings.gradcheck_page import GradcheckPage
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
@@ -53,33 +54,16 @@ class FindingsPage(QWidget):
         self.checkpoint, self.steps = CheckpointPage(), steps or GainsOverRun()
         self.over = Segmented([(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what")
         gain = QWidget()
-        column = QVBoxLayout(gain)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        words = QHBoxLayout()
-        words.setContentsMargins(16, 6, 16, 6)
-        words.addWidget(self.rule, 1)
+        column = vbox(on=gain, margins=0, spacing=0)
+        words = hbox((self.rule, 1), margins=(16, 6, 16, 6))
         column.addLayout(words)
         column.addWidget(self.chart, 1)
         self.empty = EmptyState("autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch")
         self.empty.acted.connect(self.captureRequested)
         self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}
         self.stack = QStackedWidget()
-        row = QHBoxLayout()
-        row.setContentsMargins(12, 5, 12, 5)
-        row.setSpacing(10)
-        row.addWidget(self.tabs)
-        row.addWidget(self.over)
-        row.addWidget(self.status, 1)
-        row.addWidget(self.stop)
-        row.addWidget(self.run)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(row)
-        layout.addWidget(Divider())
-        layout.addWidget(self.left_out)
-        layout.addWidget(self.stack, 1)
+        row = hbox(self.tabs, self.over, (self.status, 1), self.stop, self.run, margins=(12, 5, 12, 5), spacing=10)
+        vbox(row, Divider(), self.left_out, (self.stack, 1), on=self, margins=0, spacing=0)
         for page in (self.empty, *self._pages.values(), self.steps):  # last: what gets a parent is styled anew
             self.stack.addWidget(page)
         self._captured = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.history import History
@@ -14,6 +14,7 @@ from app.views.training.charts import series
 from app.views.training.charts.gradient_map import GradientMap
 from app.views.training.charts.timescale import TimeScale
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
 
@@ -53,20 +54,14 @@ class GainsOverRun(QWidget):
         self._history: History | None = None
         self._version = -1
         shown = QWidget()
-        column = QVBoxLayout(shown)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        words = QHBoxLayout()
-        words.setContentsMargins(12, 6, 12, 2)
-        words.addWidget(self.rule, 1)
+        column = vbox(on=shown, margins=0, spacing=0)
+        words = hbox((self.rule, 1), margins=(12, 6, 12, 2))
         column.addLayout(words)
         column.addWidget(self.map, 1)
         self._stack = QStackedWidget()
         self._stack.addWidget(self.empty)
         self._stack.addWidget(shown)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(self._stack)
+        vbox(self._stack, on=self, margins=0)
         self.map.plot.view.setMouseEnabled(x=False, y=False)
         self.map.plot.view.sigResized.connect(lambda _view: QTimer.singleShot(0, self, self.redraw))
         self.map.plot.pointed.connect(self._point)

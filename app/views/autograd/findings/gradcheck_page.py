@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QScrollArea, QWidget
 
 from app.util.formatting import figure, grouped_digits, shape_text
 from app.views.autograd.findings.figures_table import FiguresTable
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
@@ -69,24 +70,15 @@ class GradcheckPage(QScrollArea):
             label("Along one random direction of all tensors, for each step eps", "caption", "text3"),
         )
         inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(16, 10, 16, 14)
-        column.setSpacing(6)
-        top = QHBoxLayout()
-        top.setSpacing(10)
-        top.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
-        top.addWidget(self.verdict, 1)
+        column = vbox(on=inside, margins=(16, 10, 16, 14), spacing=6)
+        top = hbox((self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.verdict, 1), spacing=10)
         column.addLayout(top)
         column.addWidget(self.more)
         # Beside one another where there is room for both.
         self._tables = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._tables.setSpacing(18)
         for caption, table in zip(self._captions, (self.inputs, self.table), strict=True):
-            part = QVBoxLayout()
-            part.setSpacing(2)
-            part.addWidget(caption)
-            part.addWidget(table)
-            part.addStretch(1)
+            part = vbox(caption, table, 1, spacing=2)
             self._tables.addLayout(part)
         column.addSpacing(4)
         column.addLayout(self._tables)

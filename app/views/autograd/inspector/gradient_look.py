@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QTableWidget, QTableWidgetItem, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QTableWidget, QTableWidgetItem, QToolTip, QWidget
 from shiboken6 import isValid
 
 from app.autograd.grouping import LayerGroup
@@ -17,6 +17,7 @@ from app.util import formatting
 from app.util.formatting import figure
 from app.views.autograd.inspector.inspector import note
 from app.views.autograd.tape.player import Player
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, font, mix
 from app.views.ui.widgets import Button, ChoiceField, NumberField
@@ -182,9 +183,7 @@ class LookSections:
         if section is None or not isValid(section) or self._asked != (asked.node, asked.output_nr):
             return
         body = QWidget()
-        column = QVBoxLayout(body)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
+        column = vbox(on=body, margins=0, spacing=6)
         look = looked.look
         if look is None:
             column.addWidget(note("This gradient was freed. Step back to this node to see it."))
@@ -223,10 +222,7 @@ class LookSections:
     def _chooser(self, node: int, number: int, look: GradientLook) -> QWidget:
         """Return fields for the index into each leading dimension."""
         widget = QWidget()
-        row = QHBoxLayout(widget)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        row.addWidget(label("Shown:", "caption", "text3"))
+        row = hbox(label("Shown:", "caption", "text3"), on=widget, margins=0, spacing=6)
         for place, size in enumerate(look.leading):
             field = NumberField(look.at[place], minimum=0, maximum=size - 1)
             field.setAccessibleName(f"Index in dimension {place}")
@@ -278,9 +274,7 @@ class LookSections:
 
     def _edit_row(self, node: int, number: int) -> QWidget:
         widget = QWidget()
-        row = QHBoxLayout(widget)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
+        row = hbox(on=widget, margins=0, spacing=6)
         kind = ChoiceField(KINDS, "scale", pairs=True)
         kind.setAccessibleName("Change of the gradient")
         amount = NumberField(0.5, "float")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from app.autograd.diagnostics.gradient_gain import rung_of
 from app.autograd.grouping import LayerGroup
@@ -19,6 +19,7 @@ from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_state import fan_ins_of
 from app.views.autograd.inspector.inspector import cell, note
 from app.views.autograd.tape.player import Player
+from app.views.ui.layouts import hbox
 from app.views.ui.theme import current
 from app.views.ui.widgets import Button, Glyph
 from app.views.ui.widgets.painting import box, label, start
@@ -164,20 +165,16 @@ def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
 
 def _empty_row(name: str, where: str) -> QWidget:
     widget = QWidget()
-    row = QHBoxLayout(widget)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.addWidget(cell(name, "formula"))
-    row.addWidget(cell(where, "caption", "text3"), 1)
-    row.addWidget(cell("None", "formula", "text3", "This node returns no gradient for this edge"))
+    hbox(
+        cell(name, "formula"), (cell(where, "caption", "text3"), 1),
+        cell("None", "formula", "text3", "This node returns no gradient for this edge"), on=widget, margins=0,
+    )  # fmt: skip
     return widget
 
 
 def _warning(words: str) -> QWidget:
     widget = QWidget()
-    row = QHBoxLayout(widget)
-    row.setContentsMargins(0, 4, 0, 2)
-    row.setSpacing(8)
-    row.addWidget(Glyph("warning", "warn", 14))
+    row = hbox(Glyph("warning", "warn", 14), on=widget, margins=(0, 4, 0, 2), spacing=8)
     text = label(words, "caption", "warn", wrap=True)
     text.setMinimumWidth(1)
     row.addWidget(text, 1)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QScrollArea, QSizePolicy, QWidget
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import SavedTensor, Tape, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
 from app.views.ui import icons
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, tile_fill
 from app.views.ui.widgets.empty import EmptyState
@@ -85,9 +86,7 @@ class TapeInspector(QScrollArea):
             )
             return
         page = QWidget()
-        layout = QVBoxLayout(page)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
+        layout = vbox(on=page, margins=0, spacing=0)
         title, *parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
         self._top = self._sections_of(self.above)
         for part in (title, self._top, *parts, self._sections_of(self.below)):
@@ -106,9 +105,7 @@ class TapeInspector(QScrollArea):
     def _sections_of(self, givers: list[Sections]) -> QWidget:
         """Return a column with the sections of these callables."""
         column = QWidget()
-        layout = QVBoxLayout(column)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
+        layout = vbox(on=column, margins=0, spacing=0)
         if self.tape is not None and self._shown is not None:
             for give in givers:
                 for part in give(self.tape, self._shown):
@@ -173,15 +170,8 @@ def _title(name: str, where: str, category: str) -> QWidget:
     title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
     title.setToolTip(name)
     place = label(where, "caption", "text3", wrap=True)
-    words = QVBoxLayout()
-    words.setSpacing(1)
-    words.addWidget(title)
-    words.addWidget(place)
-    layout = QHBoxLayout(widget)
-    layout.setContentsMargins(12, 12, 12, 12)
-    layout.setSpacing(10)
-    layout.addWidget(tile, 0, Qt.AlignmentFlag.AlignTop)
-    layout.addLayout(words, 1)
+    words = vbox(title, place, spacing=1)
+    hbox((tile, 0, Qt.AlignmentFlag.AlignTop), (words, 1), on=widget, margins=12, spacing=10)
     return widget
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.autograd.snippets.snippet import TensorGraph
 from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, PLAYING
 from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.autograd.tape.tape_page import SPEEDS
+from app.views.ui.layouts import hbox
 from app.views.ui.present import present
 from app.views.ui.widgets import BackwardTransport, ChoiceField
 from app.views.ui.widgets.painting import label
@@ -36,13 +37,7 @@ class SnippetDeck(QWidget):
         self.speed.setFixedWidth(78)
         self.speed.setMinimumContentsLength(3)
         player.set_speed(SLOW)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(10, 5, 10, 5)
-        row.setSpacing(8)
-        for widget in (self.deck, self.count):
-            row.addWidget(widget)
-        row.addWidget(self.words, 1)
-        row.addWidget(self.speed)
+        hbox(self.deck, self.count, (self.words, 1), self.speed, on=self, margins=(10, 5, 10, 5), spacing=8)
         self.deck.to_start.connect(lambda: player.seek(0))
         self.deck.step_back.connect(player.back)
         self.deck.step.connect(player.step)

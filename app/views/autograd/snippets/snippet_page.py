@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.snippets.snippet import Limits, Ready, Snippet, SnippetAnswer, TensorGraph, ready
@@ -22,6 +22,7 @@ from app.views.autograd.snippets.output import SnippetOutput
 from app.views.autograd.snippets.table import TensorTable
 from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property, start
@@ -85,18 +86,8 @@ class SnippetPage(QWidget):
     def _head_part(self) -> QWidget:
         """Return the row of examples and file buttons, with a description."""
         part = QWidget()
-        row = QHBoxLayout()
-        row.setSpacing(6)
-        for widget in (self.ready, self.open, self.save):
-            row.addWidget(widget)
-        row.addStretch(1)
-        for right in (self.limits, self.stop, self.run):
-            row.addWidget(right)
-        column = QVBoxLayout(part)
-        column.setContentsMargins(12, 6, 10, 6)
-        column.setSpacing(4)
-        column.addLayout(row)
-        column.addWidget(self.words)
+        row = hbox(self.ready, self.open, self.save, 1, self.limits, self.stop, self.run, spacing=6)
+        vbox(row, self.words, on=part, margins=(12, 6, 10, 6), spacing=4)
         self.ready.setMinimumContentsLength(24)
         self.ready.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         return part
@@ -121,33 +112,19 @@ class SnippetPage(QWidget):
             splitter.setSizes(list(sizes))
         left.setStretchFactor(0, 1)
         right.setStretchFactor(0, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self._head_part())
-        column.addWidget(self.banner)
-        column.addWidget(Divider())
-        column.addWidget(both, 1)
+        vbox(self._head_part(), self.banner, Divider(), (both, 1), on=self, margins=0, spacing=0)
         return both, left, right
 
     def _graph_part(self) -> QWidget:
         """The graph over the row that plays it."""
         part = QWidget()
-        column = QVBoxLayout(part)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.room, 1)
-        column.addWidget(self.deck)
+        vbox((self.room, 1), self.deck, on=part, margins=0, spacing=0)
         return part
 
     def _output_part(self) -> QWidget:
         part = QWidget()
-        column = QVBoxLayout(part)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        told = QHBoxLayout()
-        told.setContentsMargins(12, 6, 10, 6)
-        told.addWidget(self.status)
+        column = vbox(on=part, margins=0, spacing=0)
+        told = hbox(self.status, margins=(12, 6, 10, 6))
         column.addLayout(told)
         column.addWidget(Divider())
         column.addWidget(self.output, 1)

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -23,6 +22,7 @@ from app.util.formatting import MINUS, bytes_text
 from app.views.autograd.tape.player import Player
 from app.views.palette.op_rows import write
 from app.views.ui import icons, theme
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import EmptyState, SearchField
 from app.views.ui.widgets.painting import box
 
@@ -224,12 +224,8 @@ class StepList(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self.view)
         self._pages.addWidget(self._empty)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 10, 0, 0)
-        layout.setSpacing(8)
-        top = QVBoxLayout()
-        top.setContentsMargins(10, 0, 10, 0)
-        top.addWidget(self.field)
+        layout = vbox(on=self, margins=(0, 10, 0, 0), spacing=8)
+        top = vbox(self.field, margins=(10, 0, 10, 0))
         layout.addLayout(top)
         layout.addWidget(self._pages, 1)
         self._connect()

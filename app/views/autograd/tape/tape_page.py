@@ -6,13 +6,14 @@ from html import escape
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QSizePolicy, QStackedWidget, QWidget
 
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import TapeNode
 from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property
@@ -54,16 +55,11 @@ class TapePage(QWidget):
         self._tape_changed()
 
     def _lay_out(self) -> None:
-        corner = QHBoxLayout(self.controls)
-        corner.setContentsMargins(0, 0, 0, 0)
-        corner.setSpacing(8)
+        corner = hbox(on=self.controls, margins=0, spacing=8)
         self.speed.setFixedWidth(92)
         self.speed.setMinimumContentsLength(3)
         corner.addWidget(self.let_go)
-        row = QHBoxLayout()
-        row.setContentsMargins(12, 7, 12, 5)
-        row.setSpacing(8)
-        row.addWidget(self.deck)
+        row = hbox(self.deck, margins=(12, 7, 12, 5), spacing=8)
         row.addSpacing(4)
         row.addWidget(self.count)
         row.addWidget(self.words, 1)
@@ -78,11 +74,7 @@ class TapePage(QWidget):
         row.addWidget(self._divider)
         row.addWidget(self.held)
         tape = QWidget()
-        column = QVBoxLayout(tape)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(row)
-        column.addWidget(self.strip, 1)
+        vbox(row, (self.strip, 1), on=tape, margins=0, spacing=0)
         self._empty = EmptyState(
             "autograd",
             "No backward tape yet",
@@ -92,9 +84,7 @@ class TapePage(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(tape)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(self._pages)
+        vbox(self._pages, on=self, margins=0)
         # Narrower than all of it: the least important words are shortened, nothing is cut off.
         self.setMinimumWidth(1)
 

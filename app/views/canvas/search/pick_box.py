@@ -14,12 +14,12 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.util.late_dataclass import dataclass
 from app.views.ui import icons
+from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.painting import box, label, start
@@ -63,12 +63,7 @@ class PickBox(QFrame):
         self.rows.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.rows.setUniformItemSizes(True)
         self.hint = label("", "caption", "text3", wrap=True)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 8, 8, 8)
-        layout.setSpacing(6)
-        layout.addWidget(self.field)
-        layout.addWidget(self.rows)
-        layout.addWidget(self.hint)
+        vbox(self.field, self.rows, self.hint, on=self, margins=8, spacing=6)
         self.setFixedWidth(width)
         self.field.textChanged.connect(self.refill)
         self.field.installEventFilter(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
@@ -14,6 +14,7 @@ from app.util.formatting import grouped_digits, shape_text
 from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, ShapeChip
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fields import HEIGHT
@@ -65,10 +66,8 @@ class CandidatesSection(Section):
         self._rest.setInterval(REST)
         self._rest.timeout.connect(self._request)
         self.toggled.connect(lambda opened: self._wait())
-        column = QVBoxLayout()
-        column.setSpacing(6)
-        self._rows_at = QVBoxLayout()
-        self._rows_at.setSpacing(8)
+        column = vbox(spacing=6)
+        self._rows_at = vbox(spacing=8)
         column.addLayout(self._rows_at)
         column.addWidget(self.field)
         column.addWidget(self.word)
@@ -190,12 +189,8 @@ class SizeRow(QWidget):
     def __init__(self, shape: Shape, answer: Tried | None) -> None:
         super().__init__()
         self.shape, self.answer = shape, answer
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        top = QHBoxLayout()
-        top.setSpacing(6)
-        top.addWidget(Glyph(*self._sign(), size=12))
+        column = vbox(on=self, margins=0, spacing=2)
+        top = hbox(Glyph(*self._sign(), size=12), spacing=6)
         text = shape_text(shape)
         top.addWidget(ShapeChip(text, "assumed" if answer is None else "normal" if answer.runs else "error"))
         if answer is not None and answer.runs:
@@ -233,9 +228,7 @@ class SizeRow(QWidget):
         return ("check", "run") if self.answer.runs else ("error", "error")
 
     def _below(self, answer: Tried) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setContentsMargins(18, 0, 0, 0)
-        row.setSpacing(4)
+        row = hbox(margins=(18, 0, 0, 0), spacing=4)
         node = answer.node
         if node is not None and answer.name:
             at = Button(answer.name, "link")

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.dimensions.broadcasting import CLASH
@@ -24,6 +24,7 @@ from app.builder.graph import Graph
 from app.util.late_dataclass import dataclass
 from app.views.inspector.explain.parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
 from app.views.inspector.sections import PortShape, ShapeSection, emptied
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, ShapeChip
 from app.views.ui.widgets.painting import Glyph, announce, label
 
@@ -191,8 +192,7 @@ class ExplainSection(ShapeSection):
     def _in_one_row(
         self, column: QVBoxLayout, inputs: tuple[PortShape, ...], output: PortShape, chip: ShapeChip
     ) -> None:
-        row = QHBoxLayout()
-        row.setSpacing(8)
+        row = hbox(spacing=8)
         for one in inputs:
             row.addWidget(_chip(one))
         if inputs or self.alignment is not None:
@@ -252,8 +252,7 @@ class ExplainSection(ShapeSection):
             return
         column.addSpacing(2)
         column.addWidget(label("Where it comes from", "caption", "text3"))
-        box = QVBoxLayout()
-        box.setSpacing(0)
+        box = vbox(spacing=0)
         shown = steps if self._all_steps or len(steps) <= FEW + 1 else steps[:FEW]
         for step in shown:
             row = self._row(step)

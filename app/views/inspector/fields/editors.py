@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QWidget
+from PySide6.QtWidgets import QLineEdit, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.builder.params import ParamError
@@ -28,6 +28,7 @@ from app.views.inspector.fields.values import (
     show,
     text_of,
 )
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
 from app.views.ui.widgets.focus import focus_in
 
@@ -58,10 +59,7 @@ class Editor(QWidget):
         self._inside = False
         self._given: Any = None
         self._problem = ""
-        self.row = QHBoxLayout(self)
-        self.row.setContentsMargins(0, 0, 0, 0)
-        self.row.setSpacing(6)
-        self.row.addWidget(field, 1)
+        self.row = hbox((field, 1), on=self, margins=0, spacing=6)
         self.setFocusProxy(field)
         field.edited.connect(self._edited)
         lines = list(self.lines())

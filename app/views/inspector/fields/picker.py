@@ -7,10 +7,11 @@ from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QWidget
 
 from app.util.late_dataclass import dataclass
 from app.views.ui import icons, theme
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import box, label, start
 
@@ -38,9 +39,7 @@ class Picker(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName(title)
         self._picks = tuple(picks)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 8)
-        column.setSpacing(6)
+        column = vbox(on=self, margins=8, spacing=6)
         self.search = SearchField(title)
         self.list = QListWidget()
         self.list.setIconSize(QSize(14, 14))

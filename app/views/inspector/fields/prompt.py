@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import label, set_property
 
@@ -32,15 +33,8 @@ class NamePrompt(QWidget):
         self.button.setFixedHeight(24)
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
-        row = QHBoxLayout()
-        row.setSpacing(6)
-        row.addWidget(self.line, 1)
-        row.addWidget(self.button)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 4)
-        column.setSpacing(3)
-        column.addLayout(row)
-        column.addWidget(self.problem)
+        row = hbox((self.line, 1), self.button, spacing=6)
+        vbox(row, self.problem, on=self, margins=(0, 0, 0, 4), spacing=3)
         self.line.textEdited.connect(lambda _: self._show_problem(""))
         self.button.clicked.connect(self.submit)
 

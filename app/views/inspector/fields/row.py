@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QLineEdit, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.builder.literals import AUTO
 from app.views.inspector.fields.editor_factory import make_editor, suits
@@ -17,6 +17,7 @@ from app.views.inspector.fields.prompt import NamePrompt
 from app.views.inspector.fields.values import ParamLike, computes, expected, same, show
 from app.views.inspector.fields.wired_field import AutoEditor, WiredEditor
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import icon_button
 from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import announce, label, set_property
@@ -75,8 +76,7 @@ class ParamRow:
         self.name.setMaximumWidth(LABEL_MOST)
         self.name.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.name.customContextMenuRequested.connect(lambda place: self.open_menu(self.name.mapToGlobal(place)))
-        self._cell = QHBoxLayout()
-        self._cell.setSpacing(6)
+        self._cell = hbox(spacing=6)
         grid.addWidget(self.name, 2 * line, 0)
         grid.addLayout(self._cell, 2 * line, 1)
         grid.setRowMinimumHeight(2 * line, ROW)
@@ -103,8 +103,7 @@ class ParamRow:
 
     @cached_property
     def _below(self) -> QVBoxLayout:
-        column = QVBoxLayout()
-        column.setSpacing(3)
+        column = vbox(spacing=3)
         self._grid.addLayout(column, 2 * self._line + 1, 1)
         return column
 
@@ -250,9 +249,7 @@ class ParamRow:
     def _part(self, port: str, source: str) -> QWidget:
         holder = QWidget()
         holder.setProperty("source", source)
-        row = QHBoxLayout(holder)
-        row.setContentsMargins(0, 0, 0, 2)
-        row.setSpacing(4)
+        row = hbox(on=holder, margins=(0, 0, 0, 2), spacing=4)
         words = _Note()
         words.show_text(f"{port} from {source}")
         cut = icon_button("close", f"Cut the wire from {source} to {port}")

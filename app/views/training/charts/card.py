@@ -8,10 +8,11 @@ from typing import Literal
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.util.late_dataclass import dataclass
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 
 LINE = 18  # pixels: a line of a legend
 HEAD = 26  # pixels: what a segmented control in the heading needs
@@ -236,21 +237,11 @@ class ChartCard(QWidget):
         self.legend = ChartLegend()
         if not legend:
             self.legend.hide()
-        self.tools = QHBoxLayout()
-        self.tools.setSpacing(4)
+        self.tools = hbox(spacing=4)
         self.heading.setFixedHeight(HEAD)
-        top = QHBoxLayout()
-        top.setContentsMargins(0, 0, 12, 0)
-        top.addWidget(self.heading, 1)
-        top.addLayout(self.tools)
-        self.body = QVBoxLayout()
-        self.body.setContentsMargins(0, 0, 0, 0)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(12, 6, 0, 2)
-        layout.setSpacing(1)
-        layout.addLayout(top)
-        below = QHBoxLayout()
-        below.setContentsMargins(0, 0, 12, 0)
-        below.addWidget(self.legend)
+        top = hbox((self.heading, 1), self.tools, margins=(0, 0, 12, 0))
+        self.body = vbox(margins=0)
+        layout = vbox(top, on=self, margins=(12, 6, 0, 2), spacing=1)
+        below = hbox(self.legend, margins=(0, 0, 12, 0))
         layout.addLayout(below)
         layout.addLayout(self.body, 1)

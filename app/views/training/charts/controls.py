@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QMessageBox, QSlider, QWidget
+from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox, QSlider, QWidget
 
 from app.views.training.charts import export
 from app.views.ui import theme
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
@@ -46,9 +47,7 @@ class CurveControls(QWidget):
         self._follow.hide()
         self._export = icon_button("export", "Export the curves")
         self._export.clicked.connect(self._ask_format)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 4, 8, 4)
-        layout.setSpacing(8)
+        layout = hbox(on=self, margins=(12, 4, 8, 4), spacing=8)
         self._caption = label("Smoothing", "caption", "text2")
         for widget in (self._follow, self._caption, self._slider, self._weight, self._mode, self._export):
             layout.addWidget(widget)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QWidget
 
 from app.source.generated import Source
 from app.telemetry.gradient_gains import path_of
@@ -25,6 +25,7 @@ from app.views.training.charts.overlays import Other
 from app.views.training.charts.plot import StepView
 from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.ui import theme
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
 
@@ -104,10 +105,7 @@ class Curves(QWidget):
         self._log = Segmented([("log", "Log"), ("linear", "Linear")], "Loss axis")
         self.loss.tools.addWidget(self._log)
         # From the outside in: a widget that gets a parent has all widgets in it styled anew.
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.controls, 0, Qt.AlignmentFlag.AlignRight)
+        layout = vbox((self.controls, 0, Qt.AlignmentFlag.AlignRight), on=self, margins=0, spacing=0)
         self._pages = QWidget()
         layout.addWidget(self._pages, 1)
         self._stack = QStackedLayout(self._pages)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPen
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStyleOptionGraphicsItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QStyleOptionGraphicsItem, QWidget
 
 from app.telemetry.gradient_gains import path_of
 from app.training.columns import Columns
@@ -27,6 +27,7 @@ from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats
 from app.views.training.charts.timescale import Mode
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.heatbar import HeatBar
 from app.views.ui.widgets.painting import label
@@ -195,12 +196,8 @@ class GradientMap(Chart):
     def _put_ramp_beside(self) -> None:
         """The ramp as high as the rows are, whatever the axis takes."""
         self.body.removeWidget(self.plot)
-        self._ramp_column = QVBoxLayout()
-        self._ramp_column.addWidget(self._ramp)
-        beside = QHBoxLayout()
-        beside.setSpacing(0)
-        beside.addWidget(self.plot, 1)
-        beside.addLayout(self._ramp_column)
+        self._ramp_column = vbox(self._ramp)
+        beside = hbox((self.plot, 1), self._ramp_column, spacing=0)
         self.body.addLayout(beside, 1)
         self.plot.view.sigResized.connect(self._level_ramp)
 

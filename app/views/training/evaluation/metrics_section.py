@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QVBoxLayout
-
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
 from app.training.config import TrainingConfig
 from app.training.metrics import SCORES, fitting, refusal
 from app.views.training.form.settings_section import KnobSection
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.toggle import Toggle
@@ -23,8 +22,7 @@ class MetricsSection(KnobSection):
         super().__init__("Metrics", ())
         self.body_layout.addWidget(label(WORDS, "label", "text3", wrap=True))
         self.toggles: dict[str, Toggle] = {}
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(5)
+        self._rows = vbox(spacing=5)
         self.body_layout.addLayout(self._rows)
         self._chosen: tuple[str, ...] = ()
         self._task = ("", 0)

@@ -7,7 +7,7 @@ from typing import SupportsInt
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QActionGroup
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QMenu, QSplitter, QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QMenu, QSplitter, QStackedLayout, QWidget
 
 from app.training.evaluation.result import AUGMENTATIONS, PARTS, Evaluation
 from app.training.evaluation.trying import Shown
@@ -17,6 +17,7 @@ from app.views.training.evaluation.classes import ClassTable
 from app.views.training.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot
 from app.views.training.evaluation.predict import TryPage
 from app.views.training.evaluation.samples import SampleTiles
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
@@ -38,13 +39,7 @@ class MetricsGrid(QWidget):
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(4)
         self._grid.setHorizontalSpacing(10)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(14, 8, 10, 8)
-        layout.setSpacing(8)
-        layout.addWidget(self._heading)
-        layout.addLayout(self._grid)
-        layout.addWidget(self._note)
-        layout.addStretch(1)
+        vbox(self._heading, self._grid, self._note, 1, on=self, margins=(14, 8, 10, 8), spacing=8)
         self.setMinimumWidth(150)
 
     def set_found(self, found: Evaluation) -> None:
@@ -113,12 +108,7 @@ class EvaluationPage(QWidget):
         self._stack = QStackedLayout(body)
         for page in (self.empty, self.results, self.trying):
             self._stack.addWidget(page)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self._tools)
-        column.addWidget(self.banner)
-        column.addWidget(body, 1)
+        vbox(self._tools, self.banner, (body, 1), on=self, margins=0, spacing=0)
         self._connect()
         self.export.setEnabled(False)
         self.set_busy("")
@@ -152,30 +142,18 @@ class EvaluationPage(QWidget):
         self._export_classes.triggered.connect(lambda: self.exportRequested.emit("classes"))
         self.export.setMenu(exports)
         self._tools = QWidget()
-        row = QHBoxLayout(self._tools)
-        row.setContentsMargins(12, 6, 8, 6)
-        row.setSpacing(8)
-        for widget in (self.view, self.weights, self.part, self.augment, self.run, self.cancel, self.state):
-            row.addWidget(widget)
-        row.addStretch(1)
-        row.addWidget(self.export)
+        hbox(
+            self.view, self.weights, self.part, self.augment, self.run, self.cancel, self.state, 1, self.export,
+            on=self._tools, margins=(12, 6, 8, 6), spacing=8,
+        )  # fmt: skip
 
     def _make_results(self) -> None:
         self.order = Segmented([(WRONG, "Misclassified"), (WORST, "Highest loss")], "Samples to list")
         self._heading = label("", "caption", "text2")
         self._all = Button("Show all", "link")
-        top = QHBoxLayout()
-        top.setContentsMargins(12, 6, 8, 2)
-        top.setSpacing(8)
-        top.addWidget(self.order)
-        top.addWidget(self._heading, 1)
-        top.addWidget(self._all)
+        top = hbox(self.order, (self._heading, 1), self._all, margins=(12, 6, 8, 2), spacing=8)
         right = QWidget()
-        column = QVBoxLayout(right)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(top)
-        column.addWidget(self.samples, 1)
+        vbox(top, (self.samples, 1), on=right, margins=0, spacing=0)
         self.results = QSplitter(Qt.Orientation.Horizontal)
         for widget, share in ((self.figures, 0), (self.matrix, 3), (self.plot, 3), (self.classes, 2), (right, 4)):
             self.results.addWidget(widget)

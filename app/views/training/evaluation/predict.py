@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFormLayout, QFrame, QHBoxLayout, QScrollArea, QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QStackedLayout, QWidget
 
 from app.training.evaluation.trying import SMALL, InputSurvey, Prediction, as_digit, as_input, is_picture
 from app.util.formatting import shape_text
 from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.numbers import NumberField
@@ -53,19 +54,9 @@ class TryPage(QWidget):
 
     def _lay_out(self) -> None:
         draw = QWidget()
-        inside = QHBoxLayout(draw)
-        inside.setContentsMargins(0, 0, 0, 0)
-        inside.setSpacing(16)
-        inside.addWidget(self.pad, 0, Qt.AlignmentFlag.AlignTop)
-        beside = QVBoxLayout()
-        beside.setSpacing(6)
-        beside.addWidget(label("Model input", "caption", "text2"))
-        beside.addWidget(self.seen)
-        tools = QHBoxLayout()
-        tools.setSpacing(6)
-        tools.addWidget(self.clear)
-        tools.addWidget(self.invert)
-        tools.addStretch(1)
+        inside = hbox((self.pad, 0, Qt.AlignmentFlag.AlignTop), on=draw, margins=0, spacing=16)
+        beside = vbox(label("Model input", "caption", "text2"), self.seen, spacing=6)
+        tools = hbox(self.clear, self.invert, 1, spacing=6)
         beside.addLayout(tools)
         beside.addWidget(self.words, 1)
         side = QWidget()
@@ -82,12 +73,7 @@ class TryPage(QWidget):
         self._inputs.setMaximumWidth(FORM + 190)
         self.empty = EmptyState("flask", *NOTHING)
         main = QWidget()
-        row = QHBoxLayout(main)
-        row.setContentsMargins(14, 10, 14, 8)
-        row.setSpacing(24)
-        row.addWidget(self._inputs)
-        row.addWidget(self.bars, 3)
-        row.addWidget(self.layers, 2)
+        hbox(self._inputs, (self.bars, 3), (self.layers, 2), on=main, margins=(14, 10, 14, 8), spacing=24)
         self._main = main
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
@@ -137,9 +123,7 @@ class TryPage(QWidget):
             field.setAccessibleName(name)
             field.edited.connect(lambda _value: self._request())
             span = label(f"{survey.low[number]:.3g} to {survey.high[number]:.3g}", "caption", "text3")
-            line = QHBoxLayout()
-            line.addWidget(field)
-            line.addWidget(span)
+            line = hbox(field, span)
             form.addRow(label(name, "label", "text2"), line)
             self.fields.append(field)
         self._form.setWidget(body)

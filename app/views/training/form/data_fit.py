@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.builder.diagnostics.problems import Cure
 from app.preflight.preflight import Fit
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import elided, label, set_property
 
@@ -39,11 +40,7 @@ class FitBox(QWidget):
         for line, (text, value) in enumerate((("Data provide", self.data), ("The network takes", self.net))):
             grid.addWidget(label(text, "caption", "text3"), line, 0, Qt.AlignmentFlag.AlignTop)
             grid.addWidget(value, line, 1)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 4, 0, 0)
-        self._column.setSpacing(4)
-        self._column.addLayout(grid)
-        self._column.addWidget(self.words)
+        self._column = vbox(grid, self.words, on=self, margins=(0, 4, 0, 0), spacing=4)
         self.hide()
 
     def show_fit(self, fit: Fit | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QProgressBar, QVBoxLayout, QWidget
 
 from app.data import description
 from app.data.config import DataConfig, Transform
@@ -29,6 +29,7 @@ from app.views.training.form.data_fit import FitBox
 from app.views.training.form.data_reader import DataReader
 from app.views.training.form.transforms_list import TransformsList
 from app.views.ui.background import WorkerFailure
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
 
@@ -138,9 +139,7 @@ class DataSection(Section):
         for part in (self.bad, self.split, self.own_split, self.loading, self.balance, self.training_transforms,
                      self.eval_transforms):  # fmt: skip
             self.body_layout.addWidget(part)
-        row = QHBoxLayout()
-        row.addWidget(self.show_batch)
-        row.addStretch(1)
+        row = hbox(self.show_batch, 1)
         self.body_layout.addLayout(row)
         self.body_layout.addWidget(self.batch_words)
         self.body_layout.addWidget(self.batch)

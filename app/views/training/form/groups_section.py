@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.engine.requests.choices import CheckGroup, GroupParams
 from app.project.module_paths import Layers, NetModule
@@ -23,6 +23,7 @@ from app.views.training.form.path_list import PathLine, pick_layer
 from app.views.training.form.settings_fields import NO_DECAY
 from app.views.training.form.settings_section import KnobSection
 from app.views.ui.background import WorkerFailure
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
@@ -46,11 +47,7 @@ class GroupBox(QFrame):
         self.form.set_docs({param.name: param.doc for param in params})
         self.form.edited.connect(lambda name, value, merge: self.edited.emit(group.path, name, value, merge))
         self.form.reset.connect(lambda name: self.edited.emit(group.path, name, self.default(name), None))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 4)
-        column.setSpacing(2)
-        column.addWidget(self.head)
-        column.addWidget(self.form)
+        vbox(self.head, self.form, on=self, margins=(0, 4, 0, 4), spacing=2)
         self.show_group(group)
 
     def default(self, name: str) -> Any:
@@ -79,8 +76,7 @@ class GroupsSection(KnobSection):
         self.frozen = label("", "label", "text3", wrap=True)
         self.add = Button("Add a group…", "link", "add")
         self.add.clicked.connect(self.open_picker)
-        self._place = QVBoxLayout()
-        self._place.setSpacing(6)
+        self._place = vbox(spacing=6)
         self.body_layout.addLayout(self._place)
         self.body_layout.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.words)

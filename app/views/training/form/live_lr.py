@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.training.history import MAIN
 from app.util.formatting import figure
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, NumberField
 from app.views.ui.widgets.painting import label
 
@@ -38,15 +39,8 @@ class RateLine(QWidget):
         self.button = Button("Set")
         self.button.setToolTip("Apply this rate (Enter)")
         self.button.clicked.connect(self.apply)
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addWidget(self.field, 1)
-        row.addWidget(self.button)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self.now)
-        column.addLayout(row)
+        row = hbox((self.field, 1), self.button, spacing=8)
+        vbox(self.now, row, on=self, margins=0, spacing=4)
 
     def begin(self, name: str) -> None:
         """Reset for another run or group, whose rate is not known yet."""
@@ -94,13 +88,8 @@ class LiveRate(QWidget):
         self.why = label(WHY + SCHEDULED, "caption", "text3", wrap=True)
         self._names: tuple[str, ...] = ()
         self.lines: list[RateLine] = []
-        self._column = QVBoxLayout()
-        self._column.setSpacing(8)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 6, 0, 0)
-        column.setSpacing(4)
-        column.addLayout(self._column)
-        column.addWidget(self.why)
+        self._column = vbox(spacing=8)
+        vbox(self._column, self.why, on=self, margins=(0, 6, 0, 0), spacing=4)
         self.begin()
 
     @property

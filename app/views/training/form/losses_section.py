@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.data.spec import TargetInfo
 from app.engine.requests.choices import CheckLoss, Params
@@ -19,6 +19,7 @@ from app.training.setup import weighted_losses as balance
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.form.choice_section import ChoiceSection
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Button, ChoiceField
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
@@ -105,8 +106,7 @@ class LossSection(ChoiceSection):
         self.give.clicked.connect(lambda: self.rows_made.emit(self._suggested, "Give each output a loss", None))
         self.missing = Button("", "link")
         self.missing.clicked.connect(self._give_missing)
-        self.whole = QVBoxLayout()
-        self.whole.setSpacing(0)
+        self.whole = vbox(spacing=0)
         for part in (self.compared, self.target, self.told):
             self.body_layout.addWidget(part)
         self.body_layout.addLayout(self.whole)

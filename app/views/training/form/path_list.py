@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.project.module_paths import Layers, NetModule
 from app.util.formatting import grouped_digits
 from app.views.inspector.fields.picker import Pick, Picker
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label, set_property
@@ -49,11 +50,7 @@ class PathLine(QWidget):
         self.remove = icon_button("close", f"Remove {what} {path}")
         self.remove.setFixedSize(22, 22)
         self.remove.clicked.connect(lambda: self.removed.emit(path))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        row.addWidget(self.name, 1)
-        row.addWidget(self.remove)
+        hbox((self.name, 1), self.remove, on=self, margins=0, spacing=6)
 
     def set_known(self, known: bool) -> None:
         set_property(self.name, "tone", "text" if known else "error")
@@ -76,15 +73,11 @@ class PathList(QWidget):
         self.add.clicked.connect(self.open_picker)
         title = label(caption, "code", "text2")
         title.setToolTip(words)
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(2)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 0)
-        column.setSpacing(3)
-        column.addWidget(title)
-        column.addWidget(label(words, "label", "text3", wrap=True))
-        column.addLayout(self._rows)
-        column.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
+        self._rows = vbox(spacing=2)
+        vbox(
+            title, label(words, "label", "text3", wrap=True), self._rows, (self.add, 0, Qt.AlignmentFlag.AlignLeft),
+            on=self, margins=(0, 4, 0, 0), spacing=3,
+        )  # fmt: skip
 
     def set_layers(self, layers: Layers) -> None:
         """Set the layers of the net."""

@@ -36,6 +36,7 @@ from app.views.training.form.losses_section import LossSection
 from app.views.training.form.path_list import PathList
 from app.views.training.form.schedule_section import ScheduleSection, length_of
 from app.views.training.form.settings_section import KnobSection
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Banner, Button, ChoiceField
 from app.views.ui.widgets.painting import label
 
@@ -200,8 +201,7 @@ class TrainingForm(QWidget):
 
     def _lay_out(self) -> None:
         # From the outside in: a widget that gets a parent has all widgets in it styled anew.
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
+        outer = vbox(on=self, margins=0)
         self.area = QScrollArea()
         outer.addWidget(self.area)
         self.area.setWidgetResizable(True)
@@ -209,13 +209,8 @@ class TrainingForm(QWidget):
         self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         inside = QWidget()
         self.area.setWidget(inside)
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        banner = QVBoxLayout(self._banner)
-        banner.setContentsMargins(12, 8, 12, 8)
-        banner.addWidget(self.running)
-        banner.addWidget(self.live_rate)
+        column = vbox(on=inside, margins=0, spacing=0)
+        vbox(self.running, self.live_rate, on=self._banner, margins=(12, 8, 12, 8))
         self._banner.hide()
         column.addWidget(self._banner)
         for part in (self.data, *self.sections):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.data.config import Transform
 from app.data.transform_list import KINDS
@@ -15,6 +15,7 @@ from app.util.frozen import FrozenMap
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Pick, Picker
 from app.views.inspector.fields.values import same
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
@@ -39,16 +40,11 @@ class TransformItem(QWidget):
         up.setEnabled(not first)
         up.clicked.connect(self.raised)
         remove.clicked.connect(self.removed)
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        row.addWidget(name, 1)
+        row = hbox((name, 1), spacing=4)
         for button in (up, remove):
             button.setFixedSize(22, 22)
             row.addWidget(button)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 2, 0, 2)
-        column.setSpacing(2)
-        column.addLayout(row)
+        column = vbox(row, on=self, margins=(0, 2, 0, 2), spacing=2)
         self.form: ParamForm | None = None
         if kind is not None and kind.options:
             self.form = ParamForm(kind.options)
@@ -99,16 +95,9 @@ class TransformsList(QWidget):
         self.add = Button("Add …", "flat")
         self.add.setAccessibleName(f"Add a transform: {title}")
         self.add.clicked.connect(self._pick)
-        top = QHBoxLayout()
-        top.addWidget(label(title, "caption", "text3"), 1)
-        top.addWidget(self.add)
-        self._place = QVBoxLayout()
-        self._place.setSpacing(2)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 0)
-        column.setSpacing(2)
-        column.addLayout(top)
-        column.addLayout(self._place)
+        top = hbox((label(title, "caption", "text3"), 1), self.add)
+        self._place = vbox(spacing=2)
+        vbox(top, self._place, on=self, margins=(0, 4, 0, 0), spacing=2)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout
 
 from app.training.monitoring.looks import Channels, LayerInside
 from app.views.training.charts.card import ChartCard
 from app.views.training.layer.picture_grid import PictureGrid
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
@@ -34,11 +34,7 @@ class InsideCard(ChartCard):
         self.look = Button("Refresh")
         self.look.clicked.connect(lambda: self.wanted.emit(int(self.sample.value())))
         self.tools.addWidget(self.what)
-        line = QHBoxLayout()
-        line.setContentsMargins(0, 2, 12, 4)
-        line.setSpacing(8)
-        line.addWidget(label("Sample", "caption", "text2"))
-        line.addWidget(self.sample)
+        line = hbox(label("Sample", "caption", "text2"), self.sample, margins=(0, 2, 12, 4), spacing=8)
         self.words = label("", "caption", "text3")
         self.words.setMinimumWidth(1)
         line.addWidget(self.words, 1)
@@ -47,11 +43,7 @@ class InsideCard(ChartCard):
         self.picture.setFixedWidth(78)
         self.grid = PictureGrid()
         self.body.addLayout(line)
-        pictures = QHBoxLayout()
-        pictures.setContentsMargins(0, 0, 12, 4)
-        pictures.setSpacing(12)
-        pictures.addWidget(self.picture)
-        pictures.addWidget(self.grid, 1)
+        pictures = hbox(self.picture, (self.grid, 1), margins=(0, 0, 12, 4), spacing=12)
         self.body.addLayout(pictures, 1)
         self.show_reason(CHOOSE)
 

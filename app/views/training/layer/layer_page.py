@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
 from app.training.history import History
 from app.views.training.charts import series
@@ -15,6 +15,7 @@ from app.views.training.charts.timescale import TimeScale
 from app.views.training.layer.activations_card import InsideCard
 from app.views.training.layer.layer_charts import HistogramChart, RatioChart
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import label
 
@@ -41,15 +42,10 @@ class LayerPage(QWidget):
         self.list.setAccessibleName("Layer")
         self.list.setMinimumWidth(160)
         self.list.edited.connect(self._choose)
-        row = QHBoxLayout(self.controls)
-        row.setContentsMargins(12, 4, 8, 4)
-        row.setSpacing(8)
-        row.addWidget(label("Layer", "caption", "text2"))
-        row.addWidget(self.list)
+        row = hbox(label("Layer", "caption", "text2"), self.list, on=self.controls, margins=(12, 4, 8, 4), spacing=8)
         self.run_words = label("", "caption", "text2")
         row.addWidget(self.run_words)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
+        column = vbox(on=self, margins=0)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
         column.addWidget(self.cards)
         for card, share in ((self.values, 360), (self.ratio, 240), (self.inside, 440)):

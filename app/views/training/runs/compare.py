@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHBoxLayout, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QTableView, QWidget
 
 from app.runs.compare import Setting
 from app.util.formatting import plural
 from app.views.ui import icons, theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
@@ -85,17 +86,8 @@ class RunsCompare(QWidget):
         self._caption = label("", "caption", "text2")
         self._which = Segmented([("differing", "Differences only"), ("all", "All settings")], "Settings to show")
         self._which.changed.connect(lambda _key: self._show())
-        row = QHBoxLayout()
-        row.setContentsMargins(12, 4, 8, 4)
-        row.setSpacing(8)
-        row.addWidget(self._caption)
-        row.addStretch(1)
-        row.addWidget(self._which)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(row)
-        column.addWidget(self.table, 1)
+        row = hbox(self._caption, 1, self._which, margins=(12, 4, 8, 4), spacing=8)
+        vbox(row, (self.table, 1), on=self, margins=0, spacing=0)
 
     def set_settings(self, titles: list[str], lines: tuple[Setting, ...]) -> None:
         """Show these runs, a column each."""

@@ -10,13 +10,14 @@ from time import perf_counter
 
 from PySide6.QtCore import QTimer, QUrl, Slot
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QTextBrowser, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QStackedLayout, QTextBrowser, QWidget
 
 from app.training.events import Event, Paused, Resumed, StepDone
 from app.util.late_dataclass import dataclass
 from app.views.training.runs.report_text import ConsoleLine, lines_of
 from app.views.training.runs.session import Run
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 
@@ -62,17 +63,9 @@ class Console(QWidget):
         theme.manager().changed.connect(self._write_all)
 
     def _build(self) -> None:
-        tools = QHBoxLayout()
-        tools.setContentsMargins(12, 4, 8, 0)
-        tools.addStretch(1)
-        tools.addWidget(self._copy)
-        tools.addWidget(self._clear)
+        tools = hbox(1, self._copy, self._clear, margins=(12, 4, 8, 0))
         log = QWidget()
-        inside = QVBoxLayout(log)
-        inside.setContentsMargins(0, 0, 0, 0)
-        inside.setSpacing(0)
-        inside.addLayout(tools)
-        inside.addWidget(self._view, 1)
+        vbox(tools, (self._view, 1), on=log, margins=0, spacing=0)
         hint = "Messages of a run appear here: its device and seed, every epoch, and errors."
         self._stack = QStackedLayout(self)
         self._stack.addWidget(EmptyState("console", "No messages yet", hint))

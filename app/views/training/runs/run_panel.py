@@ -9,12 +9,10 @@ from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
-    QHBoxLayout,
     QMenu,
     QSplitter,
     QStackedLayout,
     QTableView,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,6 +23,7 @@ from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.table_model import COLUMNS, NAME, STATES, RunRow, RunsModel
 from app.views.ui import theme
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
@@ -119,13 +118,9 @@ class RunPanel(QWidget):
         self.menu.aboutToShow.connect(lambda: self._fill_menu(self.menu))
         self.more.setMenu(self.menu)
         self._hint = label("", "caption", "text3")
-        row = QHBoxLayout()
-        row.setContentsMargins(12, 6, 8, 6)
-        row.setSpacing(8)
-        for button in (self.go_on, self.fork, self.restore, self.curves, self.more):
-            row.addWidget(button)
-        row.addWidget(self._hint)
-        row.addStretch(1)
+        row = hbox(
+            self.go_on, self.fork, self.restore, self.curves, self.more, self._hint, 1, margins=(12, 6, 8, 6), spacing=8
+        )
         self.event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.addWidget(self.table)
@@ -134,11 +129,7 @@ class RunPanel(QWidget):
         self.splitter.setHandleWidth(1)
         self.splitter.setSizes([560, 420])
         listed = QWidget()
-        column = QVBoxLayout(listed)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(row)
-        column.addWidget(self.splitter, 1)
+        vbox(row, (self.splitter, 1), on=listed, margins=0, spacing=0)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(listed)

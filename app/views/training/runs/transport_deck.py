@@ -5,10 +5,11 @@ from __future__ import annotations
 from time import monotonic
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.util import formatting
 from app.views.training.runs.session import ACTIVE, RunProgress, RunSession
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.counter import Counter
 from app.views.ui.widgets.transport import Transport
 
@@ -41,11 +42,7 @@ class RunDeck(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.transport, self.counter = Transport(self), Counter(self)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(12)
-        layout.addWidget(self.transport)
-        layout.addWidget(self.counter, 1)
+        hbox(self.transport, (self.counter, 1), on=self, margins=0, spacing=12)
         self._state = "idle"
         self._blocked = ("", "", "text2")
         self._status = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QWidget
+from PySide6.QtWidgets import QGridLayout, QProgressBar, QWidget
 
 from app.engine.requests.trials import RangeTest
 from app.training.job import Job
@@ -13,6 +13,7 @@ from app.views.engine_service import EngineService
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.painting import label, set_property
 
@@ -76,11 +77,10 @@ class FindRateDialog(Dialog):
         self.body.addWidget(self.plot)
         self.body.addWidget(self.words)
         self._use_row = QWidget()
-        row = QHBoxLayout(self._use_row)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(label("lr", "code", "text2"))
-        row.addWidget(self.rate)
-        row.addWidget(label("Click the curve to choose another.", "label", "text3"), 1)
+        hbox(
+            label("lr", "code", "text2"), self.rate, (label("Click the curve to choose another.", "label", "text3"), 1),
+            on=self._use_row, margins=0,
+        )  # fmt: skip
         self.body.addWidget(self._use_row)
         for part in (self.bar, self.plot, self._use_row):
             part.hide()

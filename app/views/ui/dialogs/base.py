@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QPushButton, QWidget
 
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import Glyph, label
@@ -19,22 +20,13 @@ class Dialog(QDialog):
         self.setWindowTitle(title)
         self.setWindowFlag(Qt.WindowType.WindowContextHelpButtonHint, False)
         self.heading = label(title, "project", wrap=True)
-        top = QHBoxLayout()
-        top.setSpacing(12)
+        top = hbox(spacing=12)
         if icon:
             top.addWidget(Glyph(icon, color, 20), 0, Qt.AlignmentFlag.AlignTop)
         top.addWidget(self.heading, 1)
-        self.body = QVBoxLayout()
-        self.body.setSpacing(8)
-        self._buttons = QHBoxLayout()
-        self._buttons.setSpacing(8)
-        self._buttons.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 20, 24, 20)
-        column.setSpacing(14)
-        column.addLayout(top)
-        column.addLayout(self.body, 1)
-        column.addLayout(self._buttons)
+        self.body = vbox(spacing=8)
+        self._buttons = hbox(1, spacing=8)
+        vbox(top, (self.body, 1), self._buttons, on=self, margins=(24, 20, 24, 20), spacing=14)
 
     def add_button(self, text: str, kind: str = "secondary", *, left: bool = False, default: bool = False) -> Button:
         """Add a button at the bottom; `left` puts it at the far left. Enter presses the default one."""

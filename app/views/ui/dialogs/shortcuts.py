@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,6 +24,7 @@ from app.util.late_dataclass import dataclass
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, theme
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import box, label
@@ -241,11 +241,7 @@ class CommandPalette(Dialog):
         self.none = label("No command matches.", "label", "text3")
         self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.none.hide()
-        column = QVBoxLayout()
-        column.setSpacing(8)
-        column.addWidget(self.field)
-        column.addWidget(self.view, 1)
-        column.addWidget(self.none)
+        column = vbox(self.field, (self.view, 1), self.none, spacing=8)
         self.body.addLayout(column, 1)
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._filter)

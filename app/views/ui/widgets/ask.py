@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QFrame, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLineEdit, QWidget
 
+from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current
 from app.views.ui.widgets.painting import announce, box, label, start
@@ -30,11 +31,7 @@ class PromptBox(QFrame):
         self.field.setFixedHeight(26)
         self.hint = label("", "caption", "text3", wrap=True)
         self.refusal = label("", "caption", "error", wrap=True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 10, 12, 10)
-        column.setSpacing(6)
-        for part in (self.title, self.field, self.hint, self.refusal):
-            column.addWidget(part)
+        vbox(self.title, self.field, self.hint, self.refusal, on=self, margins=(12, 10, 12, 10), spacing=6)
         self.setFixedWidth(WIDTH)
         self.field.installEventFilter(self)
         self.field.textEdited.connect(lambda _text: self._show_refusal(""))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.painting import Glyph, announce, box, label, start
@@ -37,21 +38,13 @@ class Banner(QFrame):
         self._reason = label("", "caption", "text2", wrap=True)
         self._action = Button()
         self._more: list[Button] = []
-        self._row = QHBoxLayout()
-        self._row.setSpacing(8)
-        self._row.addWidget(self._action)
+        self._row = hbox(self._action, spacing=8)
         self._close = icon_button("close", "Close this message")
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(self._title)
-        words.addWidget(self._reason)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(13, 8, 8, 8)
-        layout.setSpacing(12)
-        layout.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignVCenter)
-        layout.addLayout(words, 1)
-        layout.addLayout(self._row)
-        layout.addWidget(self._close, 0, Qt.AlignmentFlag.AlignVCenter)
+        words = vbox(self._title, self._reason, spacing=2)
+        hbox(
+            (self._icon, 0, Qt.AlignmentFlag.AlignVCenter), (words, 1), self._row,
+            (self._close, 0, Qt.AlignmentFlag.AlignVCenter), on=self, margins=(13, 8, 8, 8), spacing=12,
+        )  # fmt: skip
         self._action.clicked.connect(self.acted)
         self._action.clicked.connect(lambda: self.chosen.emit(self._action.text()))
         self._close.clicked.connect(self.close_message)

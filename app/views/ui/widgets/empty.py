@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent, QPen, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.views.ui import icons
+from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button
@@ -55,10 +56,7 @@ class EmptyState(QWidget):
         self.button = Button(action, "primary", parent=self)
         self.button.setVisible(bool(action))
         self.button.clicked.connect(self.acted)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(24, 8, 24, 8)
-        layout.setSpacing(0)
-        layout.addStretch(1)
+        layout = vbox(1, on=self, margins=(24, 8, 24, 8), spacing=0)
         self._art = _Art(icon, self)
         layout.addWidget(self._art, 0, centre)
         layout.addSpacing(18)

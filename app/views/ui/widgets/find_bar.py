@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from app.views.ui import theme
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.search import SearchField
 
@@ -30,13 +31,7 @@ class FindBar(QWidget):
         self.count.setFont(theme.font("caption"))
         back, on = icon_button("chevron-up", "Previous (Shift+Enter)"), icon_button("chevron-down", "Next (Enter)")
         end = icon_button("close", "Close (Esc)")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 6, 12, 6)
-        row.setSpacing(6)
-        row.addWidget(self.field, 1)
-        row.addWidget(self.count)
-        for button in (back, on, end):
-            row.addWidget(button)
+        hbox((self.field, 1), self.count, back, on, end, on=self, margins=(12, 6, 12, 6), spacing=6)
         self.field.textChanged.connect(self.search)
         back.clicked.connect(lambda: self.go_to_match(-1))
         on.clicked.connect(lambda: self.go_to_match(1))

@@ -27,12 +27,12 @@ from PySide6.QtWidgets import (
     QSlider,
     QTableView,
     QTreeView,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.views.ui import icons, theme
 from app.views.ui import widgets as w
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.painting import TextLine, box, start
 
 
@@ -76,9 +76,7 @@ class _Colours(QWidget):
 def _row(*items: QWidget | int, spacing: int = 8) -> QWidget:
     """Return the items side by side; a number is a stretch."""
     result = QWidget()
-    layout = QHBoxLayout(result)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(spacing)
+    layout = hbox(on=result, margins=0, spacing=spacing)
     for item in items:
         if isinstance(item, int):
             layout.addStretch(item)
@@ -115,8 +113,7 @@ def buttons() -> QWidget:
     device = w.Button("cuda:0", icon="chip", icon_color="run")
     device.setMenu(QMenu(device))
     column = QWidget()
-    layout = QVBoxLayout(column)
-    layout.setContentsMargins(0, 0, 0, 0)
+    layout = vbox(on=column, margins=0)
     layout.addWidget(
         _row(
             w.Button("Insert Flatten", "primary"), w.Button("New", "primary", "new"), w.Button("Set bias=False"),
@@ -140,8 +137,7 @@ def buttons() -> QWidget:
 def decks() -> QWidget:
     """Return transports and counters in their states."""
     column = QWidget()
-    layout = QVBoxLayout(column)
-    layout.setContentsMargins(0, 0, 0, 0)
+    layout = vbox(on=column, margins=0)
     states = []
     for state in w.Transport.LOOKS:
         deck = w.Transport()
@@ -204,9 +200,7 @@ def fields() -> QWidget:
 def sections() -> QWidget:
     """Return an inspector's sections."""
     column = QFrame()
-    layout = QVBoxLayout(column)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(0)
+    layout = vbox(on=column, margins=0, spacing=0)
     parameters = w.Section("Parameters")
     parameters.set_action("Reset to defaults", quiet=True)
     parameters.set_body(fields())
@@ -234,11 +228,10 @@ def tabs() -> QWidget:
         dock.add(key, key, icon)
     dock.set_badge("Problems", 2)
     column = QWidget()
-    layout = QVBoxLayout(column)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.addWidget(centre)
-    layout.addWidget(dock)
-    layout.addWidget(_row(w.label("Overlay", "label", "text3"), w.Segmented(("Shapes", "Gradients", "Memory")), 1))
+    layout = vbox(
+        centre, dock, _row(w.label("Overlay", "label", "text3"), w.Segmented(("Shapes", "Gradients", "Memory")), 1),
+        on=column, margins=0,
+    )  # fmt: skip
     typed = w.SearchField("Search layers", "Tab")
     typed.setText("conv")
     layout.addWidget(w.SearchField("Search layers", "Tab"))
@@ -250,8 +243,7 @@ def tabs() -> QWidget:
 def messages() -> QWidget:
     """Return banners, the empty state and toasts."""
     column = QWidget()
-    layout = QVBoxLayout(column)
-    layout.setContentsMargins(0, 0, 0, 0)
+    layout = vbox(on=column, margins=0)
     layout.addWidget(
         w.Banner(
             "error", "Training stopped: the loss became NaN at step 1,204",
@@ -305,15 +297,9 @@ def plain() -> QWidget:
     text.setFont(theme.font("code"))
     text.setFixedHeight(64)
     group = QGroupBox("Data")
-    inside = QVBoxLayout(group)
-    inside.addWidget(_row(spin, slider))
-    inside.addWidget(progress)
+    vbox(_row(spin, slider), progress, on=group)
     column = QWidget()
-    layout = QVBoxLayout(column)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.addWidget(_row(tree, table))
-    layout.addWidget(text)
-    layout.addWidget(group)
+    vbox(_row(tree, table), text, group, on=column, margins=0)
     return column
 
 
@@ -327,14 +313,11 @@ def gallery() -> QWidget:
     """All parts on one panel, in the theme in force."""
     sheet = QWidget()
     sheet.setObjectName("gallery")
-    columns = QHBoxLayout(sheet)
-    columns.setContentsMargins(24, 20, 24, 20)
-    columns.setSpacing(28)
+    columns = hbox(on=sheet, margins=(24, 20, 24, 20), spacing=28)
     names = list(PARTS)
     split = (names[:4], names[4:7], names[7:])
     for names, width in zip(split, (480, 620, 400), strict=True):
-        column = QVBoxLayout()
-        column.setSpacing(10)
+        column = vbox(spacing=10)
         for name in names:
             column.addWidget(w.label(name, "section"))
             part = PARTS[name]()

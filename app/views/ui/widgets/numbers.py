@@ -10,9 +10,10 @@ from typing import Any
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QWheelEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import icons
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.fields import HEIGHT, TextField
 from app.views.ui.widgets.painting import label
 
@@ -252,9 +253,7 @@ class NumbersField(QWidget):
         self._value: Any = value
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(HEIGHT)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(6 if count < 3 else 3)
+        layout = hbox(on=self, margins=0, spacing=6 if count < 3 else 3)
         if count:
             first = value[0] if isinstance(value, tuple) and value else value if not isinstance(value, tuple) else 0
             self._fields: list[TextField] = [self._field(first, minimum, maximum) for _ in range(count)]

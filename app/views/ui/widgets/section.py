@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.views.ui import icons
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, at_least, elided, label, set_property, start
@@ -80,23 +81,11 @@ class Section(QWidget):
         self._action = Button("", "link")
         self._action.hide()
         self._action.clicked.connect(self.acted)
-        top = QHBoxLayout()
-        top.setContentsMargins(12 - INSET, 0, 12, 0)
-        top.setSpacing(8)
-        top.addWidget(self._header, 1)
-        top.addWidget(self._caption)
-        top.addWidget(self._action)
+        top = hbox((self._header, 1), self._caption, self._action, margins=(12 - INSET, 0, 12, 0), spacing=8)
 
         self._body = QWidget(self)
-        self.body_layout = QVBoxLayout(self._body)
-        self.body_layout.setContentsMargins(12, 2, 12, 12)
-        self.body_layout.setSpacing(5)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.setSpacing(0)
-        outer.addWidget(Divider())
-        outer.addLayout(top)
-        outer.addWidget(self._body)
+        self.body_layout = vbox(on=self._body, margins=(12, 2, 12, 12), spacing=5)
+        vbox(Divider(), top, self._body, on=self, margins=0, spacing=0)
         self._header.toggled.connect(self._show_body)
         self._header.setChecked(opened)
         self._body.setVisible(opened)

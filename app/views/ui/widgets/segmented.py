@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QSizePolicy, QWidget
 
+from app.views.ui.layouts import hbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
 
@@ -65,9 +66,7 @@ class Segmented(QWidget):
         super().__init__(parent)
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
+        layout = hbox(on=self, margins=0, spacing=0)
         self._group = QButtonGroup(self)
         self._segments: dict[str, _Segment] = {}
         for option in options:

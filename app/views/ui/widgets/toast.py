@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, QObject, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, announce, box, label, start
@@ -34,16 +35,13 @@ class Toast(QFrame):
         self.placed = False
         self.setAccessibleName(title)
         self.setAccessibleDescription(detail)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(label(title, "message", wrap=True))
+        words = vbox(label(title, "message", wrap=True), spacing=2)
         if detail:
             words.addWidget(label(detail, "caption", "text3", wrap=True))
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(14, 9, 12, 9)
-        layout.setSpacing(12)
-        layout.addWidget(Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter)
-        layout.addLayout(words, 1)
+        layout = hbox(
+            (Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter), (words, 1), on=self, margins=(14, 9, 12, 9),
+            spacing=12,
+        )  # fmt: skip
         self.button: Button | None = None
         if action:
             self.button = Button(action, "link")

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.util.late_dataclass import dataclass
 from app.views.ui import icons
+from app.views.ui.layouts import hbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.painting import KeyboardFocus, box, start
 
@@ -81,9 +82,7 @@ class KeyDeck(QWidget):
         super().__init__(parent)
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(1, 1, 1, 1)
-        layout.setSpacing(1)
+        layout = hbox(on=self, margins=1, spacing=1)
         self._buttons: dict[str, _DeckButton] = {}
         for key in self.KEYS:
             size = self.SIZE - QSize(1, 2)
