@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import (
-    QAbstractTableModel,
     QEvent,
     QItemSelection,
     QItemSelectionModel,
     QMimeData,
     QModelIndex,
-    QPersistentModelIndex,
     QPoint,
     Qt,
     Signal,
@@ -19,7 +17,6 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QHeaderView,
     QMenu,
     QStackedLayout,
@@ -33,6 +30,7 @@ from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox
+from app.views.ui.tables import ColumnsModel, Index, plain, side
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
@@ -40,15 +38,16 @@ from app.views.ui.widgets.segmented import Segmented
 if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost
 
-Index = QModelIndex | QPersistentModelIndex
 ROW_HEIGHT = 26
 _ARROW = 22
 NOT_YET = ("Not computed yet", "The cost of each layer is shown here once computed.")
 _SAMPLED = 200  # rows that are measured for the widths of the columns
 
 
-class CostModel(QAbstractTableModel):
+class CostModel(ColumnsModel):
     """Rows in running order, or by a column."""
+
+    heads, figures, meanings = COLUMNS, NUMBERS, MEANINGS
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -88,22 +87,11 @@ class CostModel(QAbstractTableModel):
             return list(self._natural)
         return cost_rows.sorted_rows(self._natural, self._column, self._descending)
 
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
-
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation == Qt.Orientation.Horizontal and 0 <= section < len(COLUMNS):
-            if role == Qt.ItemDataRole.DisplayRole:
-                # Leave room for the sort arrow, which would cover the text.
-                return COLUMNS[section] + ("\u2003" if section == self._column and section in NUMBERS else "")
-            if role == Qt.ItemDataRole.TextAlignmentRole:
-                return _side(section)
-            if role == Qt.ItemDataRole.ToolTipRole:
-                return MEANINGS[section]
-        return None
+        found = super().headerData(section, orientation, role)
+        if found is not None and role == Qt.ItemDataRole.DisplayRole and section == self._column in NUMBERS:
+            return f"{found}\u2003"  # room for the sort arrow, which would cover the text
+        return found
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
@@ -112,7 +100,7 @@ class CostModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return row.texts[column]
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _side(column)
+            return side(column in NUMBERS)
         if role == Qt.ItemDataRole.DecorationRole and column == NODE:
             return icons.icon(row.category, size=14)
         if role == Qt.ItemDataRole.ForegroundRole and (column in row.quiet or column not in (NODE, *NUMBERS)):
@@ -122,36 +110,24 @@ class CostModel(QAbstractTableModel):
         return None
 
 
-class TotalModel(QAbstractTableModel):
+class TotalModel(ColumnsModel):
     """The one line of totals."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.texts: tuple[str, ...] = ("",) * len(COLUMNS)
+    heads = COLUMNS
+    rows: tuple[tuple[str, ...]] = (("",) * len(COLUMNS),)
 
     def set_texts(self, texts: tuple[str, ...]) -> None:
-        self.texts = texts
+        self.rows = (texts,)
         self.dataChanged.emit(self.index(0, 0), self.index(0, len(COLUMNS) - 1))
-
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else 1
-
-    def columnCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if role == Qt.ItemDataRole.DisplayRole:
-            return self.texts[index.column()]
+            return self.rows[0][index.column()]
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _side(index.column())
+            return side(index.column() in NUMBERS)
         if role == Qt.ItemDataRole.FontRole:
             return theme.font("section")
         return None
-
-
-def _side(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if column in NUMBERS else Qt.AlignmentFlag.AlignLeft
-    return side | Qt.AlignmentFlag.AlignVCenter
 
 
 class _Table(QTableView):
@@ -161,19 +137,11 @@ class _Table(QTableView):
     left = Signal()
     opened = Signal(QModelIndex)
 
-    def __init__(self, model: QAbstractTableModel) -> None:
+    def __init__(self, model: ColumnsModel, name: str) -> None:
         super().__init__()
         self.setModel(model)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setMouseTracking(True)
-        self.setTabKeyNavigation(False)
-        self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(max(ROW_HEIGHT, self.fontMetrics().height() + 8))
+        plain(self, name, ROW_HEIGHT)
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
@@ -211,7 +179,8 @@ class CostTable(QWidget):
         self._widths = [0] * len(COLUMNS)
         self._following = False
         self.model, self.totals = CostModel(self), TotalModel(self)
-        self.table, self.total = _Table(self.model), _Table(self.totals)
+        self.table = _Table(self.model, "Cost of each node, for one sample")
+        self.total = _Table(self.totals, "Total for one sample")
         self.note = label("", "caption", "text3", wrap=True)
         self.controls = Segmented([("compute", "Multiply-adds"), ("parameters", "Parameters")], "Colours on the canvas")
         self.controls.setToolTip("What the strips on the canvas show while its overlay is Cost")
@@ -221,18 +190,14 @@ class CostTable(QWidget):
         self._connect()
 
     def _set_up_tables(self) -> None:
-        self.table.setAccessibleName("Cost of each node, for one sample")
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         header = self.table.horizontalHeader()
-        header.setFont(theme.font("caption"))
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setResizeContentsPrecision(_SAMPLED)
         header.setStretchLastSection(True)
-        header.setHighlightSections(False)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
         self.table.setSortingEnabled(True)
-        self.total.setAccessibleName("Total for one sample")
         self.total.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.total.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.total.horizontalHeader().hide()
@@ -299,7 +264,7 @@ class CostTable(QWidget):
         """Make columns at least as wide as their content; columns that the user widened keep their width."""
         header = self.table.horizontalHeader()
         for column in range(len(COLUMNS)):
-            total = self.total.fontMetrics().horizontalAdvance(self.totals.texts[column]) * 1.1 + 16
+            total = self.total.fontMetrics().horizontalAdvance(self.totals.rows[0][column]) * 1.1 + 16
             here = max(self.table.sizeHintForColumn(column) + 10, header.sectionSizeHint(column) + _ARROW)
             self.table.setColumnWidth(column, int(max(here, total, self._widths[column])))
 
@@ -355,7 +320,7 @@ class CostTable(QWidget):
         if self._cost is None:
             return
         data = QMimeData()
-        data.setText(cost_rows.as_text(rows, self.totals.texts if totals else ()))
+        data.setText(cost_rows.as_text(rows, self.totals.rows[0] if totals else ()))
         data.setData("text/csv", cost_rows.as_csv(rows, self._cost).encode())
         QGuiApplication.clipboard().setMimeData(data)
 

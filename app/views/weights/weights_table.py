@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QFrame, QHeaderView, QTableView, QWidget
 
 from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, KeyRow
 from app.training.setup.weights_header import TensorInfo
 from app.util.formatting import shape_text
 from app.views.ui import icons, theme
+from app.views.ui.tables import ColumnsModel, Index, plain
 
-Index = QModelIndex | QPersistentModelIndex
 KEY, FILE, NET, STATE = range(4)
 COLUMNS = ("Key", "In the file", "In the net", "")
 ALONE = ("Key", "Shape", "dtype", "Bytes")
@@ -28,10 +28,11 @@ STATES = {
 ROW_HEIGHT = 24
 
 
-class WeightsModel(QAbstractTableModel):
+class WeightsModel(ColumnsModel):
     """Rows of a difference, or of a file alone, filtered. `taken` are the keys that are ticked."""
 
     ticked = Signal()
+    heads = COLUMNS
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,7 +52,7 @@ class WeightsModel(QAbstractTableModel):
 
     def _reset(self, found: Diff, taken: set[str], alone: bool) -> None:
         self.beginResetModel()
-        self.found, self.taken, self.alone = found, taken, alone
+        self.found, self.taken, self.alone, self.heads = found, taken, alone, ALONE if alone else COLUMNS
         self.rows = list(found.rows)
         self.endResetModel()
         self.ticked.emit()
@@ -73,19 +74,6 @@ class WeightsModel(QAbstractTableModel):
         if self.rows:
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0))
         self.ticked.emit()
-
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return (ALONE if self.alone else COLUMNS)[section]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        return None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
@@ -149,19 +137,9 @@ class WeightsTable(QTableView):
         super().__init__()
         self.rows = model
         self.setModel(model)
+        plain(self, "Tensors of the file and of the net", ROW_HEIGHT)
         self.setFrameShape(QFrame.Shape.StyledPanel)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.setTabKeyNavigation(False)
-        self.setAccessibleName("Tensors of the file and of the net")
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(max(ROW_HEIGHT, self.fontMetrics().height() + 8))
         header = self.horizontalHeader()
-        header.setFont(theme.font("caption"))
-        header.setHighlightSections(False)
         header.setResizeContentsPrecision(200)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)

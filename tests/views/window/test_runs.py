@@ -154,11 +154,11 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: MainWindow) ->
     window.show_page("runs")
     window.runs.table.selectAll()
     qtbot.waitUntil(lambda: window.runs.compare.isVisible() and len(window.curves.loss.others.entries()) == 1)
-    lines = window.runs.compare.model.lines
-    assert window.runs.compare.model.titles == ["Run 2", "baseline"]
+    lines = window.runs.compare.model.rows
+    assert window.runs.compare.model.heads[1:] == ["Run 2", "baseline"]
     assert [(line.name, line.values) for line in lines] == [("training.seed", ("7", "0"))]
     window.runs.compare._which._segments["all"].click()
-    names = [line.name for line in window.runs.compare.model.lines]
+    names = [line.name for line in window.runs.compare.model.rows]
     assert {"net", "training.optimizer.name", "training.optimizer.lr", "data.source", "torch", "threads"} <= set(names)
     assert window.curves.loss.others.entries()[0].label == "baseline"
     window.show_page("curves")

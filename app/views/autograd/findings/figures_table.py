@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
 from app.views.ui import theme
 from app.views.ui.present import present
+from app.views.ui.tables import plain, side
 
 ROOM = 22  # px beside the text of a column
 WIDEST = 300
@@ -24,29 +25,13 @@ class FiguresTable(QTableWidget):
     ) -> None:
         super().__init__(0, len(heads), parent)
         self._heads, self._figures = tuple(heads), frozenset(figures)
-        self.setAccessibleName(name)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
+        plain(self, name, LINE)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setTabKeyNavigation(False)
-        self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(max(LINE, self.fontMetrics().height() + 8))
-        header = self.horizontalHeader()
-        header.setFont(theme.font("caption"))
-        header.setHighlightSections(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.setHorizontalHeaderLabels(list(heads))
         for column in range(len(heads)):
-            present(self.horizontalHeaderItem(column)).setTextAlignment(self._side(column))
-
-    def _side(self, column: int) -> Qt.AlignmentFlag:
-        side = Qt.AlignmentFlag.AlignRight if column in self._figures else Qt.AlignmentFlag.AlignLeft
-        return side | Qt.AlignmentFlag.AlignVCenter
+            present(self.horizontalHeaderItem(column)).setTextAlignment(side(column in self._figures))
 
     def set_rows(self, rows: Sequence[Sequence[str]], tones: Sequence[str] = ()) -> None:
         """Show these texts; `tones` colours rows by a token of the theme, "" for plain ones."""
@@ -56,7 +41,7 @@ class FiguresTable(QTableWidget):
         for row, texts in enumerate(rows):
             for column, text in enumerate(texts):
                 item = QTableWidgetItem(text)
-                item.setTextAlignment(self._side(column))
+                item.setTextAlignment(side(column in self._figures))
                 item.setFont(code if column in self._figures else plain)
                 item.setToolTip(text)
                 if tones and tones[row]:

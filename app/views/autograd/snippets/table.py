@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.autograd.snippets.snippet import NamedTensor, SnippetAnswer
 from app.util.formatting import shape_text
 from app.views.ui import theme
+from app.views.ui.tables import ColumnsModel, Index, plain
 
 COLUMNS = ("Name", "Shape", "requires_grad", "grad_fn", ".grad", "is_leaf", "_version", "dtype", "Values")
-Index = QModelIndex | QPersistentModelIndex
 WIDEST = 190  # px of a column of text
 ROOM = 18
 JUDGED = 60  # rows that a column's width is judged by
@@ -32,43 +32,32 @@ def cells(tensor: NamedTensor) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-class TensorModel(QAbstractTableModel):
+class TensorModel(ColumnsModel):
     """One row a tensor. Those that a graph can be shown of have their grad_fn in the accent's colour."""
+
+    heads = COLUMNS
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.tensors: tuple[NamedTensor, ...] = ()
-        self._rows: list[tuple[str, ...]] = []
+        self.rows: list[tuple[str, ...]] = []
         self._graphs: frozenset[str] = frozenset()
 
     def set_answer(self, answer: SnippetAnswer | None) -> None:
         self.beginResetModel()
         self.tensors = answer.tensors if answer else ()
-        self._rows = [cells(tensor) for tensor in self.tensors]
+        self.rows = [cells(tensor) for tensor in self.tensors]
         self._graphs = frozenset(graph.name for graph in answer.graphs) if answer else frozenset()
         self.endResetModel()
 
     def texts(self, column: int) -> list[str]:
         """Return the texts of a column that its width is computed from."""
-        return [row[column] for row in self._rows[:JUDGED]]
-
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self._rows)
-
-    def columnCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = _ROLE.DisplayRole) -> Any:
-        if orientation == Qt.Orientation.Horizontal and role == _ROLE.DisplayRole:
-            return COLUMNS[section]
-        if orientation == Qt.Orientation.Horizontal and role == _ROLE.TextAlignmentRole:
-            return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        return None
+        return [row[column] for row in self.rows[:JUDGED]]
 
     def data(self, index: Index, role: int = _ROLE.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        text, tensor = self._rows[index.row()][index.column()], self.tensors[index.row()]
+        text, tensor = self.rows[index.row()][index.column()], self.tensors[index.row()]
         column = COLUMNS[index.column()]
         if role == _ROLE.DisplayRole:
             return text
@@ -97,21 +86,10 @@ class TensorTable(QTableView):
         super().__init__(parent)
         self.tensors = TensorModel(self)
         self.setModel(self.tensors)
-        self.setAccessibleName("Named tensors")
+        plain(self, "Named tensors", 22, room=5)
         self.setAccessibleDescription("A row with a grad_fn shows the graph below that tensor")
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setTabKeyNavigation(False)
-        self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(max(22, self.fontMetrics().height() + 5))
         header = self.horizontalHeader()
-        header.setFont(theme.font("caption"))
-        header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)
         self.selectionModel().currentRowChanged.connect(self._emit_chosen)

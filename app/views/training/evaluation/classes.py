@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.training.evaluation.result import ClassRow
 from app.util import formatting
 from app.views.ui import theme
+from app.views.ui.tables import ColumnsModel, Index, plain, side
 
-Index = QModelIndex | QPersistentModelIndex
 ROOM, LEAST = 22, 44  # beside the words of a header, which its arrow needs; the class column
 COLUMNS = ("Class", "Precision", "Recall", "F1", "Support")
 MEANINGS = (
@@ -25,8 +25,10 @@ MEANINGS = (
 )
 
 
-class ClassModel(QAbstractTableModel):
+class ClassModel(ColumnsModel):
     """Rows in the order of the classes, or by a column."""
+
+    heads, figures, meanings = COLUMNS, range(1, len(COLUMNS)), MEANINGS
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -60,22 +62,6 @@ class ClassModel(QAbstractTableModel):
 
         return sorted(rows, key=key)
 
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation == Qt.Orientation.Horizontal and 0 <= section < len(COLUMNS):
-            if role == Qt.ItemDataRole.DisplayRole:
-                return COLUMNS[section]
-            if role == Qt.ItemDataRole.TextAlignmentRole:
-                return _side(section)
-            if role == Qt.ItemDataRole.ToolTipRole:
-                return MEANINGS[section]
-        return None
-
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
@@ -88,7 +74,7 @@ class ClassModel(QAbstractTableModel):
             value = _values(row)[column - 1]
             return "–" if math.isnan(value) else f"{value:.3f}"
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _side(column)
+            return side(column > 0)
         if role == Qt.ItemDataRole.ForegroundRole and column == 4:
             return theme.current().text2
         return None
@@ -96,11 +82,6 @@ class ClassModel(QAbstractTableModel):
 
 def _values(row: ClassRow) -> tuple[float, float, float, float]:
     return row.precision, row.recall, row.f1, float(row.support)
-
-
-def _side(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
-    return side | Qt.AlignmentFlag.AlignVCenter
 
 
 class ClassTable(QTableView):
@@ -112,19 +93,9 @@ class ClassTable(QTableView):
         super().__init__(parent)
         self.classes = ClassModel(self)
         self.setModel(self.classes)
-        self.setAccessibleName("Classes")
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        plain(self, "Classes", 23, room=6)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setTabKeyNavigation(False)
-        self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(max(23, self.fontMetrics().height() + 6))
         header = self.horizontalHeader()
-        header.setFont(theme.font("caption"))
-        header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         widest = self.fontMetrics().horizontalAdvance("0.000")

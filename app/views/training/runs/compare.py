@@ -4,47 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QTableView, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QTableView, QWidget
 
 from app.runs.compare import Setting
 from app.util.formatting import plural
 from app.views.ui import icons, theme
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.tables import ColumnsModel, Index, plain
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
-Index = QModelIndex | QPersistentModelIndex
 
-
-class SettingsModel(QAbstractTableModel):
+class SettingsModel(ColumnsModel):
     """A line a setting: its name, then a column a run."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.titles: list[str] = []
-        self.lines: list[Setting] = []
+    heads: list[str] = ["Setting"]
+    rows: list[Setting] = []
 
     def set_lines(self, titles: list[str], lines: list[Setting]) -> None:
         self.beginResetModel()
-        self.titles, self.lines = titles, lines
+        self.heads, self.rows = ["Setting", *titles], lines
         self.endResetModel()
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self.lines)
-
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 1 + len(self.titles)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation != Qt.Orientation.Horizontal:
-            return None
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        return ["Setting", *self.titles][section] if role == Qt.ItemDataRole.DisplayRole else None
-
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        line, now = self.lines[index.row()], theme.current()
+        line, now = self.rows[index.row()], theme.current()
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             return line.name if not index.column() else line.values[index.column() - 1]
         if role == Qt.ItemDataRole.ForegroundRole:
@@ -70,19 +54,10 @@ class RunsCompare(QWidget):
         self.model = SettingsModel(self)
         self.table = QTableView()
         self.table.setModel(self.model)
-        self.table.setFrameShape(QFrame.Shape.NoFrame)
-        self.table.setShowGrid(False)
-        self.table.setWordWrap(False)
-        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.table.setAccessibleName("Settings of the runs")
-        self.table.verticalHeader().hide()
-        self.table.verticalHeader().setDefaultSectionSize(24)
+        plain(self.table, "Settings of the runs", 24, room=0)
         header = self.table.horizontalHeader()
-        header.setFont(theme.font("caption"))
         header.setMaximumSectionSize(260)
         header.setStretchLastSection(True)
-        header.setHighlightSections(False)
         self._caption = label("", "caption", "text2")
         self._which = Segmented([("differing", "Differences only"), ("all", "All settings")], "Settings to show")
         self._which.changed.connect(lambda _key: self._show())

@@ -8,7 +8,6 @@ from PySide6.QtCore import QPoint, Qt, QTimer, Signal, SignalInstance, Slot
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QMenu,
     QSplitter,
     QStackedLayout,
@@ -22,8 +21,8 @@ from app.runs.store import Kept
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.table_model import COLUMNS, NAME, STATES, RunRow, RunsModel
-from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.tables import plain
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
@@ -79,23 +78,12 @@ class RunPanel(QWidget):
     def _made_table(self) -> QTableView:
         table = QTableView()
         table.setModel(self.model)
-        table.setFrameShape(QFrame.Shape.NoFrame)
-        table.setShowGrid(False)
-        table.setWordWrap(False)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        plain(table, "Runs", 26, room=0)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         table.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
-        table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         table.customContextMenuRequested.connect(self._show_menu)
-        table.setTabKeyNavigation(False)
-        table.setAccessibleName("Runs")
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(26)
-        header = table.horizontalHeader()
-        header.setFont(theme.font("caption"))
-        header.setStretchLastSection(True)
-        header.setHighlightSections(False)
+        table.horizontalHeader().setStretchLastSection(True)
         delete = QShortcut(QKeySequence(Qt.Key.Key_Delete), table)
         delete.setContext(Qt.ShortcutContext.WidgetShortcut)
         delete.activated.connect(self._delete)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.runs import record
@@ -15,12 +15,12 @@ from app.util import formatting
 from app.util.late_dataclass import dataclass
 from app.views.training.runs.session import Run
 from app.views.ui import icons, theme
+from app.views.ui.tables import ColumnsModel, Index, side
 
 COLUMNS = (
     "Run", "State", "Device", "Optimizer", "Epochs", "Steps", "Train loss", "Validation loss", "Best loss",
     "Validation accuracy", "Best accuracy", "Time", "Started",
 )  # fmt: skip
-NUMBERS = frozenset(COLUMNS[4:12])
 NAME = 0
 
 # icon and words of each state
@@ -34,8 +34,6 @@ STATES: dict[str, tuple[str, str]] = {
     "failed": ("error", "Failed"),
     "interrupted": ("warning", "Interrupted"),
 }
-
-Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(eq=False)
@@ -117,10 +115,12 @@ def _when(began: datetime) -> str:
     return f"{own:%H:%M:%S}" if own.date() == datetime.now().date() else f"{own:%Y-%m-%d %H:%M}"
 
 
-class RunsModel(QAbstractTableModel):
+class RunsModel(ColumnsModel):
     """A row per run, newest on top. `renamed(kept, name)` is emitted by an edit of the first column."""
 
     renamed = Signal(object, str)
+    heads = COLUMNS
+    figures = range(4, 12)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -168,19 +168,6 @@ class RunsModel(QAbstractTableModel):
     def _changed(self, place: int) -> None:
         self.dataChanged.emit(self.index(place, 0), self.index(place, len(COLUMNS) - 1))
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self.rows)
-
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return len(COLUMNS)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation != Qt.Orientation.Horizontal:
-            return None
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _side(section)
-        return COLUMNS[section] if role == Qt.ItemDataRole.DisplayRole else None
-
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
         kept = index.isValid() and self.rows[index.row()].kept is not None
@@ -199,7 +186,7 @@ class RunsModel(QAbstractTableModel):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             return row.cells()[index.column()]
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _side(index.column())
+            return side(index.column() in self.figures)
         if role == Qt.ItemDataRole.DecorationRole and state:
             return icons.icon(STATES[row.state][0], size=14)
         if role == Qt.ItemDataRole.ForegroundRole and state:
@@ -208,8 +195,3 @@ class RunsModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             return row.outcome or (row.cells()[index.column()] if index.column() == 3 else None)
         return None
-
-
-def _side(column: int) -> Qt.AlignmentFlag:
-    side = Qt.AlignmentFlag.AlignRight if COLUMNS[column] in NUMBERS else Qt.AlignmentFlag.AlignLeft
-    return side | Qt.AlignmentFlag.AlignVCenter
