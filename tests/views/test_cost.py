@@ -59,9 +59,9 @@ def column(page: CostTable, number: int) -> list[str]:
 def test_rows_stand_in_running_order_and_the_total_below(page: CostTable) -> None:
     assert column(page, NODE)[:4] == ["input", "conv1", "relu1", "conv2"]
     assert column(page, COMPUTE)[:4] == ["–", "18,432", "not counted", "1,179,648"]
-    assert page.totals.texts[PARAMETERS] == "85,066"
-    assert page.totals.texts[COMPUTE] == "1,264,256"
-    assert page.totals.texts[BYTES] == "56.8 KiB"
+    assert page.totals.rows[0][PARAMETERS] == "85,066"
+    assert page.totals.rows[0][COMPUTE] == "1,264,256"
+    assert page.totals.rows[0][BYTES] == "56.8 KiB"
 
 
 def test_a_click_on_a_column_sorts_by_its_numbers_and_a_third_gives_the_running_order_back(
