@@ -96,13 +96,9 @@ class AnalysisService(QObject):
         # The latest start weights and analysis checked, and the problems found.
         self._started: tuple[StartWeights, Analysis, tuple[Problem, ...]] | None = None
         self._look = 0  # incremented whenever facts about the data change
-        self._recall = QTimer(self)
-        self._recall.setSingleShot(True)
-        self._recall.setInterval(0)
+        self._recall = QTimer(self, singleShot=True, interval=0)
         self._recall.timeout.connect(self._show_recalled)
-        self._breath = QTimer(self)
-        self._breath.setSingleShot(True)
-        self._breath.setInterval(BREATH)
+        self._breath = QTimer(self, singleShot=True, interval=BREATH)
         self._breath.timeout.connect(self._ask_rest)
         self._turns = 0
         self._held = False

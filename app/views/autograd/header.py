@@ -40,19 +40,12 @@ class AutogradHeader(QWidget):
         self.search = icon_button("search", "Find a node (Ctrl+F)")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
-        layout = hbox(self.root, (self.summary, 1), on=self, margins=(12, 5, 10, 5), spacing=8)
         self.legend, self.norms = AutogradLegend(), NormLegend()
         legend, group_by = self.legend, label("Group by", "label", "text3")
-        layout.addWidget(legend)
-        layout.addWidget(self.norms)
-        layout.addWidget(group_by)
-        layout.addWidget(self.grouping)
-        layout.addWidget(self.fold_all)
-        layout.addWidget(self.mode)
-        layout.addWidget(self.capture)
-        layout.addWidget(self.search)
-        layout.addWidget(self.export)
-        layout.addWidget(self.frame)
+        layout = hbox(
+            self.root, (self.summary, 1), legend, self.norms, group_by, self.grouping, self.fold_all, self.mode,
+            self.capture, self.search, self.export, self.frame, on=self, margins=(12, 5, 10, 5), spacing=8,
+        )  # fmt: skip
         # The window may be narrower than all of this: the least important goes first, the summary is cut.
         layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self.setMinimumWidth(1)

@@ -184,9 +184,8 @@ class Callout(QWidget):
             (self._sign, 0, Qt.AlignmentFlag.AlignVCenter), (self._message, 1),
             (self._close, 0, Qt.AlignmentFlag.AlignVCenter), spacing=8,
         )  # fmt: skip
-        foot = hbox((self._reason, 1), margins=(22, 0, 2, 0), spacing=12)
         acts = hbox(self.button, self.more, spacing=4)
-        foot.addLayout(acts)
+        foot = hbox((self._reason, 1), acts, margins=(22, 0, 2, 0), spacing=12)
         vbox(head, foot, on=self, spacing=4)
         self._make_room_for_tip()
         self.button.clicked.connect(self._cure)
@@ -300,8 +299,7 @@ class Word(QLabel):
         self.setMargin(6)
         self.setWordWrap(False)
         self._bad = False
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
+        self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self.hide)
         self.restyle()
         self.hide()

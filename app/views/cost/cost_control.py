@@ -33,9 +33,7 @@ class CostControl(QObject):
         self._workspace, self._table = workspace, table
         self.cost: NetworkCost | None = None
         self._of: tuple[Graph, Catalog] | None = None
-        self._rest = QTimer(self)
-        self._rest.setSingleShot(True)
-        self._rest.setInterval(REST)
+        self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self._ask)
         workspace.live.analysed.connect(self._analysed)
         workspace.document.changed.connect(self._wait_on)

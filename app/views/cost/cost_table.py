@@ -207,9 +207,8 @@ class CostTable(QWidget):
 
     def _lay_out(self) -> None:
         page = QWidget()
-        column = vbox((self.table, 1), Divider(color="line2"), self.total, on=page, margins=(0, 0, 0, 6), spacing=0)
         self.note.setContentsMargins(8, 2, 8, 0)
-        column.addWidget(self.note)
+        vbox((self.table, 1), Divider(color="line2"), self.total, self.note, on=page, margins=(0, 0, 0, 6), spacing=0)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(page)

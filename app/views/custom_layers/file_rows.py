@@ -93,10 +93,8 @@ class OwnFiles(QWidget):
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QScrollArea.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        column = vbox(Divider(), top, on=self, margins=(0, 0, 0, 6), spacing=0)
         below = vbox(self.words, margins=(12, 0, 10, 2))
-        column.addLayout(below)
-        column.addWidget(self._scroll)
+        vbox(Divider(), top, below, self._scroll, on=self, margins=(0, 0, 0, 6), spacing=0)
         self.set_files(())
 
     def set_files(self, files: Iterable[CustomFile]) -> None:

@@ -97,10 +97,9 @@ class ExportDialog(Dialog):
         check.setAccessibleDescription(_WORDS[key])
         check.toggled.connect(self._validate)
         self.boxes[key] = check
-        column = vbox(check, spacing=1)
         words = label(_WORDS[key], "label", "text3", wrap=True)
         words.setContentsMargins(21, 0, 0, 2)
-        column.addWidget(words)
+        column = vbox(check, words, spacing=1)
         self.words[key] = words
         self.body.addLayout(column)
 

@@ -35,12 +35,10 @@ class ResultPage(QScrollArea):
         for remark in parts:
             what, _, why = remark.partition(": ")
             place, _, became = what.partition(") ")
-            row = vbox(spacing=2)
             name = label(f"{place})", "code", "text", wrap=True)
             name.setFont(theme.font("code"))
-            row.addWidget(name)
             words = became.partition(" ")[2]
-            row.addWidget(label(f"{words[:1].upper()}{words[1:]}: {why}", "label", "text2", wrap=True))
+            row = vbox(name, label(f"{words[:1].upper()}{words[1:]}: {why}", "label", "text2", wrap=True), spacing=2)
             column.addLayout(row)
         if any(ONE_NODE in remark for remark in parts):
             column.addWidget(label(WHAT, "label", "text3", wrap=True))

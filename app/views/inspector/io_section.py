@@ -37,16 +37,11 @@ class InputsOutputsSection(Section):
         if not ends:
             column.addWidget(label(self._words, "label", "text3", wrap=True))
         for one in ends[:MOST]:
-            row = hbox(spacing=8)
             name = label(elided(one.port, "label", _NAME_MOST).text, "label", "text2")
             name.setToolTip(one.port)
             chip = ShapeChip(one.text, one.state)
             chip.setAccessibleName(f"{one.port}: {one.text}")
-            row.addWidget(Glyph("io", "io", 14))
-            row.addWidget(name)
-            row.addWidget(chip)
-            row.addWidget(label(one.dtype, "caption", "text3"))
-            row.addStretch(1)
+            row = hbox(Glyph("io", "io", 14), name, chip, label(one.dtype, "caption", "text3"), 1, spacing=8)
             column.addLayout(row)
         if len(ends) > MOST:
             column.addWidget(label(f"and {len(ends) - MOST:,} more", "label", "text3"))

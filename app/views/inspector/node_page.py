@@ -89,12 +89,9 @@ class NodePage(TabDown):
         self.cost = CostSection()
         self.problems = ProblemsSection()
         self.documentation = DocumentationSection(engine)
-        column = vbox(on=self, margins=0, spacing=0)
         above = (self.header, self.problems, self.instance, self.parameters)
         below = (self.shape, self.sizes, self.module, self.inits, self.cost)
-        for part in (*above, *below, self.documentation):
-            column.addWidget(part)
-        column.addStretch(1)
+        vbox(*above, *below, self.documentation, 1, on=self, margins=0, spacing=0)
         self._connect(document)
 
     def _connect(self, document: SheetDocument) -> None:

@@ -223,10 +223,8 @@ class ProblemBox(QWidget):
             button.clicked.connect(lambda checked=False, cure=cure: self.cure_requested.emit(cure))
             self.buttons.append(button)
             words.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
-        row = hbox(on=self, margins=(10, 9, 10, 9), spacing=8)
         sign = Glyph(problem.severity, "text3" if calm else self._line, 15)
-        row.addWidget(sign, 0, Qt.AlignmentFlag.AlignTop)
-        row.addLayout(words, 1)
+        hbox((sign, 0, Qt.AlignmentFlag.AlignTop), (words, 1), on=self, margins=(10, 9, 10, 9), spacing=8)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         colors = theme.current()

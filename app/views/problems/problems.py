@@ -208,12 +208,10 @@ class ProblemsPanel(QWidget):
         self.ok_line = label("", "label", "text3", wrap=True)
         self._ok_icon = Glyph("check", size=15)
         inside = QWidget()
-        self._column = vbox(on=inside, margins=0, spacing=0)
         foot = hbox(
             (self._ok_icon, 0, Qt.AlignmentFlag.AlignTop), (self.ok_line, 1), margins=(16, 14, 16, 12), spacing=10
         )
-        self._column.addLayout(foot)
-        self._column.addStretch(1)
+        self._column = vbox(foot, 1, on=inside, margins=0, spacing=0)
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

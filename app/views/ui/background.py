@@ -93,8 +93,7 @@ class PendingRequests(QObject):
         self._newest: dict[str, int] = {}
         self._closed = False
         self._arrived: deque[tuple[int, Any]] = deque()
-        self._next = QTimer(self)
-        self._next.setSingleShot(True)
+        self._next = QTimer(self, singleShot=True)
         self._next.timeout.connect(self._hand_over)
         self.answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 

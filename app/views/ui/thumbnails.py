@@ -52,8 +52,7 @@ class Thumbnails(QObject):
         self._size = size
         self._waiting: OrderedDict[Hashable, ThumbnailRequest] = OrderedDict()
         self._work: Iterator[None] | None = None
-        self._timer = QTimer(self)
-        self._timer.setInterval(0)
+        self._timer = QTimer(self, interval=0)
         self._timer.timeout.connect(self._go_on)
 
     def request(self, wanted: ThumbnailRequest) -> None:

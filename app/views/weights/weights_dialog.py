@@ -67,18 +67,12 @@ class WeightsDialog(Dialog):
         self._run(ReadWeights(path, source), self._read)
 
     def _lay_out(self) -> None:
-        top = hbox(spacing=8)
         self._place = QVBoxLayout()
-        top.addLayout(self._place)
-        top.addStretch(1)
         self.search.setMinimumWidth(200)
-        top.addWidget(self.search)
-        below = hbox(spacing=6)
+        top = hbox(self._place, 1, self.search, spacing=8)
         self.all_button, self.none_button = Button("Select all shown", "link"), Button("Deselect all shown", "link")
         self.count = label("", "label", "text2")
-        below.addWidget(self.count, 1)
-        below.addWidget(self.all_button)
-        below.addWidget(self.none_button)
+        below = hbox((self.count, 1), self.all_button, self.none_button, spacing=6)
         self.body.addWidget(self.notes)
         for box in self.follow:
             box.hide()

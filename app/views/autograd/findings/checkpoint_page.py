@@ -49,9 +49,8 @@ class CheckpointPage(QWidget):
         self.use = Button("Checkpoint in training", "primary")
         self.use.clicked.connect(self._use)
         foot = hbox((self.sentence, 1), self.use, margins=(16, 6, 16, 8), spacing=12)
-        column = vbox((self.table, 1), foot, on=self, margins=0, spacing=0)
         self._rest = QWidget()
-        column.addWidget(self._rest, 1)
+        vbox((self.table, 1), foot, (self._rest, 1), on=self, margins=0, spacing=0)
         self.table.currentCellChanged.connect(lambda *_: self._moved())
         self.show_rows((), frozenset())
 

@@ -45,10 +45,9 @@ class FindingRow(QWidget):
         self.setAccessibleName(f"{finding.severity}, {finding.location_text}: {finding.sentence}")
         self.setAccessibleDescription(finding.cure)
         top = Qt.AlignmentFlag.AlignTop
-        where = vbox(spacing=1)
         title = label(finding.title, "message", wrap=True)
         title.setFixedWidth(PLACE)
-        where.addWidget(title)
+        where = vbox(title, spacing=1)
         if finding.line is not None:
             where.addWidget(label(f"line {finding.line}", "caption", "text3"))
         where.addStretch(1)
@@ -118,16 +117,13 @@ class FindingList(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         inside = QWidget()
-        self._column = vbox(on=inside, margins=0, spacing=0)
         self._icon, self.foot = Glyph("check", "run", 15), label("", "label", "text3", wrap=True)
         foot = hbox((self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.foot, 1), margins=(16, 12, 16, 12), spacing=10)
         self.more = Button("", "link")
         self.more.hide()
         self.more.clicked.connect(self._add)
         self._waiting: tuple[Finding, ...] = ()
-        self._column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
-        self._column.addLayout(foot)
-        self._column.addStretch(1)
+        self._column = vbox((self.more, 0, Qt.AlignmentFlag.AlignLeft), foot, 1, on=inside, margins=0, spacing=0)
         self.setWidget(inside)
 
     def show_findings(self, found: tuple[Finding, ...], words: str, fine: bool) -> None:

@@ -54,10 +54,8 @@ class FindingsPage(QWidget):
         self.checkpoint, self.steps = CheckpointPage(), steps or GainsOverRun()
         self.over = Segmented([(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what")
         gain = QWidget()
-        column = vbox(on=gain, margins=0, spacing=0)
         words = hbox((self.rule, 1), margins=(16, 6, 16, 6))
-        column.addLayout(words)
-        column.addWidget(self.chart, 1)
+        vbox(words, (self.chart, 1), on=gain, margins=0, spacing=0)
         self.empty = EmptyState("autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch")
         self.empty.acted.connect(self.captureRequested)
         self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}

@@ -54,10 +54,8 @@ class GainsOverRun(QWidget):
         self._history: History | None = None
         self._version = -1
         shown = QWidget()
-        column = vbox(on=shown, margins=0, spacing=0)
         words = hbox((self.rule, 1), margins=(12, 6, 12, 2))
-        column.addLayout(words)
-        column.addWidget(self.map, 1)
+        vbox(words, (self.map, 1), on=shown, margins=0, spacing=0)
         self._stack = QStackedWidget()
         self._stack.addWidget(self.empty)
         self._stack.addWidget(shown)

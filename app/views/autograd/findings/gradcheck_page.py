@@ -70,10 +70,8 @@ class GradcheckPage(QScrollArea):
             label("Along one random direction of all tensors, for each step eps", "caption", "text3"),
         )
         inside = QWidget()
-        column = vbox(on=inside, margins=(16, 10, 16, 14), spacing=6)
         top = hbox((self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.verdict, 1), spacing=10)
-        column.addLayout(top)
-        column.addWidget(self.more)
+        column = vbox(top, self.more, on=inside, margins=(16, 10, 16, 14), spacing=6)
         # Beside one another where there is room for both.
         self._tables = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._tables.setSpacing(18)

@@ -174,10 +174,9 @@ def _empty_row(name: str, where: str) -> QWidget:
 
 def _warning(words: str) -> QWidget:
     widget = QWidget()
-    row = hbox(Glyph("warning", "warn", 14), on=widget, margins=(0, 4, 0, 2), spacing=8)
     text = label(words, "caption", "warn", wrap=True)
     text.setMinimumWidth(1)
-    row.addWidget(text, 1)
+    hbox(Glyph("warning", "warn", 14), (text, 1), on=widget, margins=(0, 4, 0, 2), spacing=8)
     return widget
 
 

@@ -123,11 +123,8 @@ class SnippetPage(QWidget):
 
     def _output_part(self) -> QWidget:
         part = QWidget()
-        column = vbox(on=part, margins=0, spacing=0)
         told = hbox(self.status, margins=(12, 6, 10, 6))
-        column.addLayout(told)
-        column.addWidget(Divider())
-        column.addWidget(self.output, 1)
+        vbox(told, Divider(), (self.output, 1), on=part, margins=0, spacing=0)
         self.edit.setMinimumHeight(70)
         return part
 

@@ -224,10 +224,8 @@ class StepList(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self.view)
         self._pages.addWidget(self._empty)
-        layout = vbox(on=self, margins=(0, 10, 0, 0), spacing=8)
         top = vbox(self.field, margins=(10, 0, 10, 0))
-        layout.addLayout(top)
-        layout.addWidget(self._pages, 1)
+        vbox(top, (self._pages, 1), on=self, margins=(0, 10, 0, 0), spacing=8)
         self._connect()
         self._tape_changed()
 

@@ -55,10 +55,9 @@ class TapePage(QWidget):
         self._tape_changed()
 
     def _lay_out(self) -> None:
-        corner = hbox(on=self.controls, margins=0, spacing=8)
         self.speed.setFixedWidth(92)
         self.speed.setMinimumContentsLength(3)
-        corner.addWidget(self.let_go)
+        hbox(self.let_go, on=self.controls, margins=0, spacing=8)
         row = hbox(self.deck, margins=(12, 7, 12, 5), spacing=8)
         row.addSpacing(4)
         row.addWidget(self.count)

@@ -26,8 +26,7 @@ class AutoScroll(QObject):
         self._spot = QPoint()
         self._been_inside = False
         self._there = QElapsedTimer()
-        self._timer = QTimer(self)
-        self._timer.setInterval(TICK)
+        self._timer = QTimer(self, interval=TICK)
         self._timer.timeout.connect(self.tick)
         view.viewport().installEventFilter(self)
 

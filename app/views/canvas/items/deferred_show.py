@@ -29,8 +29,7 @@ class Unveiling(QObject):
         super().__init__(view)
         self._view, self._nodes, self._frame, self._coming = view, nodes, frame, coming
         self._turns = 0
-        self._turn = QTimer(self)
-        self._turn.setSingleShot(True)
+        self._turn = QTimer(self, singleShot=True)
         self._turn.timeout.connect(self._take_turn)
 
     def veil(self) -> None:

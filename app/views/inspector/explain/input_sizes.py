@@ -61,16 +61,11 @@ class CandidatesSection(Section):
         self.field.textEdited.connect(lambda text: self._mark(""))
         self.word = label("", "caption", "error", wrap=True)
         self.word.hide()
-        self._rest = QTimer(self)
-        self._rest.setSingleShot(True)
-        self._rest.setInterval(REST)
+        self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self._request)
         self.toggled.connect(lambda opened: self._wait())
-        column = vbox(spacing=6)
         self._rows_at = vbox(spacing=8)
-        column.addLayout(self._rows_at)
-        column.addWidget(self.field)
-        column.addWidget(self.word)
+        column = vbox(self._rows_at, self.field, self.word, spacing=6)
         self.body_layout.addLayout(column)
 
     def forget(self) -> None:
@@ -190,9 +185,11 @@ class SizeRow(QWidget):
         super().__init__()
         self.shape, self.answer = shape, answer
         column = vbox(on=self, margins=0, spacing=2)
-        top = hbox(Glyph(*self._sign(), size=12), spacing=6)
         text = shape_text(shape)
-        top.addWidget(ShapeChip(text, "assumed" if answer is None else "normal" if answer.runs else "error"))
+        top = hbox(
+            Glyph(*self._sign(), size=12),
+            ShapeChip(text, "assumed" if answer is None else "normal" if answer.runs else "error"), spacing=6,
+        )  # fmt: skip
         if answer is not None and answer.runs:
             top.addWidget(Glyph("chevron-right", "text3", 10))
             top.addWidget(ShapeChip(answer.came_out, "accent"))

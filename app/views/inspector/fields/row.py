@@ -249,14 +249,12 @@ class ParamRow:
     def _part(self, port: str, source: str) -> QWidget:
         holder = QWidget()
         holder.setProperty("source", source)
-        row = hbox(on=holder, margins=(0, 0, 0, 2), spacing=4)
         words = _Note()
         words.show_text(f"{port} from {source}")
         cut = icon_button("close", f"Cut the wire from {source} to {port}")
         cut.setFixedSize(20, 20)
         cut.clicked.connect(lambda: self._form.cut.emit(port))
-        row.addWidget(words, 1)
-        row.addWidget(cut)
+        hbox((words, 1), cut, on=holder, margins=(0, 0, 0, 2), spacing=4)
         self._below.addWidget(holder)
         return holder
 

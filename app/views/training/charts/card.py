@@ -241,7 +241,5 @@ class ChartCard(QWidget):
         self.heading.setFixedHeight(HEAD)
         top = hbox((self.heading, 1), self.tools, margins=(0, 0, 12, 0))
         self.body = vbox(margins=0)
-        layout = vbox(top, on=self, margins=(12, 6, 0, 2), spacing=1)
         below = hbox(self.legend, margins=(0, 0, 12, 0))
-        layout.addLayout(below)
-        layout.addLayout(self.body, 1)
+        vbox(top, below, (self.body, 1), on=self, margins=(12, 6, 0, 2), spacing=1)

@@ -47,10 +47,11 @@ class CurveControls(QWidget):
         self._follow.hide()
         self._export = icon_button("export", "Export the curves")
         self._export.clicked.connect(self._ask_format)
-        layout = hbox(on=self, margins=(12, 4, 8, 4), spacing=8)
         self._caption = label("Smoothing", "caption", "text2")
-        for widget in (self._follow, self._caption, self._slider, self._weight, self._mode, self._export):
-            layout.addWidget(widget)
+        hbox(
+            self._follow, self._caption, self._slider, self._weight, self._mode, self._export, on=self,
+            margins=(12, 4, 8, 4), spacing=8,
+        )  # fmt: skip
         self._slider.valueChanged.connect(self._tell_smoothing)
         self._mode.changed.connect(self.modeChanged)
         self._follow.clicked.connect(self.followRequested)

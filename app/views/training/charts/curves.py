@@ -95,8 +95,7 @@ class Curves(QWidget):
         self._stale: list[Chart] = []  # charts that show less than the history has, the oldest picture first
         self.redraw_seconds = 0.0  # of the last redraw, painting left out
         self.room = 1  # how many times `SHARE` it may take
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
+        self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._redraw_if_new)
         self._build()
         self._connect()

@@ -49,9 +49,7 @@ class Pad(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setAcceptDrops(True)
         self.setAccessibleName("Drawing pad")
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(SOON)
+        self._soon = QTimer(self, singleShot=True, interval=SOON)
         self._soon.timeout.connect(self.changed)
         theme.manager().changed.connect(self.update)
 

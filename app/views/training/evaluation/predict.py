@@ -54,15 +54,12 @@ class TryPage(QWidget):
 
     def _lay_out(self) -> None:
         draw = QWidget()
-        inside = hbox((self.pad, 0, Qt.AlignmentFlag.AlignTop), on=draw, margins=0, spacing=16)
-        beside = vbox(label("Model input", "caption", "text2"), self.seen, spacing=6)
         tools = hbox(self.clear, self.invert, 1, spacing=6)
-        beside.addLayout(tools)
-        beside.addWidget(self.words, 1)
+        beside = vbox(label("Model input", "caption", "text2"), self.seen, tools, (self.words, 1), spacing=6)
         side = QWidget()
         side.setLayout(beside)
         side.setFixedWidth(200)
-        inside.addWidget(side)
+        hbox((self.pad, 0, Qt.AlignmentFlag.AlignTop), side, on=draw, margins=0, spacing=16)
         self._form.setFrameShape(QFrame.Shape.NoFrame)
         self._form.setWidgetResizable(True)
         self._form.setFixedWidth(FORM + 160)

@@ -34,11 +34,12 @@ class InsideCard(ChartCard):
         self.look = Button("Refresh")
         self.look.clicked.connect(lambda: self.wanted.emit(int(self.sample.value())))
         self.tools.addWidget(self.what)
-        line = hbox(label("Sample", "caption", "text2"), self.sample, margins=(0, 2, 12, 4), spacing=8)
         self.words = label("", "caption", "text3")
         self.words.setMinimumWidth(1)
-        line.addWidget(self.words, 1)
-        line.addWidget(self.look)
+        line = hbox(
+            label("Sample", "caption", "text2"), self.sample, (self.words, 1), self.look, margins=(0, 2, 12, 4),
+            spacing=8,
+        )  # fmt: skip
         self.picture = PictureGrid()
         self.picture.setFixedWidth(78)
         self.grid = PictureGrid()

@@ -40,9 +40,7 @@ class LayerControl(QObject):
         self._folder = TemporaryFolder()  # weights of a run, as they were for a look
         self._asked: Future | None = None
         self._again = False
-        self._rest = QTimer(self)
-        self._rest.setSingleShot(True)
-        self._rest.setInterval(REST)
+        self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self.look)
         self.page.inside.wanted.connect(self._look_at)
         self.page.layerChosen.connect(self._chosen)

@@ -55,9 +55,7 @@ class LayerPage(QWidget):
         self.cards.setChildrenCollapsible(False)
         self.cards.setHandleWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(REST)
+        self._timer = QTimer(self, singleShot=True, interval=REST)
         self._timer.timeout.connect(self._redraw_if_new)
         for chart in self.charts:
             chart.plot.view.setMouseEnabled(x=False, y=False)

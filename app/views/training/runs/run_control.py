@@ -59,9 +59,7 @@ class RunControl(QObject):
         self._keeper: RunsKeeper | None = None
         self._drawn: dict[int, Project] = {}
         self._told: str | None = None
-        self._check = QTimer(self)
-        self._check.setSingleShot(True)
-        self._check.setInterval(LONG)
+        self._check = QTimer(self, singleShot=True, interval=LONG)
         self._check.timeout.connect(self._tell_blocked)
         live.analysed.connect(self._analysed)
         document.changed.connect(self._drawing_changed)

@@ -59,9 +59,7 @@ class RunPanel(QWidget):
         super().__init__(parent)
         self._session: RunSession | None = None
         self._refreshed = 0.0
-        self._fitting = QTimer(self)
-        self._fitting.setSingleShot(True)
-        self._fitting.setInterval(FITTING)
+        self._fitting = QTimer(self, singleShot=True, interval=FITTING)
         self._fitting.timeout.connect(self._fit_columns)
         self.model = RunsModel(self)
         self.model.renamed.connect(self.renamed)

@@ -107,8 +107,7 @@ class RunSession(QObject):
         self._count = 0
         self._thread: TrainingThread | None = None
         self._ending: Finished | Failed | None = None
-        self._timer = QTimer(self)
-        self._timer.setInterval(POLL)
+        self._timer = QTimer(self, interval=POLL)
         self._timer.timeout.connect(self._poll_in_time)
         self._used = 0.0  # seconds of the processor by this thread, up to the last poll
 

@@ -113,20 +113,19 @@ def buttons() -> QWidget:
     device = w.Button("cuda:0", icon="chip", icon_color="run")
     device.setMenu(QMenu(device))
     column = QWidget()
-    layout = vbox(on=column, margins=0)
-    layout.addWidget(
+    layout = vbox(
+
         _row(
             w.Button("Insert Flatten", "primary"), w.Button("New", "primary", "new"), w.Button("Set bias=False"),
             w.Button("Export", icon="export"), device, w.Button("Cancel", "flat"),
             w.Button("Open", "link", "open-external"), 1,
-        )
-    )  # fmt: skip
-    layout.addWidget(
+        ),
         _row(
             _disabled(w.Button("Insert Flatten", "primary")), _disabled(w.Button("Set bias=False")),
             _disabled(w.Button("Export", icon="export")), _disabled(w.Button("Cancel", "flat")),
             w.icon_button("snowflake", "Freeze"), w.icon_button("mute", "Mute"), w.icon_button("more", "More"), 1,
-        )
+        ),
+        on=column, margins=0,
     )  # fmt: skip
     toggles = [w.Toggle(value=True), w.Toggle(), w.Toggle("64 values", value=True), _disabled(w.Toggle())]
     layout.addWidget(_row(*toggles, 1))
@@ -200,7 +199,6 @@ def fields() -> QWidget:
 def sections() -> QWidget:
     """Return an inspector's sections."""
     column = QFrame()
-    layout = vbox(on=column, margins=0, spacing=0)
     parameters = w.Section("Parameters")
     parameters.set_action("Reset to defaults", quiet=True)
     parameters.set_body(fields())
@@ -213,8 +211,10 @@ def sections() -> QWidget:
     )  # fmt: skip
     document = w.Section("Documentation", opened=False)
     document.set_action("Open")
-    for section in (parameters, shape, w.Section("Cost", "N = 64, share of the network", opened=False), document):
-        layout.addWidget(section)
+    vbox(
+        parameters, shape, w.Section("Cost", "N = 64, share of the network", opened=False), document, on=column,
+        margins=0, spacing=0,
+    )  # fmt: skip
     return column
 
 
@@ -228,30 +228,29 @@ def tabs() -> QWidget:
         dock.add(key, key, icon)
     dock.set_badge("Problems", 2)
     column = QWidget()
-    layout = vbox(
-        centre, dock, _row(w.label("Overlay", "label", "text3"), w.Segmented(("Shapes", "Gradients", "Memory")), 1),
-        on=column, margins=0,
-    )  # fmt: skip
     typed = w.SearchField("Search layers", "Tab")
     typed.setText("conv")
-    layout.addWidget(w.SearchField("Search layers", "Tab"))
-    layout.addWidget(typed)
-    layout.addWidget(_row(w.HeatBar(("0.01", "10"), "Gradient norm, oldest to newest"), 1))
+    vbox(
+        centre, dock, _row(w.label("Overlay", "label", "text3"), w.Segmented(("Shapes", "Gradients", "Memory")), 1),
+        w.SearchField("Search layers", "Tab"), typed,
+        _row(w.HeatBar(("0.01", "10"), "Gradient norm, oldest to newest"), 1), on=column, margins=0,
+    )  # fmt: skip
     return column
 
 
 def messages() -> QWidget:
     """Return banners, the empty state and toasts."""
     column = QWidget()
-    layout = vbox(on=column, margins=0)
-    layout.addWidget(
+    layout = vbox(
+
         w.Banner(
             "error", "Training stopped: the loss became NaN at step 1,204",
             "First seen in fc1. Weights are restored to step 1,200.", "Show fc1",
-        )
+        ),
+        w.Banner("warning", "GPU memory is 94 % full. A batch of 48 would fit.", "", "Use 48"),
+        w.Banner("info", "The network was edited since this run started.", "The run uses its own copy."), on=column,
+        margins=0,
     )  # fmt: skip
-    layout.addWidget(w.Banner("warning", "GPU memory is 94 % full. A batch of 48 would fit.", "", "Use 48"))
-    layout.addWidget(w.Banner("info", "The network was edited since this run started.", "The run uses its own copy."))
     host = QWidget()
     host.setMinimumHeight(230)
     inner = QHBoxLayout(host)
