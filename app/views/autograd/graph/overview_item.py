@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -38,14 +39,17 @@ class _Part(Batch[Any]):
         super().__init__(members)
         self._item = item
 
+
+class _Mapped(_Part):
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
         """The outermost groups and boxes as blocks of their categories' colours."""
         colors = {name: mix(now.panel, color, 0.62).rgba() for name, color in now.categories.items()}
         outer = ((rect, one.category) for one, rect in self.members if self.frame_of(one) is None)
         return [], [(rect.x, rect.y, rect.right, rect.bottom, colors[category]) for rect, category in outer]
 
+    @abstractmethod
     def frame_of(self, one: Any) -> str | None:
-        raise NotImplementedError
+        """Name the group that it stands in; None for none."""
 
 
 def _about(rects: Sequence[Rect]) -> QRectF:
@@ -55,7 +59,7 @@ def _about(rects: Sequence[Rect]) -> QRectF:
     return QRectF(x, y, (left + width).max() - x, (top + height).max() - y)
 
 
-class Groups(_Part):
+class Groups(_Mapped):
     members: Sequence[tuple[Group, Rect]]
 
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
@@ -71,7 +75,7 @@ class Groups(_Part):
         return one.parent
 
 
-class Boxes(_Part):
+class Boxes(_Mapped):
     members: Sequence[tuple[Box, Rect]]
 
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
@@ -115,7 +119,7 @@ class TapeOverview(Overview):
         self.way: frozenset[str] = frozenset()
         groups = [(one, layout.groups[one.id]) for one in drawing.groups if one.id in layout.groups]
         boxes = [(box, layout.boxes[box.id]) for box in drawing.boxes]
-        self._mapped: list[_Part] = [
+        self._mapped: list[_Mapped] = [
             *batched(groups, (), partial(Groups, self), BATCH), *batched(boxes, (), partial(Boxes, self), BATCH)
         ]  # fmt: skip
         arrows = list(zip(drawing.arrows, layout.routes, strict=True))
@@ -126,7 +130,7 @@ class TapeOverview(Overview):
     def batches(self) -> Sequence[_Part]:
         return self._all
 
-    def mapped_batches(self) -> Sequence[_Part]:
+    def mapped_batches(self) -> Sequence[_Mapped]:
         return self._mapped
 
     def set_way(self, boxes: frozenset[str]) -> None:

@@ -7,6 +7,7 @@ cached in batches: an edit rebuilds one batch, a few milliseconds per paint, and
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -56,7 +57,7 @@ class PaintLayer:
             painter.strokePath(path, _cosmetic(pen))
 
 
-class Batch(Generic[T]):
+class Batch(ABC, Generic[T]):
     """Items that are painted together from a cache; `stale` once one of them looks different."""
 
     LAYERS = 1
@@ -77,13 +78,16 @@ class Batch(Generic[T]):
         self.area = self.fill(self.layers, now)
         self.stale = False
 
+    @abstractmethod
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         """Add all members to empty layers; return the area that they cover."""
-        raise NotImplementedError
 
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
-        """Return lists of rectangles for a map: the bottom ones, then others. Beyond `most`, some may be left out."""
-        raise NotImplementedError
+        """Return lists of rectangles for a map: the bottom ones, then others. Beyond `most`, some may be left out.
+
+        What stands in no map has none.
+        """
+        return [], []
 
 
 class Overview(QGraphicsItem):
@@ -102,12 +106,12 @@ class Overview(QGraphicsItem):
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
     def batches(self) -> Sequence[Batch[Any]]:
-        """Return all batches in paint order."""
-        raise NotImplementedError
+        """Return all batches in paint order; none unless a subclass has some."""
+        return ()
 
     def mapped_batches(self) -> Sequence[Batch[Any]]:
         """Return the batches that a map shows."""
-        raise NotImplementedError
+        return self.batches()
 
     def layer_opacity(self, number: int) -> float:
         """Return the opacity of a layer, 0 to 1."""
