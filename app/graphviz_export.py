@@ -20,6 +20,7 @@ import msgspec
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.util import atomic
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 FORMATS = ("dot", "svg", "pdf", "png", "json")
@@ -43,22 +44,16 @@ _BACK, _WIRE = "#A84A05", "#7C8592"
 _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
-class ExportError(RuntimeError):
+class ExportError(CodedError, RuntimeError):
     """A picture could not be made; the text says why and what helps."""
-
-    code = "export"
 
 
 class NoGraphvizError(ExportError):
     """Graphviz's `dot` is not installed."""
 
-    code = "no_graphviz"
-
 
 class GraphvizError(ExportError):
     """`dot` ran and did not make the picture."""
-
-    code = "graphviz"
 
 
 @dataclass(frozen=True)

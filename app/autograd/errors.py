@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from app.util.errors import CodedError
 
-class CaptureError(RuntimeError):
+
+class CaptureError(CodedError, RuntimeError):
     """A graph could not be captured; the text says why and what to do."""
-
-    code = "capture"
 
 
 class NoGraphError(CaptureError):
     """The forward pass ran, but nothing in it requires a gradient."""
 
-    code = "no_graph"
-
 
 class ForwardError(CaptureError):
     """The net or its loss raised. `node` and `line` locate it in the drawing and in the generated text, if known."""
-
-    code = "forward"
 
     def __init__(self, message: str, node: str | None, line: int | None, traceback_text: str) -> None:
         super().__init__(message)

@@ -12,6 +12,7 @@ from dataclasses import field
 from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port
 from app.builder.graph import Graph, Node
 from app.builder.sheet import Bends, Comments, Positions
+from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -19,10 +20,8 @@ PREFIX = "block."
 _KEPT = 8
 
 
-class BlockError(ValueError):
+class BlockError(CodedError, ValueError):
     """An invalid edit of blocks; the text says why and what to do."""
-
-    code = "block"
 
 
 @dataclass(frozen=True)

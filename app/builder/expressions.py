@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 LONGEST = 200
@@ -24,10 +25,8 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _CALLS: dict[str, Callable[..., Any]] = {"max": max, "min": min, "int": int, "round": round}
 
 
-class ExpressionError(ValueError):
+class ExpressionError(CodedError, ValueError):
     """Invalid expression text, or an expression that cannot be evaluated; the message says why."""
-
-    code = "expression"
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
 
-class GraphError(ValueError):
+class GraphError(CodedError, ValueError):
     """An edit that would leave the graph broken."""
-
-    code = "graph"
 
 
 @dataclass(frozen=True, order=True)

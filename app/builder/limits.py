@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from app.builder.blocks import Block, block_of
 from app.builder.graph import Graph, Node
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 MOST_NODES = 5_500  # of one sheet
@@ -21,10 +22,8 @@ DEEPEST = 64  # blocks in one another
 MOST_CALLS = 200_000  # with the inside of every instance of a block and every repetition counted
 
 
-class TooLargeError(ValueError):
+class TooLargeError(CodedError, ValueError):
     """A drawing beyond the limits; the text says by how much. `block` is the one concerned, "" for the network."""
-
-    code = "too_large"
 
     def __init__(self, text: str, block: str = "") -> None:
         super().__init__(text)

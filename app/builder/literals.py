@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from app.builder.expressions import Expr, ExpressionError
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 
@@ -94,10 +95,8 @@ def index_code(value: Any) -> str:
     return str(value) if isinstance(value, Slice) else to_code(value)
 
 
-class LiteralError(ValueError):
+class LiteralError(CodedError, ValueError):
     """A value that is not in the closed list."""
-
-    code = "literal"
 
 
 def encode(value: Any) -> Any:

@@ -14,6 +14,7 @@ from app.builder.codegen.tensor_literals import is_packed
 from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Node
 from app.builder.literals import AUTO, DEEPEST, DTYPES, DType, Slice, index_code
+from app.util.errors import CodedError
 
 LARGEST = 2**31 - 1
 LONGEST = 1000  # letters of a text
@@ -26,12 +27,8 @@ _LETTERS = r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*"
 _EQUATION = re.compile(rf"(?=[A-Za-z.]){_LETTERS}(?:,{_LETTERS})*(?:->{_LETTERS})?")
 
 
-class ParamError(ValueError):
+class ParamError(CodedError, ValueError):
     """An invalid value of a parameter; the text says what is expected."""
-
-    code = "param"
-
-    code = "param"
 
 
 def check_param(param: Param, value: Any) -> None:

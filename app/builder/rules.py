@@ -8,44 +8,33 @@ from app.builder.catalog.catalog import Catalog, OpSpec, Port
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import Slice
 from app.builder.value_types import kinds_fit
+from app.util.errors import CodedError
 
 SLICE_PARTS = ("start", "stop", "step")
 
 
-class ConnectError(ValueError):
+class ConnectError(CodedError, ValueError):
     """A wire that may not be drawn."""
-
-    code = "connect"
 
 
 class NoSuchPortError(ConnectError):
     """The node or the port is not there."""
 
-    code = "no_such_port"
-
 
 class CycleError(ConnectError):
     """The wire would lead a value back into the node that it came from."""
-
-    code = "cycle"
 
 
 class AlreadyConnectedError(ConnectError):
     """The very wire is there already."""
 
-    code = "already_connected"
-
 
 class OnlyTypedError(ConnectError):
     """A parameter that no wire can give."""
 
-    code = "only_typed"
-
 
 class WrongKindError(ConnectError):
     """A value of the wrong kind, such as a tuple where a tensor or a number is expected."""
-
-    code = "wrong_kind"
 
 
 def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from app import __version__
 from app.cli import failures, streams
 from app.util import regular_files
+from app.util.errors import CodedError
 from app.util.formatting import counted
 
 if TYPE_CHECKING:
@@ -32,10 +33,8 @@ LONGEST = 2000  # letters of a refusal
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
-class CommandError(Exception):
+class CommandError(CodedError):
     """Raised if a command cannot be executed; the text is the line for stderr."""
-
-    code = "command"
 
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)

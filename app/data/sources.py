@@ -28,8 +28,6 @@ Watch = Callable[[int, int, str], None]
 
 
 class UnknownSourceError(DataError):
-    code = "unknown_source"
-
     def __init__(self, key: str) -> None:
         super().__init__(f"There is no data source “{key}”. Choose one of: {', '.join(SOURCES)}.")
 

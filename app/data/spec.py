@@ -7,6 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 from app.util.late_numpy import np
@@ -17,16 +18,12 @@ if TYPE_CHECKING:
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 
 
-class DataError(Exception):
+class DataError(CodedError):
     """Raised for unusable data; the message says which, why and how to fix it."""
-
-    code = "data"
 
 
 class ReadingCancelledError(DataError):
     """Raised if the user stopped the reading."""
-
-    code = "reading_cancelled"
 
     def __init__(self) -> None:
         super().__init__("Reading the data was stopped.")
@@ -34,8 +31,6 @@ class ReadingCancelledError(DataError):
 
 class NotDownloadedError(DataError):
     """Raised if the files are not in the folder; nothing is downloaded without consent."""
-
-    code = "not_downloaded"
 
     def __init__(self, spec: SourceSpec, folder: Path) -> None:
         self.spec, self.folder = spec, folder

@@ -9,16 +9,15 @@ from typing import Literal
 
 import msgspec
 
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 Shape = Literal["op", "leaf", "folded", "call"]
 Direction = Literal["LR", "RL", "TB", "BT"]
 
 
-class DrawingError(ValueError):
+class DrawingError(CodedError, ValueError):
     """A drawing whose parts do not fit together; the text names the part."""
-
-    code = "drawing"
 
 
 class Chip(msgspec.Struct, frozen=True):

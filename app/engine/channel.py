@@ -11,6 +11,7 @@ from typing import IO, Generic, TypeVar
 import msgspec
 
 from app.engine.protocol import Message
+from app.util.errors import CodedError
 
 M = TypeVar("M", bound=Message)
 
@@ -18,10 +19,8 @@ _LENGTH = struct.Struct("<Q")
 LONGEST = 1 << 31
 
 
-class ChannelError(Exception):
+class ChannelError(CodedError):
     """What arrived, or was to be sent, is not a message of this protocol."""
-
-    code = "channel"
 
 
 class Channel(Generic[M]):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 VERSION = 1
@@ -39,22 +40,16 @@ class Handle:
     engine: int
 
 
-class EngineError(RuntimeError):
+class EngineError(CodedError, RuntimeError):
     """An engine could not answer; the text says why."""
-
-    code = "engine"
 
 
 class EngineDiedError(EngineError):
     """The engine's process ended while it was asked; the text says how."""
 
-    code = "engine_died"
-
 
 class HandleLostError(EngineError):
     """What a handle named was in an engine that has ended."""
-
-    code = "handle_lost"
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class RemoteRunError(RunEndedError):
     """Work was handed to a run in another process that cannot be sent there."""
 
-    code = "remote_run"
-
     def __init__(self, words: str = "This run has a process of its own, where that cannot be looked at.") -> None:
         super().__init__(words)
 

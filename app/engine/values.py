@@ -28,6 +28,7 @@ from app.builder.literals import AUTO
 from app.builder.results import Analysis
 from app.builder.results import known as known_values
 from app.util import gc_pause
+from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_numpy import np
 
@@ -81,10 +82,8 @@ _KINDS = "fiubc"  # of numpy's dtypes that travel
 _BIG = 1 << 63
 
 
-class NotAValueError(ValueError):
+class NotAValueError(CodedError, ValueError):
     """A value that cannot be sent, or data that is no value."""
-
-    code = "not_a_value"
 
 
 @cache
@@ -387,10 +386,8 @@ class Codec:
         raise NotAValueError(f"{tag!r} is not a kind of value")
 
 
-class RemoteError(Exception):
+class RemoteError(CodedError):
     """An exception that another library raised in an engine: the name of its class, `kind`, and its text."""
-
-    code = "remote"
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.util.errors import CodedError
 
-class WeightsError(Exception):
+
+class WeightsError(CodedError):
     """Weights that cannot be written or read; the text says which file and why."""
-
-    code = "weights"

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 Kind = Literal["PT2", "ONNX"]
 
 
-class FormatError(Exception):
+class FormatError(CodedError):
     """A net that a format does not support, or a file that does not run; the text says which and why."""
-
-    code = "format"
 
 
 @dataclass(frozen=True)

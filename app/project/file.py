@@ -160,8 +160,6 @@ def is_backup(path: Path) -> bool:
 class ChangedOnDiskError(ProjectFileError):
     """A file changed since its project was read or last written; it was not overwritten."""
 
-    code = "changed_on_disk"
-
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file's content in hex, "" if there is no file. Raises OSError."""

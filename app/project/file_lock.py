@@ -15,6 +15,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 LONGEST_NOTE = 1 << 16  # bytes read of a lock file's content
@@ -24,10 +25,8 @@ _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 _FAR = 1 << 30
 
 
-class FileLockError(RuntimeError):
+class FileLockError(CodedError, RuntimeError):
     """Another holder has the lock."""
-
-    code = "file_lock"
 
 
 class Lock:
@@ -169,8 +168,6 @@ def lock_beside(path: Path) -> Path:
 
 class FileInUseError(FileLockError):
     """The file is open elsewhere."""
-
-    code = "file_in_use"
 
     def __init__(self, owner: Owner) -> None:
         super().__init__(f"It is open elsewhere: {owner.description or 'by an unknown program'}.")

@@ -23,6 +23,7 @@ from app.project.file import ProjectFileError
 from app.project.project import Project
 from app.project.weights import files as weights_files
 from app.util import atomic, leftovers
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 VERSION = 1
@@ -31,16 +32,12 @@ LARGEST = limits.LARGEST_FILE + (1 << 20)
 KEPT = 30 * 24 * 3600.0  # seconds until a damaged journal is deleted
 
 
-class JournalError(ValueError):
+class JournalError(CodedError, ValueError):
     """A journal that cannot be read; the message says why."""
-
-    code = "journal"
 
 
 class NewerJournalError(JournalError):
     """A journal of a newer version of the program, which can read it."""
-
-    code = "newer_journal"
 
 
 @dataclass(frozen=True)

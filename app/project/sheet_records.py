@@ -19,6 +19,7 @@ from app.builder.expressions import expressions
 from app.builder.graph import Edge, Graph, Init, Node, Tie
 from app.builder.params import COMPUTED, ParamError, check_node, check_param
 from app.builder.sheet import KINDS, Comment, Sheet
+from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 
 FARTHEST = 1e9
@@ -32,10 +33,8 @@ Output = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 
-class ProjectFileError(ValueError):
+class ProjectFileError(CodedError, ValueError):
     """A file that is not a project; the text names the place and the cure, and of words without end their beginning."""
-
-    code = "project_file"
 
     def __init__(self, text: str) -> None:
         super().__init__(re.sub(r"(\S{160})\S{40,}", r"\1...", text))

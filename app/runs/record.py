@@ -14,6 +14,7 @@ from app.project.project import Project
 from app.training.events import Started
 from app.training.history import History
 from app.util import atomic, regular_files
+from app.util.errors import CodedError
 
 VERSION = 1
 FILE = "run.json"
@@ -21,10 +22,8 @@ State = Literal["running", "interrupted", "done", "stopped", "failed"]
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class RunError(ValueError):
+class RunError(CodedError, ValueError):
     """Raised for a stored run that cannot be read, started or changed; the message says why and how to fix it."""
-
-    code = "run"
 
 
 class Parent(msgspec.Struct, frozen=True):

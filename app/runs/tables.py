@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from app.util.errors import CodedError
 from app.util.late_numpy import np
 
 if TYPE_CHECKING:
@@ -19,10 +20,8 @@ Array: TypeAlias = "NDArray[np.float64]"
 LONGEST_HEAD = 1 << 25  # a table of histograms has 34 columns a layer
 
 
-class TableError(ValueError):
+class TableError(CodedError, ValueError):
     """Raised for an invalid table file; the message names it."""
-
-    code = "table"
 
 
 def append(path: Path, names: Sequence[str], rows: Sequence[Sequence[float | None]]) -> None:

@@ -13,21 +13,18 @@ from collections.abc import Iterable
 from dataclasses import field
 from types import TracebackType
 
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 FOLDER = "imported_layers"  # in which files lie that an import wrote, each in a folder named after its hash
 
 
-class LayerFileError(ValueError):
+class LayerFileError(CodedError, ValueError):
     """An unusable layer file; the text names it and the reason."""
-
-    code = "layer_file"
 
 
 class UntrustedError(LayerFileError):
     """A file that is not trusted."""
-
-    code = "untrusted"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -49,10 +50,8 @@ NO_WARMUP = {PLATEAU: ", since it depends on the validation loss", "OneCycleLR":
              "CyclicLR": ", since it starts with its own increase"}  # fmt: skip
 
 
-class ChoiceError(ValueError):
+class ChoiceError(CodedError, ValueError):
     """Raised for a loss or optimizer that torch rejects; `param` names the offending field, if known."""
-
-    code = "choice"
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import RunRequest
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -26,16 +27,12 @@ Answer = Callable[[RunRequest[Any], "LiveRun"], Any]
 Ending = Literal["done", "stopped", "failed", "abandoned"]
 
 
-class RunEndedError(RuntimeError):
+class RunEndedError(CodedError, RuntimeError):
     """Raised for callbacks passed to a run whose live model is gone; its weights are in `Control.result`."""
 
-    code = "run_ended"
 
-
-class NoWeightsError(RuntimeError):
+class NoWeightsError(CodedError, RuntimeError):
     """Raised if the run ended before its model was created."""
-
-    code = "no_weights"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import TrainingConfig
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
+from app.util.errors import CodedError
 from app.util.formatting import shape_text
 from app.util.late_dataclass import dataclass
 
@@ -21,10 +22,8 @@ AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
-class JobError(ValueError):
+class JobError(CodedError, ValueError):
     """Raised for a run that cannot be started; the message says what to change."""
-
-    code = "job"
 
 
 @dataclass(frozen=True)

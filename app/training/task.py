@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.training.choices import CLASS_IDS, LOSSES
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -13,10 +14,8 @@ if TYPE_CHECKING:
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 
 
-class OutputError(ValueError):
+class OutputError(CodedError, ValueError):
     """Raised if the loss cannot be computed on the network's output; the message names both shapes."""
-
-    code = "output"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.util import regular_files
+from app.util.errors import CodedError
 from app.util.tensors_on_disk import TensorsOnDisk
 
 if TYPE_CHECKING:
@@ -21,13 +22,11 @@ Fault = Literal["unreadable", "damaged", "unsafe"]
 _GLOBAL = re.compile(r"(?:GLOBAL|class|function) (\w+(?:\.\w+)*)")
 
 
-class UnreadableTensorsError(Exception):
+class UnreadableTensorsError(CodedError):
     """A file of tensors that cannot be loaded. The text is one sentence without a cure, which depends on the use.
 
     `fault` is "unreadable" where the system refuses it, "damaged" where a part is missing, else "unsafe".
     """
-
-    code = "unreadable_tensors"
 
     def __init__(self, message: str, fault: Fault) -> None:
         super().__init__(message)

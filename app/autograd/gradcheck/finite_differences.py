@@ -19,6 +19,7 @@ from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, Gradche
 from app.autograd.source_locations import SourceLocations
 from app.autograd.sparse import at_places_of, values_of
 from app.util import rng
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 # The step and the tolerances of torch.autograd.gradcheck: |analytic - numeric| <= ATOL + RTOL * |numeric|.
@@ -50,10 +51,8 @@ class Function:
     state: Tensor | None = None
 
 
-class GradcheckCancelledError(Exception):
+class GradcheckCancelledError(CodedError):
     """The check was cancelled by its caller."""
-
-    code = "gradcheck_cancelled"
 
 
 class Copy:

@@ -21,6 +21,7 @@ from app.autograd.playback.node_call import Called, call, forget_recomputed, may
 from app.autograd.playback.root_gradients import seeded
 from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
 from app.util import rng
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 KEEP = 1 << 30
 
 
-class StepError(RuntimeError):
+class StepError(CodedError, RuntimeError):
     """A node raised. `node` and `position` identify it, `layer` and `line` locate its origin."""
-
-    code = "step"
 
     def __init__(self, message: str, position: int, node: int, layer: str, line: int | None) -> None:
         super().__init__(message)

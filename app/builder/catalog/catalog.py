@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from app.builder import literals
 from app.builder.catalog import snapshot
 from app.builder.graph import Graph, Node
+from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -29,10 +30,8 @@ _WIRED_KINDS = {
 _PART = re.compile(r"(?P<param>[A-Za-z_]\w*)(?P<item>\[\d{1,2}\])?(?P<part>\.(?:start|stop|step))?")
 
 
-class UnknownOpError(KeyError):
+class UnknownOpError(CodedError, KeyError):
     """An op that this catalog does not have."""
-
-    code = "unknown_op"
 
     def __str__(self) -> str:
         return f"there is no op {self.args[0]!r} in the catalog"

@@ -14,6 +14,7 @@ from typing import Any
 from app.builder.catalog.catalog import Param, Port
 from app.builder.literals import DTYPES, DType, LiteralError, encode
 from app.builder.params import ParamError, check_param
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 _PLAIN = {"int": "int", "float": "float", "bool": "bool", "str": "str", "builtins.int": "int", "typing.Any": "value",
@@ -26,10 +27,8 @@ _NUMBERS = {"math.inf": math.inf, "math.pi": math.pi, "math.e": math.e, "math.na
             "torch.pi": math.pi, "torch.nan": math.nan, "numpy.inf": math.inf, "numpy.pi": math.pi}  # fmt: skip
 
 
-class UnusableLayerError(ValueError):
+class UnusableLayerError(CodedError, ValueError):
     """A class that cannot be a layer; the text says why."""
-
-    code = "unusable_layer"
 
 
 class _Unknown:

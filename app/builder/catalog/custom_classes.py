@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from app.builder.catalog.catalog import OpSpec, Param, Port
 from app.builder.catalog.custom_arguments import Scope, UnusableLayerError, arguments, constructor_params, forward_ports
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -20,10 +21,8 @@ _CONTAINERS = {"torch.nn.Sequential": (Port("input", "any"),)}
 _MOST_OUTPUTS = 32
 
 
-class LayerTextError(ValueError):
+class LayerTextError(CodedError, ValueError):
     """A text whose classes cannot be read; the words say why."""
-
-    code = "layer_text"
 
 
 @dataclass(frozen=True)

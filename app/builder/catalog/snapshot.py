@@ -16,13 +16,14 @@ from typing import Any
 import msgspec
 
 from app.util import atomic, user_folders
+from app.util.errors import CodedError
 from app.util.resources import path as resource_path
 
 BUNDLED = "catalog.json"
 _ROOT = Path(__file__).resolve().parents[3]
 
 
-class TorchUnreadableError(RuntimeError):
+class TorchUnreadableError(CodedError, RuntimeError):
     """The installed torch could not be introspected; the text has its error."""
 
     code = "torch-unreadable"

@@ -12,13 +12,12 @@ from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, DTYPES, DType
 from app.builder.params import ParamError, check_param, parse_param
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 
-class CodeEditError(ValueError):
+class CodeEditError(CodedError, ValueError):
     """Typed text is no valid edit; says why, and at which part of the text."""
-
-    code = "code_edit"
 
     def __init__(self, words: str, at: ast.AST | None = None) -> None:
         super().__init__(words)

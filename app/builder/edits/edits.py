@@ -37,8 +37,6 @@ class Fragment:
 class NothingFitsError(rules.ConnectError):
     """No port of the op accepts, or provides, the value of the wire."""
 
-    code = "nothing_fits"
-
 
 def changed(
     project: P,

@@ -17,6 +17,7 @@ from app.builder.edits import edits
 from app.builder.edits.blocks import NETWORK, Whole
 from app.builder.graph import Edge, Graph, Node
 from app.builder.sheet import changed
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=Whole)
@@ -28,10 +29,8 @@ _EMPTY = {"nn.Identity", "nn.Unfold", "nn.Fold", "nn.LocalResponseNorm", "nn.Cro
 _ALSO = {"nn.PReLU"}
 
 
-class HeadError(ValueError):
+class HeadError(CodedError, ValueError):
     """An invalid edit of the last layer; the text says why and what to do."""
-
-    code = "head"
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from app.util.errors import CodedError
 
-class UnknownAtenOpError(ValueError):
+
+class UnknownAtenOpError(CodedError, ValueError):
     """A function of the core that nothing stands for; the words name it."""
-
-    code = "unknown_aten_op"
 
 
 # Called with whether it is training as the third argument.

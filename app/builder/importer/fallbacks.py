@@ -35,8 +35,6 @@ Called = tuple[Any, Any]
 class ReadPastError(TraceError):
     """A submodule that is called while another reads a tensor of it. `layer` says that it is a layer of the catalog."""
 
-    code = "read_past"
-
     layer = False
 
 

@@ -26,16 +26,15 @@ from app.builder.importer.tracing.dispatch_patches import as_followed
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.proxies import PROXIES
 from app.builder.importer.tracing.real_evaluation import SEED, copy_of, real_like
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 PATIENCE = 30.0  # seconds for one export
 Whole = Callable[[nn.Module], bool]
 
 
-class NotExportedError(ValueError):
+class NotExportedError(CodedError, ValueError):
     """A module that cannot be exported into calls that tracing knows; the words say why."""
-
-    code = "not_exported"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 Shape = tuple[int, ...]
@@ -15,10 +16,8 @@ MOST_DIMENSIONS, LARGEST = 6, 1_000_000
 PICTURES = ((1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 224, 224))
 
 
-class ShapeError(ValueError):
+class ShapeError(CodedError, ValueError):
     """A text that is no shape of a sample; the message says why."""
-
-    code = "shape"
 
 
 @dataclass(frozen=True)

@@ -23,19 +23,13 @@ Cancelled = Callable[[], bool]
 class DownloadError(DataError):
     """Raised if no mirror delivered an intact file."""
 
-    code = "download"
-
 
 class DownloadCancelledError(DataError):
-    code = "download_cancelled"
-
     def __init__(self) -> None:
         super().__init__("The download was cancelled. The unfinished file was removed.")
 
 
 class ChecksumMismatchError(DataError):
-    code = "checksum_mismatch"
-
     def __init__(self, name: str, expected: str, found: str) -> None:
         super().__init__(f"{name} is damaged: its MD5 is {found}, not {expected}")
 

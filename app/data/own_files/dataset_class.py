@@ -17,8 +17,6 @@ LONGEST = 2_000_000
 class NotTrustedError(DataError):
     """Raised for a Dataset file that was not reviewed and trusted yet."""
 
-    code = "not_trusted"
-
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path.name} is not trusted yet, so none of its code was run. Review it, then trust it.")
 

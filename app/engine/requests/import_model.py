@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from app.builder.literals import DTYPES
 from app.engine.protocol import MAIN, Request
 from app.project.project import Project
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
@@ -18,7 +19,7 @@ CHECKING = "Checking against the model"  # how the words on a comparison with th
 UNCHECKED = "The drawing was not checked against the model."  # while, or since, the comparison has not ended
 
 
-class ModelImportError(ValueError):
+class ModelImportError(CodedError, ValueError):
     """A model that cannot be imported; the text says why, and `code` which kind of failure it is: `import_advice` knows
     by it what can be done."""
 
@@ -30,16 +31,12 @@ class ModelImportError(ValueError):
 class ImportRequestError(ModelImportError):
     """Invalid arguments: no source, no input, no such file."""
 
-    code = "import_request"
-
     def __init__(self, message: str, code: str = "request") -> None:
         super().__init__(message, code)
 
 
 class ImportTimeoutError(ModelImportError):
     """It took longer than it may."""
-
-    code = "import_timeout"
 
     def __init__(self, message: str, code: str = "timeout") -> None:
         super().__init__(message, code)

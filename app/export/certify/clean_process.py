@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from app.util.errors import CodedError
+
 LOOK = 0.05  # seconds between two polls of the process
 PATIENCE = 120.0  # seconds for a small net, including the import of torch
 
@@ -24,16 +26,12 @@ Tell = Callable[[str], None]
 Cancelled = Callable[[], bool]
 
 
-class ExportCancelledError(Exception):
+class ExportCancelledError(CodedError):
     """The caller cancelled."""
 
-    code = "export_cancelled"
 
-
-class CleanProcessError(Exception):
+class CleanProcessError(CodedError):
     """The process returned no answer. The text is one line; `details` is its stderr."""
-
-    code = "clean_process"
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)

@@ -15,6 +15,7 @@ from app.export.certify import measure
 from app.export.certify.clean_process import Cancelled, ExportCancelledError, Tell
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
@@ -27,10 +28,8 @@ if TYPE_CHECKING:
 BATCHES = (2, 1)
 
 
-class NetworkFailsError(Exception):
+class NetworkFailsError(CodedError):
     """The net itself does not run; the text says why."""
-
-    code = "network_fails"
 
 
 @dataclass(frozen=True)

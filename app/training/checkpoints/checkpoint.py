@@ -40,19 +40,13 @@ _PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "
 class CheckpointError(JobError):
     """Raised for a checkpoint that cannot be read or belongs to another run; the message says which and the fix."""
 
-    code = "checkpoint"
-
 
 class ForeignCheckpointError(CheckpointError):
     """A file of tensors that no run wrote."""
 
-    code = "foreign_checkpoint"
-
 
 class DamagedCheckpointError(CheckpointError):
     """Raised for a checkpoint with a part missing or changed since it was written."""
-
-    code = "damaged_checkpoint"
 
 
 @dataclass

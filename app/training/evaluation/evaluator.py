@@ -29,6 +29,7 @@ from app.training.setup.initial_weights import initial_weights
 from app.training.setup.torch_flags import set_cpu_threads
 from app.training.setup.weights_header import TensorInfo, misfits
 from app.training.task import CLASSES, TOKENS, VALUES
+from app.util.errors import CodedError
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -48,13 +49,9 @@ Watch = Callable[[int, int], None]
 class EvaluationError(JobError):
     """Raised for what cannot be evaluated; the message says why and how to fix it."""
 
-    code = "evaluation"
 
-
-class EvaluationCancelledError(Exception):
+class EvaluationCancelledError(CodedError):
     """Raised if the caller cancelled the evaluation."""
-
-    code = "evaluation_cancelled"
 
 
 class Evaluator:

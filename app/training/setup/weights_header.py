@@ -34,8 +34,6 @@ DTYPES = {
 class StartError(JobError):
     """Raised for unusable start weights; the message says why and how to fix it."""
 
-    code = "start"
-
 
 @dataclass(frozen=True)
 class TensorInfo:

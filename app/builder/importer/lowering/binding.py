@@ -22,16 +22,15 @@ from app.builder.catalog.introspect import find
 from app.builder.importer.tracing.proxies import Training, float_fact, set_item
 from app.builder.literals import DTYPES, DType, Slice
 from app.builder.params import ParamError, check_param
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 BATCH_NORM = "F.batch_norm"
 WIRED = 1  # placeholder for a number that a wire provides
 
 
-class BindingError(ValueError):
+class BindingError(CodedError, ValueError):
     """A call that no op of the catalog stands for; the text says which and why."""
-
-    code = "binding"
 
 
 @dataclass

@@ -6,12 +6,13 @@ from dataclasses import field
 from typing import Any
 
 from app.builder.importer.tracing.source_lines import SourceLine
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 Source = tuple[str, int]  # a node of the draft and which of its outputs
 
 
-class DraftError(ValueError):
+class DraftError(CodedError, ValueError):
     """A traced model that cannot be drawn; says where and why. `path` is where it stands, `why` the bare reason."""
 
     code = "not_drawn"

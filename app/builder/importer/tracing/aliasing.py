@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from app.builder.importer.tracing.proxies import set_item
+from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 Made = Callable[[str, Any, tuple[Any, ...]], fx.Node]  # kind, target, arguments
@@ -30,10 +31,8 @@ _PARTED = frozenset("chunk split tensor_split split_with_sizes".split())
 _PARTS = frozenset({*_PARTED, "unbind"})
 
 
-class AliasingError(ValueError):
+class AliasingError(CodedError, ValueError):
     """Raised for an in-place change of a view whose effect on its aliases is unknown."""
-
-    code = "aliasing"
 
 
 @dataclass(frozen=True)

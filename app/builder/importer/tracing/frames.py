@@ -14,13 +14,14 @@ from torch.utils._pytree import tree_flatten
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.importer.tracing.source_lines import SourceLine
+from app.util.errors import CodedError
 from app.util.formatting import shape_text
 from app.util.late_dataclass import dataclass
 
 _raised = threading.local()
 
 
-class TraceError(RuntimeError):
+class TraceError(CodedError, RuntimeError):
     """Raised for a module that cannot be traced. `path` is the module's path, `why` the bare reason.
 
     `exportable` is False if torch.export would not help. If no fallback resolves it, an error with a `doubt` is
@@ -53,8 +54,6 @@ def none_swallowed() -> Iterator[None]:
 class DataDependentError(TraceError):
     """Raised if control flow or shapes depend on the values of the data; `words` say where and how."""
 
-    code = "data_dependent"
-
     def __init__(self, words: str, path: str | None = None, why: str = "") -> None:
         super().__init__(words, path, why or VALUES)
 
@@ -62,14 +61,10 @@ class DataDependentError(TraceError):
 class InputNotAcceptedError(TraceError):
     """A model that does not run with its example inputs."""
 
-    code = "input_not_accepted"
-
 
 class VaryingCallsError(TraceError):
     """A module that does not do the same at every call, as with `f(x, 0.5)` after `f(x, 1.0)`: no block has such calls.
     As part of the sheet that they stand in, each is drawn for itself."""
-
-    code = "varying_calls"
 
     def __init__(self, path: str, name: str) -> None:
         why = "it does not do the same at every call"
