@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QVBoxLayout
 
 from app.views.ui import theme
 from app.views.ui import widgets as w
-from app.views.ui.widgets import gallery
 from app.views.ui.widgets.numbers import read_number, show_number, stepped
+from scripts import widget_sheet
 
 
 @pytest.fixture(autouse=True)
@@ -65,17 +65,17 @@ def ready_run_key(parent: QWidget) -> QAbstractButton:
 
 
 @pytest.mark.parametrize("mode", ("dark", "light"))
-@pytest.mark.parametrize("part", gallery.PARTS)
+@pytest.mark.parametrize("part", widget_sheet.PARTS)
 def test_every_part_paints_in_both_themes_without_a_warning(qapp, qtbot, mode, part):
     theme.apply(qapp, mode)
     messages = []
     before = qInstallMessageHandler(lambda kind, context, text: messages.append(text))
     try:
-        sheet = gallery.PARTS[part]()
+        sheet = widget_sheet.PARTS[part]()
         qtbot.addWidget(sheet)
         sheet.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen)
         sheet.show()
-        image = gallery.picture(sheet, 1.5).toImage()
+        image = widget_sheet.picture(sheet, 1.5).toImage()
     finally:
         qInstallMessageHandler(before)
     assert [m for m in messages if "propagateSizeHints" not in m] == []
@@ -83,15 +83,15 @@ def test_every_part_paints_in_both_themes_without_a_warning(qapp, qtbot, mode, p
     assert len(colors) > 4
 
 
-def test_the_gallery_is_written(qapp, tmp_path):
+def test_the_sheet_of_widgets_is_written(qapp, tmp_path):
     out = tmp_path / "gallery.png"
-    assert gallery.main([str(out), "--theme", "light"]) == 0
+    assert widget_sheet.main([str(out), "--theme", "light"]) == 0
     assert out.stat().st_size > 20_000
-    assert gallery.main([str(tmp_path / "no such folder" / "x.png")]) == 1
+    assert widget_sheet.main([str(tmp_path / "no such folder" / "x.png")]) == 1
 
 
 def test_every_button_has_a_name_for_a_screen_reader(qtbot):
-    for make in gallery.PARTS.values():
+    for make in widget_sheet.PARTS.values():
         part = make()
         qtbot.addWidget(part)
         for button in part.findChildren(QAbstractButton):

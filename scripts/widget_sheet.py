@@ -1,4 +1,4 @@
-"""Render every widget and icon into one picture: `python -m app.views.ui.widgets.gallery OUT.png --theme dark`.
+"""Render every widget and icon into one picture: `python -m scripts.widget_sheet OUT.png --theme dark`.
 
 The texts are samples. The tests render it in both themes; check it by eye after a change of the theme.
 """
@@ -340,7 +340,7 @@ def picture(sheet: QWidget, scale: float = 1.0) -> QPixmap:
 
 def main(arguments: list[str] | None = None) -> int:
     """Draw the gallery into a file."""
-    parser = argparse.ArgumentParser(prog="python -m app.views.ui.widgets.gallery", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.widget_sheet", description=main.__doc__)
     parser.add_argument("out", help="the PNG to write")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     parser.add_argument("--scale", type=float, default=1.0, help="device pixels a pixel (1)")
