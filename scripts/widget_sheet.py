@@ -118,7 +118,7 @@ def buttons() -> QWidget:
         _row(
             w.Button("Insert Flatten", "primary"), w.Button("New", "primary", "new"), w.Button("Set bias=False"),
             w.Button("Export", icon="export"), device, w.Button("Cancel", "flat"),
-            w.Button("Open", "link", "open-external"), 1,
+            w.Button("Open", "link", "export"), 1,
         ),
         _row(
             _disabled(w.Button("Insert Flatten", "primary")), _disabled(w.Button("Set bias=False")),

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QPainter, QPaintEvent
 from PySide6.QtWidgets import QMenu, QScrollArea, QSizePolicy, QWidget
 
 from app.builder.catalog.catalog import Catalog
@@ -18,9 +18,10 @@ from app.util.formatting import counted
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.list_row import ListRow
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import focus_in
-from app.views.ui.widgets.painting import Glyph, TextLine, announce, box, elided, label, start
+from app.views.ui.widgets.painting import Glyph, TextLine, announce, elided, label, start
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -53,21 +54,18 @@ def fine_text(fine: int, total: int) -> str:
     return "The other node has no problems." if fine == 1 else f"The other {fine} nodes have no problems."
 
 
-class ProblemRow(QWidget):
+class ProblemRow(ListRow):
     """One problem. Click or Enter goes to its node; the button mends it; the menu has the rest."""
 
     jumped = Signal(object)
     cure_requested = Signal(object)
-    left = Signal(int)
 
     def __init__(self, problem: Problem, name: str, category: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.problem, self._name, self._category = problem, name, category
-        self._marked = False
         self._natural: int | None = None
         self.name_width = _NAME_LEAST
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.followed.connect(self._jump)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(max(ROW, label("", "label").fontMetrics().height() * 2 + 14))
         self.setAccessibleName(f"{problem.severity}, {name}: {problem.message}" if name else problem.message)
@@ -99,11 +97,6 @@ class ProblemRow(QWidget):
             self._natural = int(min(max(width + 12, _NAME_LEAST), _NAME_MOST))
         return self._natural
 
-    def set_marked(self, marked: bool) -> None:
-        """Show that its node is selected."""
-        self._marked = marked
-        self.update()
-
     def menu(self) -> QMenu:
         """Return the menu: all cures, going to the node, copying."""
         menu = QMenu(self)
@@ -131,27 +124,13 @@ class ProblemRow(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(220, self.height())
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() == Qt.MouseButton.LeftButton:
-            self._jump()
-
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self._open_menu(event.globalPos())
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self._jump()
-        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            self.left.emit(-1 if event.key() == Qt.Key.Key_Up else 1)
-        else:
-            super().keyPressEvent(event)
-
     def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
         colors = theme.current()
         painter = start(self)
-        if self._marked or self.underMouse():
-            painter.fillRect(self.rect(), colors.raised if self._marked and colors.dark else colors.hover)
-        painter.fillRect(0, self.height() - 1, self.width(), 1, colors.line)
         middle = self.height() / 2
         left: float = 42
         if self._name:
@@ -160,8 +139,6 @@ class ProblemRow(QWidget):
             name.draw_in(painter, _NAME_LEFT, QRectF(self.rect()), colors.text)
             left = _NAME_LEFT + self.name_width + 8
         self._paint_text(painter, left, (self.cure or self.more).x() - 16 - left)
-        if self.hasFocus():
-            box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -2), 4, line=colors.accent, width=1.5)
         painter.end()
 
     def _paint_text(self, painter: QPainter, left: float, room: float) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPaintEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QMenu, QScrollArea, QWidget
 
 from app.util.formatting import counted
-from app.views.ui import icons, theme
+from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.list_row import ListRow
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import Glyph, box, label, start
+from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Finding
@@ -30,18 +31,15 @@ def as_text(finding: Finding) -> str:
     return "\n".join(filter(None, parts))
 
 
-class FindingRow(QWidget):
+class FindingRow(ListRow):
     """One finding. Click or Enter goes to its place; the menu copies it."""
 
     opened = Signal(object)
-    left = Signal(int)
 
     def __init__(self, finding: Finding, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.finding = finding
-        self._marked = False
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.followed.connect(lambda: self.opened.emit(finding))
         self.setAccessibleName(f"{finding.severity}, {finding.location_text}: {finding.sentence}")
         self.setAccessibleDescription(finding.cure)
         top = Qt.AlignmentFlag.AlignTop
@@ -64,16 +62,6 @@ class FindingRow(QWidget):
             spacing=10,
         )  # fmt: skip
 
-    def set_marked(self, marked: bool) -> None:
-        """Show that this is the one that was gone to."""
-        self._marked = marked
-        self.update()
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() == Qt.MouseButton.LeftButton:
-            self.setFocus(Qt.FocusReason.MouseFocusReason)
-            self.opened.emit(self.finding)
-
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -84,24 +72,6 @@ class FindingRow(QWidget):
             after = self.finding.after
             menu.addAction(icons.icon("copy"), "Copy the new line", lambda: QGuiApplication.clipboard().setText(after))
         menu.popup(event.globalPos())
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.opened.emit(self.finding)
-        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            self.left.emit(-1 if event.key() == Qt.Key.Key_Up else 1)
-        else:
-            super().keyPressEvent(event)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        colors = theme.current()
-        painter = start(self)
-        if self._marked or self.underMouse():
-            painter.fillRect(self.rect(), colors.raised if self._marked and colors.dark else colors.hover)
-        painter.fillRect(0, self.height() - 1, self.width(), 1, colors.line)
-        if self.hasFocus():
-            box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -2), 4, line=colors.accent, width=1.5)
-        painter.end()
 
 
 class FindingList(QScrollArea):
