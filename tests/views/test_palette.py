@@ -175,7 +175,7 @@ def test_letters_strewn_about_do_not_fit() -> None:
     assert fuzzy.ranked("", ["b", "a"], str) == ["b", "a"]
 
 
-def test_the_model_answers_for_no_index() -> None:
+def test_the_model_answers_for_no_index(qapp: QApplication) -> None:
     model = OpModel(catalog())
     assert model.data(QModelIndex()) is None
     assert model.rowCount(QModelIndex()) == model.rowCount()
