@@ -69,7 +69,7 @@ def test_one_engine_used_for_several_widths_tells_the_same_as_one_for_each(
         assert got.corners == Layered(boxes, links, GRID, led=False).place(rows).corners
         right = max(x + box.width for box, (x, _) in zip(boxes, got.corners, strict=True))
         low = max(y + box.height for box, (_, y) in zip(boxes, got.corners, strict=True))
-        assert min(1200.0 / right, 700.0 / low) <= most + 1e-9
+        assert min(1200.0 / right, 700.0 / (low + 1)) <= most  # a line may go back to the grid by half a pixel
     assert [most for most, _ in promised] == sorted((most for most, _ in promised), reverse=True)
 
 

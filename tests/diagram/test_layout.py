@@ -165,3 +165,17 @@ def test_a_wide_fan_and_long_links_stay_small() -> None:
     arrows = tuple(Arrow(str(a), str(b)) for a in range(0, count, 4) for b in range(a + 1, count, 7))
     layout = arrange(Drawing(boxes, arrows))
     assert len(layout.routes) == len(arrows)
+
+
+def test_a_drawing_takes_the_rows_with_which_it_fills_a_page_better() -> None:
+    """Eight blocks with a skip each: rows of whole blocks, and no wider than a page is for its height."""
+    boxes, arrows = [], []
+    for block in range(8):
+        first, *_, last = names = [f"{block}.{n}" for n in range(5)]
+        boxes += [Box(name, "Backward", lines=("128 KiB held",)) for name in names]
+        arrows += [Arrow(a, b) for a, b in itertools.pairwise(names)] + [Arrow(first, last)]
+        arrows += [Arrow(f"{block - 1}.4", first)] if block else []
+    layout = arrange(Drawing(tuple(boxes), tuple(arrows)), page=(1000.0, 600.0))
+    rows = [{layout.boxes[f"{block}.{n}"].center[1] for n in range(5)} for block in range(8)]
+    assert all(max(row) - min(row) < 1 for row in rows)
+    assert 1.0 < layout.width / layout.height < 3.0

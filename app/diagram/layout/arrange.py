@@ -24,6 +24,7 @@ PAD = 10.0
 PAGE = (1100.0, 650.0)
 WASTE = 1.5
 TRIES = (1.0, 1.2, 1.4, 0.85)  # times the width of a row that should do
+GOOD = 0.95  # of what is seen at best, with which an earlier try is taken
 _LINE = 17.0
 _CHARACTER = 7.0
 # An end of a stretch of an arrow that lies on the edge of the group.
@@ -262,7 +263,9 @@ class _Arranger:
         if group is not None or self.limit is not None or layered.string:
             return layered.place(Rows(limit))
         tries = [Rows(max(limit * times, self.page[0])) for times in TRIES]
-        return layered.place(layered.by_promise(tries, self.page)[0][1])
+        promised = layered.by_promise(tries, self.page)
+        good = {rows for most, rows in promised if most > GOOD * promised[0][0]}
+        return layered.place(next(rows for rows in tries if rows in good))
 
     def _reading_place(self, piece: str) -> int:
         """Where a piece comes in the drawing's own order."""

@@ -50,14 +50,19 @@ def _heaviest(state: State, neighbours: Neighbours) -> Neighbours:
 def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
     """Move a layer's items to where their neighbours are, in order and apart (pool adjacent violators)."""
     blocks: list[tuple[float, float, int]] = []
-    offset, offsets = 0.0, []
+    offset, offsets, y, weights = 0.0, [], state.y, state.weights
     for place_, item in enumerate(row):
         if place_:
             offset += _apart(state, row[place_ - 1], item)
         offsets.append(offset)
-        wanted = [state.y[other] + rise for other, rise in neighbours.get(item, ())]
-        aim = (sum(wanted) / len(wanted) if wanted else state.y[item]) - offset
-        stiff = _STIFFNESS[min(state.weights[item], 2)] * (1.0 if wanted else 0.01)
+        stiff, near = _STIFFNESS[min(weights[item], 2)], neighbours.get(item)
+        if not near:
+            aim, stiff = y[item] - offset, 0.01 * stiff
+        elif len(near) == 1:  # as most have it
+            ((other, rise),) = near
+            aim = y[other] + rise - offset
+        else:
+            aim = sum([y[other] + rise for other, rise in near]) / len(near) - offset
         size = 1
         while blocks and blocks[-1][0] > aim:
             other_aim, other_stiff, other_size = blocks.pop()
@@ -67,7 +72,7 @@ def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
     place_ = 0
     for aim, _, size in blocks:
         for _ in range(size):
-            state.y[row[place_]] = aim + offsets[place_]
+            y[row[place_]] = aim + offsets[place_]
             place_ += 1
 
 

@@ -8,6 +8,7 @@ Nothing recurses, so chains of any length are fine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from app.diagram.layout.chain_layout import is_string, string
@@ -15,7 +16,7 @@ from app.diagram.layout.coordinates import stand
 from app.diagram.layout.crossing_order import make_rows, order_rows
 from app.diagram.layout.model import Link, Placed, Rows, Spacing, State, Vertex
 from app.diagram.layout.ranks import acyclic, layers
-from app.diagram.layout.routes import draw
+from app.diagram.layout.routes import CROWDED, draw
 from app.diagram.layout.rows import cut_into_bands
 
 
@@ -71,7 +72,8 @@ class Layered:
         return sorted(found, key=lambda pair: -pair[0])
 
     def _least_size(self, rows: Rows) -> tuple[float, float]:
-        """The width, and the height at least: that of boxes upon one another and of the gaps between bands."""
+        """The width, and the height at least: that of boxes upon one another, of gaps between bands and of tracks in
+        them."""
         if not self._vertices:
             return 0.0, 0.0
         state = self._cuts[rows] = self._cut(rows)
@@ -81,6 +83,10 @@ class Layered:
         gap = min(spacing.band, spacing.frame, spacing.fold)
         gap -= spacing.grid  # by which lines may come nearer to one another
         height = sum(max(stacks[a:b]) - spacing.box + gap for a, b in state.bands) - gap
+        if self._led:
+            bands = [state.band_of_layer[layer] for layer in state.layer]
+            leaving = Counter(bands[link.tail] for link in self._links if bands[link.tail] != bands[link.head])
+            height += sum(leaving.values(), -len(leaving)) * spacing.track * CROWDED
         return max(state.right), height
 
     def _cut(self, rows: Rows) -> State:

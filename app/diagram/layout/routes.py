@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.diagram.layout.model import Chain, Placed, Point, State, snapped_up
 
+CROWDED = 0.6  # of the distance between two tracks, where there are many
 MOST_TRACKS = 5  # that a gutter is made wider for, where links lead themselves
 
 
@@ -96,7 +97,7 @@ def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[floa
         crossing = crossers.get(band, [])
         crowded = len(crossing) > spacing.crowd
         labelled = not crowded and any(state.links[link].label_width for link in crossing)
-        step = spacing.label_height + 2 if labelled else spacing.track * (0.6 if crowded else 1.0)
+        step = spacing.label_height + 2 if labelled else spacing.track * (CROWDED if crowded else 1.0)
         y += gap / 2
         for number, link in enumerate(crossing):
             tracks[link] = y + number * step
