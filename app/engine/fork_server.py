@@ -1,4 +1,4 @@
-"""The fork server ("zygote"): a process with torch and our modules loaded, of which each new process is a copy.
+"""The fork server (prefork, "zygote"): a process that has loaded torch and our modules; each new process is a copy.
 
 `python -P -m app.engine.fork_server FD` asks and answers over that socket, which nobody else has. It runs nobody's code
 and computes nothing: it has one thread, no OpenMP team, no autograd engine and no CUDA context, all of which a fork

@@ -1,4 +1,4 @@
-"""Where every process of ours comes from: forked off one that has torch loaded, or started anew where that cannot be.
+"""Process pool: each child is forked from a preforked process that has loaded torch, else started as a fresh Python.
 
 On Linux `prepare` starts a fork server (`app.engine.fork_server`), of which `start` has copies made, each in
 milliseconds and sharing its memory. Without one, and where it has died, `start` starts a fresh Python, which loads
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 LOADS = 120.0  # seconds in which the fork server has torch loaded
 ANSWERS = 20.0  # seconds in which it has forked
-TRIES = 3  # fork servers that may die before they have forked once, until no more are started
+TRIES = 3  # retries: fork servers that may die before they have forked once, until no more are started
 # What libraries look at once, when they are loaded: a process that wants others of these has to load them itself.
 AT_LOADING = ("PYTHON", "LD_", "OMP_", "MKL_", "GOMP_", "MALLOC_", "GLIBC_", "TORCH_", "PYTORCH_", "ATEN_")
 LATER = {"PYTHONUNBUFFERED", "TORCH_HOME"}  # but for these, which are looked at later

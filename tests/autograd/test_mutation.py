@@ -70,8 +70,8 @@ def test_the_line_is_named_and_the_cure_works(lines: tuple[str, ...], at: int, a
     assert broken.silent is ("data" in text)
     if not broken.silent:
         assert f"is at version {broken.version_now}; expected version {broken.version}" in error
-    assert write.place.line is not None and write.place.code == text.splitlines()[write.place.line - 1]
-    assert f"{write.place.op} at line {write.place.line}" in broken.sentence
+    assert write.location.line is not None and write.location.code == text.splitlines()[write.location.line - 1]
+    assert f"{write.location.op} at line {write.location.line}" in broken.sentence
     cure = broken.cure
     assert cure is not None and (cure.line, cure.after) == (at, after)
     assert cure.before == text.splitlines()[at - 1]
@@ -105,7 +105,7 @@ def test_a_silent_write_gives_a_wrong_gradient() -> None:
 
 def test_writes_in_a_loop_and_by_several_are_counted() -> None:
     found, _, _ = ran(program("h = w.exp()", "for i in range(3):", "    h += i", "h.mul_(2)", "loss = h.sum()"))
-    assert [(write.place.op, write.count) for write in found[0].writes] == [("add_", 3), ("mul_", 1)]
+    assert [(write.location.op, write.count) for write in found[0].writes] == [("add_", 3), ("mul_", 1)]
     assert (found[0].version, found[0].version_now) == (0, 4)
     assert "add_ at line 4" in found[0].sentence and "(3 times) and mul_ at line 5" in found[0].sentence
 
@@ -174,7 +174,7 @@ def test_a_layer_with_inplace_is_named() -> None:
     assert "expected version 0" in found.error
     assert len(found.broken) == 1 and first is not None
     assert (first.name, first.place.layer, first.saved) == ("SigmoidBackward0", "sig", "result")
-    assert first.writes[0].place.layer == "act" and found.tape.nodes[first.node].name == first.name
+    assert first.writes[0].location.layer == "act" and found.tape.nodes[first.node].name == first.name
     assert first.cure is not None and first.cure.after == "return self.act(self.sig(x).clone())"
     assert not find_broken(TrainingBatch(Net(False), (x,), nn.CrossEntropyLoss(), y)).broken
 
@@ -186,7 +186,7 @@ def test_the_lines_are_those_of_the_generated_text() -> None:
     first = find_broken(subject).first
     assert first is not None and (first.name, first.place.node, first.place.line) == ("ReluBackward0", "n2", 13)
     write = first.writes[0]
-    assert (write.place.node, write.place.line, write.place.file) == ("n3", 14, "")
+    assert (write.location.node, write.location.line, write.location.file) == ("n3", 14, "")
     assert first.cure is not None and first.cure.after == "y = y.clone()\ny += x"
     lines = text.splitlines()
     lines[13:14] = [" " * 8 + line for line in first.cure.after.splitlines()]

@@ -24,7 +24,7 @@ class LineFix:
 
 class _Write(Protocol):
     @property
-    def place(self) -> OpLocation: ...
+    def location(self) -> OpLocation: ...
     @property
     def view(self) -> bool: ...
     @property
@@ -38,7 +38,7 @@ def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
 
     A write through a view is meant to reach the base tensor, so there the saved tensor is cloned instead.
     """
-    place = write.place
+    place = write.location
     if place.line is None:
         return None
     if write.parameter:

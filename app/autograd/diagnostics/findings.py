@@ -118,7 +118,7 @@ def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
 
 def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
     cure = broken.cure
-    culprit: OpLocation = broken.writes[0].place if broken.writes else broken.place
+    culprit: OpLocation = broken.writes[0].location if broken.writes else broken.place
     said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
     layer = batch.model.get_submodule(culprit.layer) if culprit.layer else None
     if getattr(layer, "inplace", False) and "inplace" not in said:

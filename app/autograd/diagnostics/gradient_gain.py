@@ -1,4 +1,4 @@
-"""Gradient gain of each layer, and the first layer where the gradient vanishes or explodes."""
+"""Gradient gain of each layer, and the first layer with a vanishing or exploding gradient."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Write:
     which does not bump the version. `count` counts equal writes at the same line, as in a loop.
     """
 
-    place: OpLocation
+    location: OpLocation
     silent: bool
     view: bool
     parameter: str = ""
@@ -234,7 +234,7 @@ def _sentence(
     node: str, place: OpLocation, saved: str, version: int | None, now: int, writes: tuple[Write, ...]
 ) -> str:
     who = " and ".join(
-        f"{write.place.op} {write.place.where}" + (f" ({write.count} times)" if write.count > 1 else "")
+        f"{write.location.op} {write.location.where}" + (f" ({write.count} times)" if write.count > 1 else "")
         for write in writes
     )  # fmt: skip
     who, ending = who or "An operation that was not seen", "" if len(writes) > 1 else "s"

@@ -1,4 +1,4 @@
-"""Download datasets on request: progress, checksums, cancelling, atomic files."""
+"""Download datasets on request: retry on the next mirror, progress, checksums, cancelling, atomic files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First layer whose gradient vanishes or explodes, over a run."""
+"""Vanishing and exploding gradients: the first such layer, over a run."""
 
 from __future__ import annotations
 
