@@ -37,7 +37,6 @@ _HERE = __file__.removesuffix("diagnostics/detached_paths.py")
 _TO_NUMBER = {"item": "item", "tolist": "item", "__float__": "item", "__int__": "item", "__index__": "item",
               "__complex__": "item", "numpy": "numpy", "__array__": "numpy", "to_dlpack": "numpy",
               "__dlpack__": "numpy"}  # fmt: skip
-_ABOUT_GRAD = frozenset(("backward", "__set__", "zero_", "_foreach_zero_"))
 _COMPARISONS = frozenset(
     "eq ne lt le gt ge equal isclose __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and logical_or logical_not "
     "isnan isinf isfinite greater less greater_equal less_equal not_equal".split()
@@ -58,8 +57,7 @@ class CutWatcher:
     """A context around a forward pass and its loss; `found` returns the cuts afterwards.
 
     `requires` maps the drawing's nodes, and `layer_requires` the modules' paths, to whether their last tensor requires
-    grad. `backwards` are the locations of `backward()` calls; `cleared` and `zeroed` have the last location where a
-    tensor's `.grad` was set to None, or filled with zeros.
+    grad.
     """
 
     def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
@@ -68,9 +66,6 @@ class CutWatcher:
         self.layer_requires: dict[str, bool] = {}
         self.used: dict[int, OpLocation] = {}
         self.outputs: list[Any] = []
-        self.backwards: list[OpLocation] = []
-        self.cleared: Any = WeakIdKeyDictionary()
-        self.zeroed: Any = WeakIdKeyDictionary()
         self._model = model
         self._seen: list[_Seen] = []
         self._taints: Any = WeakIdKeyDictionary()
@@ -110,8 +105,6 @@ class CutWatcher:
             name = getattr(getattr(func, "__self__", None), "__name__", "")
             if name != "data":
                 return func(*args, **kwargs)
-        if name in _ABOUT_GRAD:
-            self._note_grad(name, func, args, frame)
         if name in _NOT_VALUES or name == "__set__" or _is_capture(frame) or not self.places.origins.listening:
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
@@ -124,17 +117,6 @@ class CutWatcher:
         with torch._C.DisableTorchFunction():
             self._note(name, inputs, alive, args, kwargs, result, started, frame)
         return result
-
-    def _note_grad(self, name: str, func: Any, args: Any, frame: FrameType | None) -> None:
-        with torch._C.DisableTorchFunction():
-            if name == "backward":
-                self.backwards.append(self.places.here(frame, name))
-            elif name == "__set__":
-                if getattr(getattr(func, "__self__", None), "__name__", "") == "grad" and args[1] is None:
-                    self.cleared[args[0]] = self.places.here(frame, "zero_grad")
-            else:
-                for tensor in tensors_in(args):
-                    self.zeroed[tensor] = self.places.here(frame, "zero_grad")
 
     def _note(self, name: str, inputs: Any, alive: Any, args: Any, kwargs: Any, result: Any, started: int,
               frame: FrameType | None) -> None:  # fmt: skip
