@@ -16,7 +16,7 @@ from app.diagram.layout.coordinates import stand
 from app.diagram.layout.crossing_order import make_rows, order_rows
 from app.diagram.layout.model import Link, Placed, Rows, Spacing, State, Vertex
 from app.diagram.layout.ranks import acyclic, layers
-from app.diagram.layout.routes import CROWDED, draw
+from app.diagram.layout.routes import CROWDED, MOST_TRACKS, draw
 from app.diagram.layout.rows import cut_into_bands
 
 
@@ -86,7 +86,7 @@ class Layered:
         if self._led:
             bands = [state.band_of_layer[layer] for layer in state.layer]
             leaving = Counter(bands[link.tail] for link in self._links if bands[link.tail] != bands[link.head])
-            height += sum(leaving.values(), -len(leaving)) * spacing.track * CROWDED
+            height += sum(min(count, MOST_TRACKS) - 1 for count in leaving.values()) * spacing.track * CROWDED
         return max(state.right), height
 
     def _cut(self, rows: Rows) -> State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.diagram.layout.model import Chain, Placed, Point, State, snapped_up
 
 CROWDED = 0.6  # of the distance between two tracks, where there are many
-MOST_TRACKS = 5  # that a gutter is made wider for, where links lead themselves
+MOST_TRACKS = 5  # that a gutter is made wider for, where links lead themselves, and that count for the form of a page
 
 
 def draw(state: State, turned: list[bool]) -> Placed:
