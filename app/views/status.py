@@ -44,8 +44,9 @@ class StatusLine(QStatusBar):
     def set_checked(self, milliseconds: float) -> None:
         self._put("checked", f"Shapes checked in {milliseconds:,.1f} ms without allocating memory", "text3")
 
-    def set_parameters(self, count: int) -> None:
-        self._put("parameters", f"{count:,} parameters", "text3")
+    def set_parameters(self, count: int | None) -> None:
+        """Show the number of parameters; None while it is not known."""
+        self._put("parameters", "" if count is None else f"{count:,} parameters", "text3")
 
     def set_compute(self, text: str, note: str = "") -> None:
         """Show the estimated compute per sample, explained by `note`; "" while nothing is counted."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +17,8 @@ from app.builder.catalog.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
+from app.engine.client import shared
+from app.engine.requests.shapes import Cost
 from app.project import file
 from app.util.resources import path
 from app.views.cost.cost_rows import BYTES, COMPUTE, FIELD, NODE, PARAMETERS, as_csv, gaps_text, note, rows_of
@@ -23,6 +27,7 @@ from app.views.main_window import MainWindow
 from app.views.selection import Selection
 from app.views.settings import Settings
 from tests.support.builder_nets import net
+from tests.support.engines import asked, stop
 
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 
@@ -210,12 +215,25 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
 
 def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, window: MainWindow) -> None:
     window.show_page("cost")
+    overview = window.inspector.overview
+    assert "85,066" in window.status.text("parameters") and overview._verdict.isVisible()
     window.document.new()
-    assert window.status.text("compute") == "" and window.costs.empty.isVisible()
+    assert window.status.text("compute") == window.status.text("parameters") == "" and window.costs.empty.isVisible()
+    assert not overview._verdict.isVisible(), "nothing has been checked yet"
     assert window.costs.model.rowCount() == 0
     window.open_path(path("examples/digits.tape"))
     qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
     assert window.costs.table.isVisible()
+
+
+def test_the_cost_is_asked_again_where_the_engine_ended_amid_the_question(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.engine.busy)
+    window.status.set_compute("")
+    stop(shared().pid)  # so that the question is still open when it ends
+    window.cost_control._ask()
+    qtbot.waitUntil(lambda: asked(shared(), Cost))
+    os.kill(shared().pid, signal.SIGKILL)
+    qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
 
 
 def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: MainWindow) -> None:

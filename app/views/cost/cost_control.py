@@ -9,10 +9,12 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.shapes import Cost
 from app.util.formatting import share
 from app.views.cost.cost_rows import flop_text, note
 from app.views.cost.cost_table import CostTable
+from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 # of what comes next, an undo as a rule.
 REST = 300
 OVERLAY = "Cost"
+RETRIES = 2  # times the question is repeated in a new engine
 
 
 class CostControl(QObject):
@@ -33,6 +36,7 @@ class CostControl(QObject):
         self._workspace, self._table = workspace, table
         self.cost: NetworkCost | None = None
         self._of: tuple[Graph, Catalog] | None = None
+        self._retries = 0
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self._ask)
         workspace.live.analysed.connect(self._analysed)
@@ -71,7 +75,17 @@ class CostControl(QObject):
             self._rest.start()
             return
         asked = (self._workspace.document.project.graph, self._workspace.catalog.now)
-        self._workspace.engine.ask("cost", Cost(*asked), on_answer=partial(self._answered, asked))
+        self._workspace.engine.ask(
+            "cost", Cost(*asked), on_answer=partial(self._answered, asked), on_error=self._failed
+        )
+
+    def _failed(self, failure: WorkerFailure) -> None:
+        """Ask again where the engine ended amid the question, but not an engine that ends of it time and again."""
+        if not isinstance(failure.error, EngineDiedError):
+            raise failure.error
+        if self._retries < RETRIES:
+            self._retries += 1
+            self._rest.start()
 
     def _moved(self, _before: object, _after: object) -> None:
         """Inside a block nothing is said of its nodes one by one: what an instance costs is said at the instance."""
@@ -83,7 +97,7 @@ class CostControl(QObject):
         workspace = self._workspace
         if not self._same(asked):
             return
-        self.cost, self._of = cost, asked
+        self.cost, self._of, self._retries = cost, asked, 0
         self._table.set_cost(cost)
         workspace.overlays.know_cost(None if workspace.place.path else cost)
         if cost.flops is None:

@@ -33,6 +33,7 @@ class InspectorFeature(Feature):
         workspace.live.torch_loaded.connect(lambda _torch: inspector.set_torch_loaded())
         workspace.selection.changed.connect(self._selected)
         workspace.overlays.cost_known.connect(inspector.set_cost)
+        workspace.document.replaced.connect(lambda _project: inspector.overview.forget_analysis())
         workspace.hearers.add(self._hear)
 
     def finish(self) -> Iterator[None]:

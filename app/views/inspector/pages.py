@@ -87,6 +87,11 @@ class OverviewPage(TabDown):
         """Set the analysis of the graph; `refresh` shows it."""
         self._analysis, self._problems = analysis, tuple(problems)
 
+    def forget_analysis(self) -> None:
+        """Show nothing of the last net: another project is open, and is still to be checked."""
+        self._analysis, self._problems = None, ()
+        self.refresh()
+
     def _show_net(self, graph: Graph) -> None:
         total = self._analysis.total_parameters if self._analysis is not None else None
         shown = (len(graph.nodes), total, tuple(problem.severity for problem in self._problems))

@@ -46,6 +46,7 @@ class ShellFeature(Feature):
         live.analysed.connect(lambda analysis: status.set_parameters(analysis.total_parameters))
         live.analysis_failed.connect(self._analysis_failed)
         self.workspace.engine.ended.connect(self._engine_ended)
+        self.workspace.document.replaced.connect(lambda _project: status.set_parameters(None))
         self.workspace.document.replaced.connect(lambda _project: self.workspace.selection.set(()))
 
     # -- commands -----------------------------------------------------------------------------------------------------
