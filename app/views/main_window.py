@@ -152,15 +152,15 @@ class MainWindow(QMainWindow):
         return replace(one, does=do)
 
     def _lay_out(self) -> None:
-        self.centre = TabbedPane(self, central=True)
+        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
+        self.setCentralWidget(self.middle)
+        self.centre = TabbedPane(self.middle, central=True)
+        self.pages.set_strips(vbox(self.banner, (self.centre, 1), on=self.middle, margins=0, spacing=0))
         self.pages.add_dock("centre", self.centre, None)
         self._add_pages("centre", self.centre)
         self.overlay_caption = label("Overlay", "tab", "text3")
         self.centre.add_corner(self.overlay_caption)
         self.centre.add_corner(self.overlay)
-        column = vbox(self.banner, (self.centre, 1), on=self.middle, margins=0, spacing=0)
-        self.pages.set_strips(column)
-        self.setCentralWidget(self.middle)
         self._make_docks()
         bar = self.addToolBar("Deck")
         bar.setObjectName("deck")

@@ -56,12 +56,13 @@ class Inspector(QWidget):
         self.overview = OverviewPage(self.front)
         self.block_page = BlockPage(self.front)
         self.several = MultiSelectionPage(self.front)
+        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
         self._pages = QStackedWidget()
-        self._node_area = _scrolled(QWidget())
-        self._block_area = _scrolled(self.block_page)
-        for area in (_scrolled(self.overview), self._node_area, _scrolled(self.several), self._block_area):
-            self._pages.addWidget(area)
         vbox(self._pages, on=self, margins=0)
+        self._add_scrolled(self.overview)
+        self._node_area = self._add_scrolled(QWidget())
+        self._add_scrolled(self.several)
+        self._block_area = self._add_scrolled(self.block_page)
         document.changed.connect(self._changed)
         if (ops_changed := getattr(catalog, "changed", None)) is not None:
             # The catalog changes before the graph does: show both once both have changed.
@@ -71,6 +72,15 @@ class Inspector(QWidget):
         selection.changed.connect(lambda ids, origin: self._show())
         self.several.delete_requested.connect(self._delete)
         self._show()
+
+    def _add_scrolled(self, page: QWidget) -> QScrollArea:
+        area = QScrollArea()
+        self._pages.addWidget(area)
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(page)
+        return area
 
     @property
     def node_page(self) -> NodePage:
@@ -159,12 +169,3 @@ def _sheet_state(sheet: Sheet) -> tuple[object, ...]:
     if isinstance(sheet, Block):
         return sheet.name, sheet.note, sheet.params
     return getattr(sheet, "name", ""), getattr(sheet, "notes", "")
-
-
-def _scrolled(page: QWidget) -> QScrollArea:
-    area = QScrollArea()
-    area.setWidgetResizable(True)
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    area.setWidget(page)
-    return area
