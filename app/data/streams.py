@@ -18,11 +18,12 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from app.data.own_files.readers import kind_of, open_picture, picture_files, read_dataset, read_picture, targets_of
-from app.util.errors import CodedError
 
 
-class SampleLostError(CodedError, OSError):
+class SampleLostError(OSError):
     """Raised for a sample that was readable before the run and no longer is."""
+
+    code = "sample_lost"  # no CodedError, which the exported script does not have
 
 
 class Streamed:

@@ -176,6 +176,7 @@ def test_many_in_a_row_leave_nothing_behind(begin):
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
     output_of(begin("tell()"))
+    wait_for(lambda: not children(server()))
     gc.collect()
     before = files(os.getpid()), files(server())
     for _ in range(20):

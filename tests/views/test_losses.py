@@ -114,7 +114,9 @@ def form(qtbot: Any, service: Any) -> Any:
         made.set_devices(())
         made.resize(340, 900)
         made.show()
-        made.set_analysis(analyse(project.graph))
+        analysis = analyse(project.graph)
+        made.set_fit(analysis)
+        made.set_layers(analysis)
         return made
 
     yield make

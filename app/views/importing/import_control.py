@@ -89,6 +89,8 @@ class ImportControl(QObject):
         self._telling = wanted
         if drawn.rest is not None:
             self._compare(drawn, wanted)
+        if workspace.live.up_to_date and workspace.live.analysis is not None:  # known already: nobody will say it again
+            self._analysed(workspace.live.analysis)
         return True
 
     def _compare(self, drawn: ImportedModel, wanted: ImportRequest) -> None:

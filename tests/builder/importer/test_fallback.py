@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from app.builder.analysis import analyse
-from app.builder.importer.fallbacks import GivingWay
+from app.builder.importer.fallbacks import FallbackChooser
 from app.builder.importer.tracing.frames import VaryingCallsError
 from app.cli import run
 from app.engine.requests.import_model import ModelImportError, ModelInput, ModelSource
@@ -346,6 +346,6 @@ class Loop(nn.Module):
 
 def test_calls_that_vary_where_no_node_can_be_made_are_said_as_they_were() -> None:
     model = nn.Sequential(nn.Linear(2, 2))
-    ways = GivingWay(model, None, ((torch.ones(1, 2),), {}), bool, bool)
+    ways = FallbackChooser(model, None, ((torch.ones(1, 2),), {}), bool, bool)
     with pytest.raises(VaryingCallsError, match="^Sequential cannot be followed: it does not do the same at every"):
-        ways.around(VaryingCallsError("", "Sequential"), {})
+        ways.add_fallback(VaryingCallsError("", "Sequential"), {})

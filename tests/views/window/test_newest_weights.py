@@ -70,7 +70,7 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: M
     assert torch.equal(pictures, learnt(path)["conv1.weight"].flatten(0, 1))
     qtbot.waitUntil(lambda: page.run_title == "Run 1")
     steps, ratios = page.ratio.ratios
-    assert len(steps) and ratios[-1] > 0 and page.values.history.seen.histograms["weights"].of("conv1")
+    assert len(steps) and ratios[-1] > 0 and page.values.history.seen.histograms["weights"].samples_of("conv1")
     window.document.new(small())
     assert not page.run_title and not page.ratio.ratios[0].size and page.inside.inside is None, "of another project"
 

@@ -159,7 +159,7 @@ def test_a_click_on_the_strip_goes_there_and_the_head_can_be_dragged(window, qtb
     QTest.mouseRelease(strip, LEFT, pos=QPointF(strip._face.x(4), head.y()).toPoint())
     stands(qtbot, window, 4)
     told = strip._face.tooltip_lines(0)
-    assert told[0].startswith("1 NllLossBackward0") and f"{bytes_text(player.tape.held)} held" in told
+    assert told[0].startswith("1 NllLossBackward0") and f"{bytes_text(player.tape.held_bytes)} held" in told
 
 
 def test_the_list_of_steps_goes_there_breaks_there_and_is_filtered(window, qtbot) -> None:
