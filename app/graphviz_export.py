@@ -37,6 +37,7 @@ _INK = {
     "act": ("#5C7D0B", "#EBEFE1"), "norm": ("#0F7FB3", "#E2F0F6"), "shape": ("#8A6A1F", "#F1EDE4"),
     "drop": ("#8B6464", "#F1ECEC"), "merge": ("#BC3F85", "#F7E8F0"), "seq": ("#8647C8", "#F0E9F8"),
     "block": ("#8A5F38", "#F1EBE7"), "loss": ("#C4473C", "#F8E9E7"),
+    "error": ("#B42318", "#FDE3E0"),
 }  # fmt: skip
 _PLAIN = ("#464D57", "#F4F5F7")
 _BACK, _WIRE = "#A84A05", "#7C8592"
@@ -200,7 +201,7 @@ def _box(name: str, box: Box) -> str:
     line, fill = _INK.get(box.category, _PLAIN)
     text = "\n".join(part for part in (box.title, box.subtitle, *box.lines, _chips(box)) if part)
     style = "rounded,filled" if box.shape == "leaf" else "filled"
-    color = fill if box.shape == "folded" else "#FFFFFF"
+    color = fill if box.shape == "folded" or box.category == "error" else "#FFFFFF"
     return (
         f"  {name} [label={quote(text)}, shape=box, style={quote(style)}, "
         f"fillcolor={quote(color)}, color={quote(line)}]"

@@ -31,13 +31,13 @@ LEAVES = "util source"
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
     "main": "cli views",
-    "cli": "engine runs preflight project export training data telemetry autograd builder diagram"
+    "cli": "engine runs preflight project export training data telemetry autograd builder observe sources diagram"
     " graphviz_export views",
-    "views": "training_thread engine runs preflight project export training data telemetry autograd builder diagram"
-    " graphviz_export",
+    "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
+    " sources diagram graphviz_export",
     "training_thread": "engine runs training telemetry",
     # What a process of ours does, and how it is spoken to.
-    "engine": "preflight project export training data telemetry autograd builder diagram",
+    "engine": "preflight project export training data telemetry autograd builder observe sources diagram",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
     "engine.requests": "runs.checkpoint_files",  # values
     "runs": "project export.errors export.weights training data telemetry",
@@ -53,6 +53,9 @@ ARROWS = {
     "telemetry": "",
     "autograd": "telemetry.histogram telemetry.histogram_of",  # how values are spread is counted in one place
     "autograd.pictures": "diagram",
+    "observe": "",
+    "observe.picture": "diagram",
+    "sources": "",
     "builder": "",
     "builder.diagram": "diagram",
     "builder.layout": "diagram.layout",  # one engine places nodes and boxes
@@ -78,7 +81,8 @@ TORCH_MODULES = """
     builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
     builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes builder.shapes.try_sizes
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
-    engine.tasks export preflight.net_cost preflight.random_batch telemetry training.checkpoints.checkpoint
+    engine.tasks export observe.observe observe.recorder observe.tensors preflight.net_cost
+    preflight.random_batch sources.examples sources.loading telemetry training.checkpoints.checkpoint
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers
     training.monitoring.measured_memory training.multi_output training.registry training.script_recipes
     training.setup.devices training.setup.prepare training.task training.trials.lr_range_test
@@ -119,7 +123,9 @@ LENT = {
     "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",
     "views.canvas.canvas": "draws a picture without a window",
     "views.canvas.difference": "two sheets compared",
-    "views.autograd.graph": "faces and arrows of the graph, for its picture",
+    "views.autograd.graph": "a drawing of any graph: its scene and view, faces and arrows",
+    "views.autograd.inspector.inspector": "rows of text and figures",
+    "views.importing.import_pages": "form fields with a line for an error, and the file of a model before it runs",
     "views.export.picture": "a drawing painted",
     "views.export.picture_export": "a drawing asked for as a file",
     "views.inspector.fields": "form fields of a parameter",

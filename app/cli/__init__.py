@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
     from app.project.project import Project
 
-COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
+COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "draw", "doctor")
 LONGEST = 2000  # letters of a refusal
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="one JSON object on stdout")
     check.set_defaults(command=_check)
 
-    from app.cli import autograd, data, evaluate, import_model, runs, train, trials
+    from app.cli import autograd, data, draw, evaluate, import_model, runs, train, trials
     from app.cli import export as cli_export
 
     trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
@@ -115,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
             help="if a step fails, show the full traceback instead of only the lines in your files",
         )
     import_model.add(commands)
+    draw.add(commands)
     runs.add(commands)
     doctor = commands.add_parser("doctor", help="report what is installed and what is missing")
     doctor.set_defaults(command=_doctor)

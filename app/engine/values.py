@@ -54,6 +54,7 @@ MODULES = """
     training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
     engine.requests.train engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
+    engine.requests.observe observe.observation sources.spec
 """
 
 # What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.

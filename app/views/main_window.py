@@ -135,7 +135,7 @@ class MainWindow(QMainWindow):
         self.toolbar.set_project_menu(menus["file"])
 
     def _show_action(self, page: Page) -> Action:
-        icon = page.key if page.dock == "centre" else ""
+        icon = page.icon if page.dock == "centre" else ""
         return Action(f"show.{page.key}", page.words, partial(self.pages.show, page.key), page.shortcut, icon,
                       menu="view")  # fmt: skip
 

@@ -26,7 +26,7 @@ def _canvas(*keys: str) -> tuple[str, ...]:
 
 MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
     "file": ("&File", (
-        "new", "gallery", "open", "import", "recent", "examples", "-", "save", "save-as", "-",
+        "new", "gallery", "open", "import", "open-model", "recent", "examples", "-", "save", "save-as", "-",
         "load-weights", "save-weights", "-", "export", "export-drawing", "recover", "-", "quit",
     )),
     "edit": ("&Edit", (
@@ -34,7 +34,7 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
         *_canvas("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"), "-", "find",
     )),
     "view": ("&View", (
-        "show.network", "show.autograd", "show.code", "-",
+        "show.network", "show.autograd", "show.observed", "show.code", "-",
         *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"), "-",
         "show.problems", "show.tape", "show.cost", "show.curves", "show.console", "show.runs", "show.evaluation",
         "show.layer", "-", "docks", "theme", "reduce-motion",

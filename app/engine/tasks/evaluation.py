@@ -20,7 +20,7 @@ from app.engine.requests.evaluation import (
     Weights,
 )
 from app.engine.server import Context, handles
-from app.engine.tasks.chosen_weights import load_chosen
+from app.engine.tasks.weights import load_chosen
 from app.export.weights import load_weights
 from app.runs import resume
 from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpointError

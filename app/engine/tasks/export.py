@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs, Prove, ToProve
 from app.engine.server import Context, handles
-from app.engine.tasks.chosen_weights import describe_weights, load_chosen
+from app.engine.tasks.weights import describe_weights, load_chosen
 from app.export.certify.certify import certify_export
 from app.export.certify.clean_process import Cancelled, Tell
 from app.export.format_result import FormatError, Kind

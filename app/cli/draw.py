@@ -1,0 +1,103 @@
+"""`tapedeck draw`: a picture of any model, from one forward pass."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.observe.observation import Observation
+
+WORDS = """
+SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
+diffusers:Class. The model runs once with example inputs, proposed from the source where --input gives none, and what it
+called is drawn, with equal layers folded. If it raises, everything up to the call that raised is drawn, that call in
+red, and the command exits with 1. Your own files run only with --trust, in a separate process.
+"""
+SECONDS = 120.0
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    from app import cli
+
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "draw", help="draw any model from one forward pass", description=WORDS
+    )
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
+    parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
+        help="shape and dtype of an argument of forward",
+    )  # fmt: skip
+    parser.add_argument("--train", action="store_true", help="run it in train mode instead of eval mode")
+    parser.add_argument(
+        "--meta", action="store_true", help="make it on the meta device: no weights, no values, shapes alone"
+    )
+    parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation")
+    parser.add_argument("--trust", action="store_true", help="run the code of SOURCE, which you have reviewed")
+    parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (120)")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Observe a model and write its picture; exit with 1 if it raised."""
+    from app import cli
+    from app.engine import observe_process
+    from app.engine.requests.import_model import ImportRequestError, parse_arguments
+    from app.engine.requests.observe import Observe
+    from app.engine.tasks import observe as task
+    from app.sources.spec import SourceError, parse_input, parse_source
+    from app.util.frozen import FrozenMap
+
+    cli.can_be_written(options.out, cli.PICTURES, "a picture can end in")
+    if not options.timeout > 0:
+        raise cli.CommandError("--timeout must be a number of seconds above 0")
+    try:
+        source = parse_source(options.source)
+        arguments = FrozenMap(parse_arguments(options.args))
+        inputs = tuple(map(parse_input, options.input))
+    except (SourceError, ImportRequestError) as error:
+        raise cli.CommandError(str(error)) from error
+    if source.own_code and not options.trust:
+        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
+    meta = options.meta or not source.own_code
+    request = Observe(source, arguments, inputs, str(Path.cwd()) if source.own_code else "", options.train, meta)
+    try:
+        found = observe_process.observe(request, options.timeout) if source.own_code else task.answer(request)
+    except (SourceError, OSError) as error:
+        raise cli.CommandError(str(error), 1) from error
+    _write(found, options)
+    return _told(found)
+
+
+def _write(found: Observation, options: argparse.Namespace) -> None:
+    from app import cli
+    from app.observe.folding import Tree
+    from app.observe.picture import to_drawing
+    from app.observe.plain import to_plain
+
+    if options.out.suffix.lower() == ".json":
+        cli.write_text(options.out, json.dumps(to_plain(found), indent=1) + "\n")
+        return
+    opened = frozenset(Tree(found).by_key) if options.unfolded else None
+    print(cli.picture(to_drawing(found, opened), options.out))
+
+
+def _told(found: Observation) -> int:
+    from app import cli
+    from app.observe.picture import summary
+
+    print(summary(found))
+    for remark in found.remarks:
+        print(remark)
+    if found.failed is None:
+        return 0
+    call = found.calls[found.failed]
+    where = f", line {call.line} of {Path(call.file).name}" if call.line else ""
+    cli.warn(f"{call.path or found.name}: {call.name or found.name}{where}: {found.error}")
+    return 1

@@ -1,0 +1,29 @@
+"""Request for an observation: one forward pass of a model from anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, ClassVar
+
+from app.engine.protocol import MAIN, Request
+from app.observe.observation import Observation
+from app.sources.spec import InputSpec, SourceSpec
+from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Observe(Request[Observation]):
+    """Make the model of a source, run it once with example inputs, and return what it called.
+
+    Modules are looked for in `folder` first. Without `inputs` they are proposed from the source. With `meta` the model
+    has no weights and computes no values. Raises SourceError; send it to an engine of its own.
+    """
+
+    lane: ClassVar[str] = MAIN
+    source: SourceSpec
+    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    inputs: tuple[InputSpec, ...] = ()
+    folder: str = ""
+    train: bool = False
+    meta: bool = False

@@ -1,0 +1,152 @@
+"""Observe one forward pass of any model, also one that raises: `observe(model, args, kwargs)`."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+from torch import Tensor, nn
+
+from app.observe import tensors
+from app.observe.observation import Call, Observation
+from app.observe.recorder import Recorder
+from app.util import rng, user_frames
+
+# From the most that can be seen to the least; a mode of torch that a model does not run under is left out.
+WAYS = ((True, True), (False, True), (False, False))
+LEFT_OUT = {
+    (False, True): "The kernels are not shown: the model does not run under torch's dispatch mode.",
+    (False, False): "Only modules are shown: the model does not run under torch's function mode.",
+}
+
+
+def observe(
+    model: nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, *, train: bool = False,
+    seed: int = 0, name: str = "",
+) -> Observation:  # fmt: skip
+    """Run `model(*args, **kwargs)` once and return what it called, up to the exception if it raised one.
+
+    Weights, buffers, modes and torch's generators are afterwards as before. A model that raises is run again with less
+    observed, to tell an exception of its own from one of observing it.
+    """
+    given = dict(kwargs or {})
+    first: tuple[Recorder, BaseException] | None = None
+    for kernels, functions in WAYS:
+        recorder = Recorder(model)
+        error = _run(recorder, model, args, given, train, seed, (kernels, functions))
+        if error is None:
+            remark = LEFT_OUT.get((kernels, functions))
+            return _observation(recorder, model, None, name, train, (remark,) if remark else ())
+        first = first or (recorder, error)
+    assert first is not None
+    return _observation(first[0], model, first[1], name, train, ())
+
+
+def _run(
+    recorder: Recorder, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], train: bool, seed: int,
+    way: tuple[bool, bool],
+) -> BaseException | None:  # fmt: skip
+    for label, value in (*zip(argument_names(model, len(args)), args, strict=True), *kwargs.items()):
+        for name, held in _parts(value, label):
+            recorder.boundary("input", name, held)
+    with rng.borrowed(seed), _as_before(model, train), torch.compiler.set_stance("force_eager"):
+        try:
+            with recorder.observing(*way):
+                output = model(*args, **kwargs)
+        except (Exception, SystemExit) as error:  # the model's own
+            return error
+        for name, held in _parts(output, ""):
+            recorder.boundary("output", name or "output", held)
+    return None
+
+
+def _observation(
+    recorder: Recorder, model: nn.Module, error: BaseException | None, name: str, train: bool, remarks: tuple[str, ...]
+) -> Observation:
+    calls = list(recorder.calls())
+    failed = _failed(recorder, error)
+    if failed is not None and error is not None:
+        file, line = user_frames.place_of_error(error.__traceback__)
+        if calls[failed].kind == "module" and line:
+            calls[failed] = replace(calls[failed], file=file, line=line)
+    return Observation(
+        name or type(model).__name__,
+        tuple(calls),
+        tuple(recorder.flows),
+        {path: f"{type(module).__module__}.{type(module).__qualname__}" for path, module in model.named_modules()},
+        failed,
+        f"{type(error).__name__}: {error}" if error is not None else "",
+        remarks,
+        train,
+    )
+
+
+def _failed(recorder: Recorder, error: BaseException | None) -> int | None:
+    """Return the innermost call that an exception left, or that its cause left inside that one."""
+    if error is None:
+        return None
+    seen: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and one not in seen:
+        seen.append(one)
+        one = one.__cause__ or one.__context__
+    for cause in reversed(seen):
+        for noted, call in recorder.errors:
+            if noted is cause:
+                return call
+    return None
+
+
+@contextlib.contextmanager
+def _as_before(model: nn.Module, train: bool) -> Iterator[None]:
+    """Switch to train or eval mode; restore modes, and what the pass wrote to buffers."""
+    modes = [(module, module.training) for module in model.modules()]
+    # Not by their version counters: kernels of batch norm write to running statistics without counting.
+    held = [(tensor, tensor.detach().clone()) for tensor in model.buffers() if not (tensor.is_sparse or tensor.is_meta)]
+    if any(mode is not train for _, mode in modes):
+        model.train(train)
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for tensor, before in held:
+                tensor.copy_(before)
+
+
+def argument_names(model: nn.Module, count: int) -> list[str]:
+    """Name the first positional arguments of a model's forward; those of `*args` are numbered."""
+    try:
+        parameters = [*inspect.signature(model.forward).parameters.values()]
+    except (TypeError, ValueError):
+        parameters = []
+    plain = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return [plain[at] if at < len(plain) else f"input{at}" for at in range(count)]
+
+
+def _parts(value: Any, label: str) -> Iterator[tuple[str, list[Tensor]]]:
+    """Yield the tensors of a value under their names: `logits`, `hidden_states.0`; those of an object under one."""
+    parts: Iterable[tuple[Any, Any]]
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif is_dataclass(value):
+        parts = ((one.name, getattr(value, one.name, None)) for one in fields(value))
+    elif isinstance(value, list | tuple):
+        parts = zip(getattr(value, "_fields", None) or range(len(value)), value, strict=True)
+    else:
+        if held := tensors.tensors_in(value, objects=True):
+            yield label, held
+        return
+    for key, part in parts:
+        yield from _parts(part, f"{label}.{key}".removeprefix("."))
+
+
+def failed_call(observation: Observation) -> Call | None:
+    """Return the call that raised what left the model."""
+    return observation.calls[observation.failed] if observation.failed is not None else None

@@ -1,0 +1,140 @@
+"""Draw an observation: modules as groups and boxes, equal layers as one, the call that raised in red."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from app.diagram.diagram import Arrow, Box, Drawing, Group, Shape
+from app.observe.folding import Part, Tree
+from app.observe.observation import Call, Observation, TensorFacts
+from app.util.formatting import counted, shape_text
+
+ERROR = "error"
+FEW = 4  # tensors whose sizes are all said
+LONGEST = 90  # letters of a message in a box
+
+# By the submodule of torch.nn.modules that defines a layer, and by the last part of a function's name.
+_LAYERS = {
+    "conv": "conv", "linear": "linear", "activation": "act", "batchnorm": "norm", "normalization": "norm",
+    "instancenorm": "norm", "pooling": "shape", "padding": "shape", "upsampling": "shape", "flatten": "shape",
+    "fold": "shape", "pixelshuffle": "shape", "channelshuffle": "shape", "dropout": "drop", "rnn": "seq",
+    "transformer": "seq", "sparse": "seq", "loss": "loss", "container": "block",
+}  # fmt: skip
+_FUNCTIONS = (
+    ("conv", r"conv\w*"), ("linear", r"linear|bilinear|addmm|baddbmm|addbmm"), ("drop", r"\w*dropout\w*"),
+    ("norm", r"\w*norm"), ("loss", r"\w*loss|cross_entropy|binary_cross_entropy\w*|kl_div"),
+    ("seq", r"embedding\w*|scaled_dot_product_attention|multi_head_attention_forward|gather|scatter\w*"),
+    ("act", r"relu\w*|gelu|silu|mish|elu|selu|celu|leaky_relu|sigmoid|tanh|softmax|log_softmax|softplus|hard\w+|exp|log"
+            r"|sqrt|rsqrt|pow|sin|cos|abs|clamp\w*|erf|neg|square"),
+    ("merge", r"_*(i|r)?(add|sub|mul|truediv|div|matmul|floordiv|mod|and|or|xor|eq|ne|lt|le|gt|ge)_*|bmm|einsum|cat"
+              r"|concat|stack|where|maximum|minimum|masked_fill_?|outer|dot|mm"),
+)  # fmt: skip
+_PATTERNS = tuple((category, re.compile(pattern)) for category, pattern in _FUNCTIONS)
+
+
+def to_drawing(observation: Observation, opened: frozenset[str] | None = None) -> Drawing:
+    """Draw with the parts of these keys open (None: as many levels as fit into a picture)."""
+    tree = Tree(observation)
+    opened = tree.opened() if opened is None else opened
+    boxes: list[Box] = []
+    groups: list[Group] = []
+    stands_for: dict[int, str] = {}
+    failed = observation.failed
+
+    def add(parts: Iterable[Part], group: str | None) -> None:
+        for part in parts:
+            if part.parts and part.key in opened:
+                groups.append(Group(part.key, part.title, _category(observation.calls[part.first]), group, part.kind))
+                add(part.parts, part.key)
+                continue
+            ids = {id for call in part.every for id in _inside(observation, call)}
+            stands_for.update(dict.fromkeys(ids, part.key))
+            boxes.append(_box(observation, part, group, failed is not None and failed in ids))
+
+    add(tree.parts, None)
+    return Drawing(tuple(boxes), tuple(_arrows(observation, stands_for)), tuple(groups), "LR", summary(observation))
+
+
+def summary(observation: Observation) -> str:
+    """Format the line above the picture: `ResNet · 70 modules called · 69 operations`."""
+    kinds = Counter(call.kind for call in observation.calls)
+    words = [
+        observation.name,
+        f"{counted(kinds['module'], 'module call')}",
+        f"{counted(kinds['operation'], 'operation')}",
+    ]
+    if kinds["read"]:
+        words.append(f"{counted(kinds['read'], 'value')} read: control flow as it went this time")
+    if observation.failed is not None:
+        words.append("raised")
+    return " · ".join(words)
+
+
+def _inside(observation: Observation, id: int) -> list[int]:
+    found, todo = [], [id]
+    while todo:
+        now = todo.pop()
+        found.append(now)
+        todo += observation.children.get(now, ())
+    return found
+
+
+def _arrows(observation: Observation, stands_for: dict[int, str]) -> list[Arrow]:
+    found: dict[tuple[str, str], list[TensorFacts]] = {}
+    for flow in observation.flows:
+        source, target = stands_for.get(flow.source), stands_for.get(flow.target)
+        if source is None or target is None or source == target:
+            continue
+        made = observation.calls[flow.source].outputs
+        facts = found.setdefault((source, target), [])
+        if flow.output < len(made):
+            facts.append(made[flow.output])
+    return [
+        Arrow(
+            source,
+            target,
+            _sizes(facts[0]) if len({one.shape for one in facts}) == 1 else "",
+            "wire",
+            max(1, len(facts)),
+        )
+        for (source, target), facts in found.items()
+    ]
+
+
+def _all_sizes(held: tuple[TensorFacts, ...]) -> str:
+    return " and ".join(map(_sizes, held)) if len(held) <= FEW else f"{len(held)} tensors"
+
+
+def _sizes(facts: TensorFacts) -> str:
+    return shape_text(facts.shape, "scalar")
+
+
+def _box(observation: Observation, part: Part, group: str | None, failed: bool) -> Box:
+    call = observation.calls[part.first]
+    lines = []
+    if call.kind == "operation" and call.settings:
+        lines.append(", ".join(call.settings))
+    if call.kind == "read":
+        lines.append(f"read as {call.value}")
+    if call.written:
+        lines.append("in place")
+    if failed:
+        culprit = observation.calls[observation.failed or 0]
+        where = f"line {culprit.line} of {PurePath(culprit.file).name}" if culprit.line else ""
+        lines += [_all_sizes(culprit.inputs), observation.error.partition("\n")[0], where]
+    shape: Shape = "call" if failed else "folded" if part.parts or part.repeated > 1 else "op"
+    tensors = (*call.outputs, *call.inputs) if call.kind in ("input", "output") else call.outputs
+    sizes = _all_sizes(tensors) if call.kind in ("input", "output", "operation") else ""
+    texts = tuple(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in lines if line)
+    return Box(part.key, part.title, sizes or part.kind, texts, ERROR if failed else _category(call), shape, group)
+
+
+def _category(call: Call) -> str:
+    if call.kind in ("input", "output"):
+        return "io"
+    if call.kind == "module":
+        return _LAYERS.get(call.op.split(".")[3], "block") if call.is_layer else "block"
+    return next((category for category, pattern in _PATTERNS if pattern.fullmatch(call.name)), "shape")

@@ -1,0 +1,330 @@
+"""Run a model once and write down its calls: modules, public torch functions, and kernels that neither names.
+
+Three hooks see a forward pass. `nn.Module.__call__` is replaced in this thread's pass, so that modules made in passing
+are seen too; a function mode sees torch's public functions, methods and operators once each, however many kernels they
+run; a dispatch mode sees the kernels, also those that compiled code calls past the public functions. None of them
+changes a value. A tensor is followed by identity, by the memory that it shares with the tensor that was written to, and
+where a new object came from C++, by its autograd node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from app.observe import tensors
+from app.observe.observation import Call, Flow, Kind, TensorFacts
+from app.util import user_frames
+from app.util.late_dataclass import dataclass
+
+# Take a Python value out of a tensor: what follows may depend on it.
+READS = frozenset((
+    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero", "equal",
+    "allclose",
+))  # fmt: skip
+LONGEST = 60  # letters of a value that was read
+_ONE_AT_A_TIME = threading.RLock()  # `nn.Module.__call__` is one for all threads
+
+
+@dataclass
+class Draft:
+    """A call that has begun."""
+
+    id: int
+    kind: Kind
+    path: str
+    op: str
+    parent: int | None
+    call: int = 0
+    inputs: tuple[TensorFacts, ...] = ()
+    outputs: tuple[TensorFacts, ...] = ()
+    settings: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    value: str = ""
+    place: tuple[str, int] = ("", 0)
+    written: bool = False
+    view: bool = False
+    kernels: list[str] = field(default_factory=list)
+    error: str = ""
+
+    def done(self) -> Call:
+        return Call(
+            self.id, self.kind, self.path, self.op, self.parent, self.call, self.inputs, self.outputs, self.settings,
+            self.parameters, self.value, *self.place, self.written, self.view, tuple(self.kernels), self.error,
+        )  # fmt: skip
+
+
+class Recorder:
+    """What a forward pass of `model` calls, between `observing()`'s begin and end, on the thread that enters it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.drafts: list[Draft] = []
+        self.flows: list[Flow] = []
+        self.errors: list[tuple[BaseException, int]] = []  # each exception, at the innermost call that it left
+        self._open: list[Draft] = []
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._made = Counter[str]()
+        self._thread = threading.get_ident()
+        # Where a tensor comes from: the call and the number of its result.
+        self._sources: Any = WeakIdKeyDictionary()
+        self._written: dict[int, tuple[int, int]] = {}  # by storage: the last call that wrote to it
+        self._by_grad_fn: Any = {}  # autograd nodes are kept alive, so that their ids stay theirs
+        self._names: Any = WeakIdKeyDictionary()
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            self._names[tensor] = name
+
+    # -- what runs the pass
+
+    @contextlib.contextmanager
+    def observing(self, kernels: bool = True, functions: bool = True) -> Iterator[None]:
+        """Observe what this thread calls. `kernels` and `functions` are the modes of torch that are used."""
+        with _ONE_AT_A_TIME, contextlib.ExitStack() as stack:
+            stack.enter_context(self._modules())
+            if kernels:
+                stack.enter_context(_Kernels(self))
+            if functions:
+                stack.enter_context(_Functions(self))
+            yield
+
+    @contextlib.contextmanager
+    def _modules(self) -> Iterator[None]:
+        original = nn.Module.__call__
+        recorder = self
+
+        def observed(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if not recorder.listening:
+                return original(module, *args, **kwargs)
+            return recorder.module(module, original, args, kwargs)
+
+        nn.Module.__call__ = observed  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            nn.Module.__call__ = original  # type: ignore[method-assign]
+
+    @property
+    def listening(self) -> bool:
+        """False in other threads, and while a backward pass runs."""
+        return threading.get_ident() == self._thread and torch._C._current_graph_task_id() == -1
+
+    @property
+    def open(self) -> Draft | None:
+        """The innermost call that runs."""
+        return self._open[-1] if self._open else None
+
+    # -- calls
+
+    def module(self, module: nn.Module, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Call a module, and write it down with the tensors that it took and gave."""
+        kind = type(module)
+        path = self._path_of(module)
+        self._made[path] += 1
+        draft = self._begin("module", path, f"{kind.__module__}.{kind.__qualname__}", sys._getframe(2))
+        draft.call = self._made[path]
+        draft.inputs = tuple(map(tensors.facts, tensors.tensors_in((args, kwargs))))
+        with contextlib.suppress(Exception):  # an extra_repr of the model's own may raise anything
+            draft.settings = (module.extra_repr(),)
+        with self._running(draft):
+            result = call(module, *args, **kwargs)
+        draft.outputs = tuple(map(tensors.facts, tensors.tensors_in(result)))
+        return result
+
+    def function(
+        self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], depth: int = 2,
+        kernels: tuple[str, ...] = (),
+    ) -> Any:  # fmt: skip
+        """Call a public function of torch, and write it down if tensors come of it, or a value that was read."""
+        last = name.rpartition(".")[2]
+        given = tensors.tensors_in((args, kwargs))
+        before = [tensors.version_of(tensor) for tensor in given]
+        draft = self._begin("operation", self._path(), _dotted(name), sys._getframe(depth))
+        draft.kernels.extend(kernels)
+        if last != "__get__":  # of which there are many, and few make a tensor
+            draft.inputs = tuple(map(tensors.facts, given))
+        flows = dict.fromkeys(self._source_of(tensor) for tensor in given)
+        try:
+            with self._running(draft):
+                result = call(*args, **kwargs)
+        except BaseException:
+            self._take(draft, flows)
+            raise
+        made = tensors.tensors_in(result)
+        changed = [t for t, version in zip(given, before, strict=True) if tensors.version_of(t) != version]
+        if not made and not changed:
+            if last in READS and given:
+                draft.kind, draft.value = "read", _short(result)
+            else:
+                self._forget(draft)
+                return result
+        draft.inputs = draft.inputs or tuple(map(tensors.facts, given))
+        draft.settings = tensors.settings_of(args, kwargs)
+        self._take(draft, flows)
+        self._end(draft, given, made, changed)
+        return result
+
+    def kernel(self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Run a kernel: part of the function that runs, or, where none does, an operation of its own."""
+        running = self.open
+        if running is not None and running.kind != "module":
+            running.kernels.append(name)
+            return call(*args, **kwargs)
+        return self.function(name, call, args, kwargs, 3, (name,))
+
+    def boundary(self, kind: Kind, name: str, held: list[Tensor]) -> None:
+        """Write down an input or an output of the model, with the tensors that it holds."""
+        draft = Draft(len(self.drafts), kind, name, kind, None)
+        self.drafts.append(draft)
+        described = tuple(map(tensors.facts, held))
+        if kind == "input":
+            draft.outputs = described
+            for number, tensor in enumerate(held):
+                self._sources[tensor] = (draft.id, number)
+                self._note_storage(tensor, draft.id, number)
+        else:
+            draft.inputs = described
+            self._take(draft, dict.fromkeys(map(self._source_of, held)))
+
+    # -- steps of them
+
+    def _begin(self, kind: Kind, path: str, op: str, frame: FrameType | None) -> Draft:
+        parent = self._open[-1].id if self._open else None
+        draft = Draft(len(self.drafts), kind, path, op, parent, place=user_frames.place(frame))
+        self.drafts.append(draft)
+        return draft
+
+    @contextlib.contextmanager
+    def _running(self, draft: Draft) -> Iterator[None]:
+        self._open.append(draft)
+        try:
+            yield
+        except BaseException as error:
+            draft.error = f"{type(error).__name__}: {error}"
+            self.errors.append((error, draft.id))
+            raise
+        finally:
+            self._open.pop()
+
+    def _forget(self, draft: Draft) -> None:
+        """Drop a call that made nothing; one that ran other calls is kept."""
+        if self.drafts[-1] is draft:
+            self.drafts.pop()
+
+    def _take(self, draft: Draft, flows: Iterable[tuple[int, int] | None]) -> None:
+        for flow in flows:
+            self._flow(flow, draft.id)
+
+    def _end(self, draft: Draft, given: list[Tensor], made: list[Tensor], changed: list[Tensor]) -> None:
+        draft.parameters = tuple(dict.fromkeys(self._names[tensor] for tensor in given if tensor in self._names))
+        draft.outputs = tuple(map(tensors.facts, made))
+        storages = {tensors.storage_of(tensor) for tensor in given} - {None}
+        for number, tensor in enumerate(made):
+            self._sources[tensor] = (draft.id, number)
+            if not any(tensor is one for one in given):
+                draft.view |= tensors.storage_of(tensor) in storages
+            if tensor.grad_fn is not None:
+                self._by_grad_fn.setdefault(id(tensor.grad_fn), (tensor.grad_fn, draft.id, number))
+            self._note_storage(tensor, draft.id, number, only_new=True)
+        for tensor in changed:
+            if tensor in self._names and not tensor.requires_grad and tensor not in made:
+                continue  # running statistics
+            draft.written = True
+            self._sources[tensor] = (draft.id, 0)
+            self._note_storage(tensor, draft.id, 0)
+
+    def _note_storage(self, tensor: Tensor, call: int, number: int, only_new: bool = False) -> None:
+        storage = tensors.storage_of(tensor)
+        if storage is not None and not (only_new and self._lives(storage, tensor)):
+            self._written[storage] = (call, number)
+
+    def _lives(self, storage: int, tensor: Tensor) -> bool:
+        """Return whether a tensor is a view of memory that was known before it."""
+        return storage in self._written and tensor._is_view()
+
+    def _source_of(self, tensor: Tensor) -> tuple[int, int] | None:
+        """Return the call that a tensor comes from, and the number of its result; None for one from outside."""
+        found: tuple[int, int] | None = self._sources.get(tensor)
+        storage = tensors.storage_of(tensor)
+        written = self._written.get(storage) if storage is not None else None
+        if found is None and tensor.grad_fn is not None:
+            known = self._by_grad_fn.get(id(tensor.grad_fn))
+            found = known[1:] if known is not None else None
+        if found is None and tensor in self._names and written is None:
+            return None
+        if written is not None and (found is None or written[0] > found[0]):
+            return written if found is not None or self._shares(tensor) else found
+        return found
+
+    def _shares(self, tensor: Tensor) -> bool:
+        """Return whether an unknown tensor may be trusted to live in memory that is known: that of a view, or of one
+        that C++ wrapped anew."""
+        return tensor not in self._names
+
+    def _flow(self, source: tuple[int, int] | None, target: int) -> None:
+        if source is not None and source[0] != target:
+            self.flows.append(Flow(source[0], target, source[1]))
+
+    def _path(self) -> str:
+        return next((draft.path for draft in reversed(self._open) if draft.kind == "module"), "")
+
+    def _path_of(self, module: nn.Module) -> str:
+        path = self._paths.get(id(module))
+        if path is None:  # made in passing, as in nn.GELU()(x)
+            path = f"{self._path()}.{type(module).__name__}()".removeprefix(".")
+        return path
+
+    def calls(self) -> tuple[Call, ...]:
+        """Return what was written down; ids are positions in it, also of calls after one that was dropped."""
+        return tuple(draft.done() for draft in self.drafts)
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self._recorder.listening:
+            return func(*args, **(kwargs or {}))
+        return self._recorder.function(_name_of(func), func, args, kwargs or {})
+
+
+class _Kernels(TorchDispatchMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self._recorder.listening:
+            return func(*args, **(kwargs or {}))
+        return self._recorder.kernel(str(func), func, args, kwargs or {})
+
+
+def _name_of(func: Any) -> str:
+    """Return the dotted name of a public function, such as torch.nn.functional.relu."""
+    with contextlib.suppress(Exception):  # what names an unknown callable may raise anything
+        if (name := resolve_name(func)) is not None:
+            return name
+    module = getattr(func, "__module__", None) or "torch"
+    return f"{module}.{getattr(func, '__qualname__', None) or getattr(func, '__name__', type(func).__name__)}"
+
+
+def _dotted(name: str) -> str:
+    """Return a name without the getter of a property: torch.Tensor.T of torch.Tensor.T.__get__."""
+    return name.removesuffix(".__get__")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,97 @@
+"""Tensors in whatever a call takes and gives, and the facts of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from app.observe.observation import TensorFacts
+
+DEEPEST = 12  # containers within containers; a cache of caches is less
+LONGEST = 40  # letters of an argument that is no tensor
+
+
+def tensors_in(value: Any, objects: bool = False) -> list[Tensor]:
+    """List the tensors of a value in order: of lists, tuples, mappings and dataclasses, and with `objects` of others
+    that hold some, such as a cache."""
+    return list(_tensors(value, 0, set(), objects))
+
+
+def _tensors(value: Any, depth: int, seen: set[int], objects: bool) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+        return
+    if depth > DEEPEST or value is None or isinstance(value, str | bytes | int | float | complex | bool | type):
+        return
+    if isinstance(value, torch.nn.Module) or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        parts: Iterator[Any] = iter([*value.values()])
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = iter([*value])
+    elif is_dataclass(value):
+        parts = (getattr(value, one.name, None) for one in fields(value))
+    elif type(value).__module__.partition(".")[0] in ("builtins", "numpy", "torch", "collections"):
+        return
+    elif not objects:
+        return
+    else:
+        parts = iter([*getattr(value, "__dict__", {}).values()])
+    for part in parts:
+        yield from _tensors(part, depth + 1, seen, objects)
+
+
+def facts(tensor: Tensor) -> TensorFacts:
+    """Describe a tensor; what it does not tell (a nested or functorch tensor's sizes) is left empty."""
+    try:
+        shape = tuple(map(int, tensor.shape))
+    except (RuntimeError, TypeError):  # nested tensors, symbolic sizes
+        shape = ()
+    try:
+        count = tensor.numel() * tensor.element_size()
+    except (RuntimeError, TypeError):
+        count = 0
+    return TensorFacts(
+        shape, str(tensor.dtype).removeprefix("torch."), str(tensor.device),
+        str(tensor.layout).removeprefix("torch."), int(count), bool(tensor.requires_grad),
+    )  # fmt: skip
+
+
+def storage_of(tensor: Tensor) -> int | None:
+    """Return what tells the memory of a tensor from that of others while both live; None if it has no storage."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError, AttributeError):  # sparse, nested, wrapped by functorch
+        return None
+
+
+def version_of(tensor: Tensor) -> int:
+    """Return the number of times a tensor was written to; 0 where torch does not count (inference tensors)."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
+
+
+def settings_of(args: Any, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the arguments of an operation that are no tensors, as text: `("1", "keepdim=True")`."""
+    plain = [_text(value) for value in args if _plain(value)]
+    return (*plain, *(f"{name}={_text(value)}" for name, value in kwargs.items() if _plain(value)))
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_plain, value))
+    return value is not None and isinstance(
+        value, str | int | float | complex | bool | torch.dtype | torch.device | slice
+    )
+
+
+def _text(value: Any) -> str:
+    text = str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,57 @@
+"""Example inputs: tensors of a described shape, and proposals from the names that a forward takes."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from app.sources.spec import InputSpec
+
+_TEXT = ("input_ids", "ids", "tokens", "token_ids", "decoder_input_ids")
+
+
+def example(one: InputSpec) -> Tensor:
+    """Return a tensor of this shape on the current default device: normal numbers, or of integers zeros and ones, which
+    are indices of anything that has two entries. The generator is left as it was."""
+    dtype = getattr(torch, one.dtype)
+    if torch.get_default_device().type == "meta":
+        return torch.empty(one.shape, dtype=dtype)
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_floating_point or dtype.is_complex:
+        wide = dtype if dtype.itemsize >= 4 else torch.float32
+        return torch.randn(one.shape, dtype=wide, generator=generator).to(dtype)
+    return torch.randint(0, 2, one.shape, generator=generator).to(dtype)
+
+
+def from_forward(model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Propose inputs from the first layer that takes them, and the names of forward's required arguments."""
+    try:
+        parameters = [*inspect.signature(model.forward).parameters.values()]
+    except (TypeError, ValueError):
+        return (), {}
+    needed = [
+        one.name for one in parameters
+        if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]  # fmt: skip
+    if [name for name in needed if name not in _TEXT] in ([], needed[:1]):
+        found = [InputSpec((1, 16), "int64") if name in _TEXT else _first_layer(model) for name in needed]
+        if all(one is not None for one in found):
+            return tuple(example(one) for one in found if one is not None), {}
+    return (), {}
+
+
+def _first_layer(model: nn.Module) -> InputSpec | None:
+    """Return what the first layer with weights takes; None where it does not tell."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            return InputSpec((2, layer.in_features))
+        if isinstance(layer, nn.Embedding):
+            return InputSpec((1, 16), "int64")
+        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            return InputSpec((2, layer.in_channels, *((64,) * len(layer.kernel_size))))
+        if isinstance(layer, nn.LSTM | nn.GRU | nn.RNN):
+            return InputSpec((2, 16, layer.input_size))
+    return None

@@ -1,0 +1,27 @@
+"""The file that the code of a source stands in, found without importing or running anything."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from app.sources.spec import SourceSpec
+
+
+def file_of(source: SourceSpec, folder: str = "") -> Path | None:
+    """Return the file that runs first for a source of the user's own; None if there is none to be found."""
+    if source.kind == "file":
+        path = Path(folder, source.where).resolve()
+        return path if path.is_file() else None
+    if source.kind != "module":
+        return None
+    where: list[str] | None = [folder, *sys.path] if folder else None
+    spec = None
+    parts = source.where.split(".")
+    for number in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: number + 1]), where)
+        if spec is None:
+            return None
+        where = [*spec.submodule_search_locations] if spec.submodule_search_locations is not None else []
+    return Path(spec.origin) if spec is not None and spec.origin else None

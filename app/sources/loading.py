@@ -1,0 +1,258 @@
+"""Make the model that a source names, with example inputs. Runs code of packages, and the user's own once trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from app.sources.examples import example, from_forward
+from app.sources.spec import InputSpec, SourceError, SourceSpec, adapters
+from app.util.late_dataclass import dataclass
+
+LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more is made without its weights
+
+
+@dataclass
+class Loaded:
+    """A model and what it is called with."""
+
+    model: nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+def load(
+    source: SourceSpec, arguments: Mapping[str, Any], inputs: tuple[InputSpec, ...] = (), meta: bool = False,
+    folder: str = "",
+) -> Loaded:  # fmt: skip
+    """Make a model, on the meta device if `meta`, and its example inputs: those described, else proposed ones.
+
+    Modules are looked for in `folder` first. Raises SourceError.
+    """
+    with _on(meta):
+        try:
+            _look_first_in(folder)
+            loaded = _LOADERS.get(source.kind, _adapted)(source, arguments)
+        except SourceError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a constructor raises
+            raise SourceError(f"{source} cannot be made: {type(error).__name__}: {error}".removesuffix(": ")) from error
+        if inputs or not (loaded.args or loaded.kwargs):
+            loaded = _with_inputs(source, loaded, inputs)
+    return loaded
+
+
+def _look_first_in(folder: str) -> None:
+    """Put a folder at the head of Python's path, where it stays: a model may import more when it is called."""
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _on(meta: bool) -> contextlib.AbstractContextManager[object]:
+    return torch.device("meta") if meta else contextlib.nullcontext()
+
+
+def _with_inputs(source: SourceSpec, loaded: Loaded, inputs: tuple[InputSpec, ...]) -> Loaded:
+    if inputs:
+        args = tuple(example(one) for one in inputs if not one.name)
+        kwargs = {one.name: example(one) for one in inputs if one.name}
+        return Loaded(loaded.model, args, kwargs, loaded.remarks)
+    args, kwargs = from_forward(loaded.model)
+    if not args and not kwargs and _needs_arguments(loaded.model):
+        raise SourceError(f"say what {source} takes, for instance --input 1x3x32x32 or --input NAME=1x16:int64")
+    return Loaded(loaded.model, args, kwargs, loaded.remarks)
+
+
+def _needs_arguments(model: nn.Module) -> bool:
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters)
+
+
+# --- The user's own
+
+
+def _from_file(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    """Run a file, as a module of its package where it has one, so that its relative imports work."""
+    path = Path(source.where).resolve()
+    if not path.is_file():
+        raise SourceError(f"there is no file {source.where}")
+    package, top = [path.stem], path.parent
+    while (top / "__init__.py").is_file():
+        package.insert(0, top.name)
+        top = top.parent
+    _look_first_in(str(top))
+    return _made(source, _imported(".".join(package)), arguments)
+
+
+def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    return _made(source, _imported(source.where), arguments)
+
+
+def _imported(name: str) -> Any:
+    from app.util.torchvision_import import mend_torchvision
+
+    mend_torchvision()
+    return importlib.import_module(name)
+
+
+def _made(source: SourceSpec, module: Any, arguments: Mapping[str, Any]) -> Loaded:
+    maker: Any = module
+    for part in source.name.split("."):
+        maker = getattr(maker, part, None)
+    if isinstance(maker, nn.Module) and not source.call:
+        return Loaded(maker)
+    if not callable(maker):
+        there = ", ".join(_makers(module)) or "none that makes a model"
+        raise SourceError(f"{source.where} has no class or function {source.name}; it has {there}")
+    model = maker(**arguments)
+    if not isinstance(model, nn.Module):
+        raise SourceError(f"{source} gives {type(model).__name__}, which is no nn.Module")
+    return Loaded(model)
+
+
+def _makers(module: Any) -> Iterator[str]:
+    for name, value in vars(module).items():
+        if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__:
+            yield name
+        elif inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+            yield f"{name}()"
+
+
+def _adapted(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    """Ask an installed adapter: a callable of a name and keyword arguments, which returns a module, or a module and its
+    example inputs as a tuple and a dictionary."""
+    entry: Any = adapters().get(source.kind)
+    if entry is None:
+        raise SourceError(f"no adapter for {source.kind} is installed")
+    made = entry.load()(source.name, **arguments)
+    return Loaded(made) if isinstance(made, nn.Module) else Loaded(*made)
+
+
+# --- Installed collections
+
+
+def _package(name: str, source: SourceSpec) -> Any:
+    from app.util.torchvision_import import mend_torchvision
+
+    mend_torchvision()
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise SourceError(f"{source} needs the package {name}: {error}") from error
+
+
+def _timm(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    timm = _package("timm", source)
+    if not timm.is_model(source.name):
+        near = timm.list_models(f"*{source.name[:6]}*")[:6]
+        raise SourceError(f"timm has no model {source.name}{f'; there are {chr(44).join(near)}' if near else ''}")
+    model = timm.create_model(source.name, pretrained=False, **arguments)
+    sizes = getattr(model, "pretrained_cfg", {}).get("input_size", (3, 224, 224))
+    return Loaded(model, (example(InputSpec((1, *sizes))),))
+
+
+def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    from app.util.torchvision_import import import_torchvision
+
+    models = import_torchvision("models")
+    name, _, part = source.name.partition(".")
+    if name not in models.list_models():
+        near = [known for known in models.list_models() if known.startswith(name[:4])][:8]
+        raise SourceError(f"torchvision has no model {name}{f'; there are {chr(44).join(near)}' if near else ''}")
+    given = dict(arguments)
+    if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
+        given = {"weights_backbone": None, **given}
+    model = models.get_model(name, weights=None, **given).get_submodule(part)
+    if name in models.list_models(module=models.detection) and not part:
+        return Loaded(model, ([example(InputSpec((3, 320, 320)))],))
+    sizes = (3, 16, 112, 112) if name in models.list_models(module=models.video) else (3, 224, 224)
+    with contextlib.suppress(ValueError, AttributeError):
+        crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
+        crop = tuple(crop) if isinstance(crop, list | tuple) else (crop,)
+        sizes = (*sizes[:-2], *(crop * 2 if len(crop) == 1 else crop))
+    return Loaded(model, (example(InputSpec((1, *sizes))),))
+
+
+def _transformers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    """Make a model from a configuration: of a folder, of the local cache, or the default one of a model type."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    transformers = _package("transformers", source)
+    if source.name in transformers.CONFIG_MAPPING and not Path(source.name).is_dir():
+        config = transformers.CONFIG_MAPPING[source.name](**arguments)
+    else:
+        try:
+            config = transformers.AutoConfig.from_pretrained(
+                source.name, local_files_only=True, trust_remote_code=False, **arguments
+            )
+        except OSError as error:
+            raise SourceError(
+                f"{source.name} is neither a folder with a config.json, nor in the local cache, nor a model type of "
+                "transformers; nothing is downloaded"
+            ) from error
+    kind = next((getattr(transformers, name, None) for name in config.architectures or ()), None)
+    model = kind(config) if kind is not None else transformers.AutoModel.from_config(config)
+    return Loaded(model, (), _inputs_of(model, config))
+
+
+def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
+    """Propose inputs by the names that the forward of a transformers model takes and the sizes of its configuration."""
+    names = inspect.signature(model.forward).parameters
+    main = getattr(model, "main_input_name", "input_ids")
+    text = getattr(config, "text_config", config)
+    vision = getattr(config, "vision_config", config)
+    size = getattr(vision, "image_size", None) or 224
+    size = tuple(size) if isinstance(size, list | tuple) else (size, size)
+    known = {
+        "input_ids": InputSpec((1, 16), "int64"),
+        "pixel_values": InputSpec((1, getattr(vision, "num_channels", None) or 3, *size)),
+        "input_values": InputSpec((1, 16000)),
+        "input_features": InputSpec(
+            (1, getattr(config, "num_mel_bins", 80), 2 * getattr(config, "max_source_positions", 1500))
+        ),
+        "decoder_input_ids": InputSpec((1, 8), "int64"),
+    }
+    wanted = {
+        main,
+        *(("pixel_values",) if vision is not config else ()),
+        *(("input_ids",) if text is not config else ()),
+    }
+    if getattr(config, "is_encoder_decoder", False):
+        wanted.add("decoder_input_ids")
+    return {name: example(one) for name, one in known.items() if name in wanted and name in names}
+
+
+def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    """Make one of diffusers' model classes, or what the config.json of a folder describes."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    diffusers = _package("diffusers", source)
+    kind, config = getattr(diffusers, source.name, None), dict(arguments)
+    if kind is None and Path(source.name, "config.json").is_file():
+        import json
+
+        config = {**json.loads(Path(source.name, "config.json").read_text("utf-8")), **arguments}
+        kind = getattr(diffusers, config.get("_class_name", ""), None)
+    if kind is None:
+        raise SourceError(f"diffusers has no class {source.name}, and no folder of that name has a config.json")
+    model = kind.from_config(config) if hasattr(kind, "from_config") else kind(**config)
+    args, kwargs = from_forward(model)
+    return Loaded(model, args, kwargs)
+
+
+_LOADERS: dict[str, Callable[[SourceSpec, Mapping[str, Any]], Loaded]] = {
+    "file": _from_file, "module": _from_module, "torchvision": _torchvision, "timm": _timm, "hf": _transformers,
+    "diffusers": _diffusers,
+}  # fmt: skip

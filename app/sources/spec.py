@@ -1,0 +1,106 @@
+"""The text that names a model, and those that describe its example inputs, as values. Nothing is imported or run."""
+
+from __future__ import annotations
+
+import re
+
+from app.util.errors import CodedError
+from app.util.late_dataclass import dataclass
+
+COLLECTIONS = ("torchvision", "timm", "hf", "diffusers")  # of installed packages: no code of the user's own
+FORMS = (
+    "package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or "
+    "diffusers:Class"
+)
+DTYPES = (
+    "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
+).split()  # fmt: skip
+_INPUT = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:[x×]\d+)*|scalar)(?::(?P<dtype>[a-z]+\d*))?"
+)  # fmt: skip
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+class SourceError(CodedError, ValueError):
+    """A model that is not there, cannot be made or does not take its inputs; the text says which and what helps."""
+
+
+class SourceNameError(SourceError):
+    """A text that names no model, or describes no input."""
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """`kind` is "file", "module", one of `COLLECTIONS` or the name of an installed adapter; `where` is the file or the
+    dotted module, `name` the class, function or model in it, which is called if `call`."""
+
+    kind: str
+    where: str
+    name: str
+    call: bool = False
+
+    @property
+    def own_code(self) -> bool:
+        """Return whether making it runs code that the user has to trust."""
+        return self.kind not in COLLECTIONS
+
+    def __str__(self) -> str:
+        return f"{self.where or self.kind}:{self.name}{'()' if self.call else ''}"
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """The shape and dtype of one argument of `forward`; `name` is empty for a positional one."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    name: str = ""
+
+
+def parse_source(text: str) -> SourceSpec:
+    """Raises SourceNameError.
+
+    >>> parse_source("nets/mine.py:Net"), parse_source("timm:resnet18").kind
+    (SourceSpec(kind='file', where='nets/mine.py', name='Net', call=False), 'timm')
+    >>> parse_source("package.nets:make()")
+    SourceSpec(kind='module', where='package.nets', name='make', call=True)
+    """
+    kind, colon, rest = text.partition(":")
+    if colon and rest and kind.isidentifier() and (kind in COLLECTIONS or kind in adapters()):
+        return SourceSpec(kind, "", rest)
+    where, colon, name = text.rpartition(":")
+    call = name.endswith("()")
+    name = name.removesuffix("()")
+    if colon and _DOTTED.fullmatch(name):
+        if where.endswith(".py"):
+            return SourceSpec("file", where, name, call)
+        if _DOTTED.fullmatch(where):
+            return SourceSpec("module", where, name, call)
+    raise SourceNameError(f"{text!r} names no model; write {FORMS}")
+
+
+def parse_input(text: str) -> InputSpec:
+    """Raises SourceNameError.
+
+    >>> parse_input("1x3x32x32").shape, parse_input("input_ids=2x8:int64")
+    ((1, 3, 32, 32), InputSpec(shape=(2, 8), dtype='int64', name='input_ids'))
+    """
+    found = _INPUT.fullmatch(text.strip())
+    if not found:
+        raise SourceNameError(
+            f"{text!r} describes no input; write sizes with the batch first: 1x3x32x32, 1x16:int64, NAME=1x16:int64"
+        )
+    dtype = found["dtype"] or "float32"
+    if dtype not in DTYPES:
+        raise SourceNameError(f"{text!r} has the dtype {dtype}; there are {', '.join(DTYPES)}")
+    sizes = () if found["sizes"] == "scalar" else tuple(map(int, re.split("[x×]", found["sizes"])))
+    if any(size >= 2**31 for size in sizes):
+        raise SourceNameError(f"{text!r} has a size that no tensor has")
+    return InputSpec(sizes, dtype, found["name"] or "")
+
+
+def adapters() -> dict[str, object]:
+    """Return the entry points `tapedeck.sources` of installed packages, by name; none of them is imported."""
+    from importlib.metadata import entry_points
+
+    return {one.name: one for one in entry_points(group="tapedeck.sources")}

@@ -1,0 +1,43 @@
+"""Lines of the user's code among the frames of a call: neither of this program, nor of torch, nor of Python itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+from types import FrameType, TracebackType
+
+_OURS = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+_PYTHON = sysconfig.get_paths()["stdlib"]
+
+
+def place(frame: FrameType | None) -> tuple[str, int]:
+    """Return file and line of the innermost frame of user code; ("", 0) if there is none."""
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+def place_of_error(trace: TracebackType | None) -> tuple[str, int]:
+    """Return file and line of the innermost frame of user code in a traceback; ("", 0) if there is none."""
+    found = ("", 0)
+    while trace is not None:
+        if is_users(trace.tb_frame.f_code.co_filename):
+            found = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+@cache
+def is_users(file: str) -> bool:
+    """Return whether a file belongs neither to this program, nor to torch, nor to Python. Installed packages count."""
+    if file.startswith(("<", _OURS)):
+        return False
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if torch is not None and file.startswith(f"{Path(torch).parent}{os.sep}"):
+        return False
+    return not file.startswith(_PYTHON) or "-packages" in file

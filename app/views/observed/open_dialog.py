@@ -1,0 +1,190 @@
+"""The dialog that opens a model from anywhere: its source, arguments and inputs; then one forward pass in a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QCheckBox, QFileDialog, QPlainTextEdit, QWidget
+
+from app.builder.catalog.custom import CustomFile, module_name, read_text
+from app.engine import observe_process
+from app.engine.requests.import_model import ImportRequestError, parse_arguments
+from app.engine.requests.observe import Observe
+from app.observe.observation import Observation
+from app.source.layer_files import LayerFile, LayerFileError, allowed
+from app.sources.finding import file_of
+from app.sources.spec import SourceError, SourceSpec, parse_input, parse_source
+from app.util.frozen import FrozenMap
+from app.views.custom_layers.layers_control import LayersControl
+from app.views.importing.import_pages import FormField, ModelTrustDialog, code_field
+from app.views.ui import theme
+from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.progress import ProgressDialog
+from app.views.ui.task import Cancelled, Report
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import announce, label, set_property
+
+SOURCES = "package.module:Class   file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   diffusers:Class"
+INPUTS = "One a line, with the batch first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Without any they are proposed."
+META = "No weights are allocated and no values computed: shapes alone. For very large models."
+
+T = TypeVar("T")
+
+
+class ObserveTrustDialog(ModelTrustDialog):
+    """Shows the file of a model before it runs."""
+
+    warning = (
+        "To draw its model, Python runs this file, and what it imports, in a separate process with all your "
+        "permissions: it can read and change your files and use the network. Trust it only if you know what it does. "
+        "You are asked again after every edit."
+    )
+    agree = "Trust and open"
+
+
+class OpenModelDialog(ProgressDialog):
+    """`show(observation, source)` receives what the model called."""
+
+    def __init__(
+        self, layers: LayersControl, show: Callable[[Observation, str], object], parent: QWidget | None = None
+    ) -> None:
+        super().__init__("Open a model", parent)
+        self._layers, self._show = layers, show
+        self._asked = ""
+        self.source = code_field("torchvision:resnet18")
+        self.browse = Button("Choose …", icon="folder")
+        self.arguments = code_field('{"num_classes": 10}')
+        self.inputs = QPlainTextEdit()
+        self.inputs.setFont(theme.font("code"))
+        self.inputs.setPlaceholderText("1x3x224x224")
+        self.inputs.setTabChangesFocus(True)
+        self.inputs.setFixedHeight(round(3 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
+        self.meta = QCheckBox("Make it on the meta device")
+        self.train_mode = QCheckBox("Run it in train mode")
+        self.entries = {
+            "source": FormField("Source", self.source, SOURCES, self.browse),
+            "arguments": FormField("Arguments of its constructor, as JSON", self.arguments),
+            "inputs": FormField("Inputs", self.inputs, INPUTS),
+            "meta": FormField("Weights", self.meta, META),
+        }
+        for entry in self.entries.values():
+            self.body.addWidget(entry)
+        self.body.addWidget(self.train_mode)
+        self.state = label("", "label", "text3", wrap=True)
+        self.body.addWidget(self.state)
+        self.body.addStretch(1)
+        self.stop_button = self.add_button("Cancel")
+        self.stop_button.clicked.connect(self.reject)
+        self.open_button = self.add_button("Open", "primary", default=True)
+        self.open_button.clicked.connect(self.start)
+        self.browse.clicked.connect(self._browse)
+        self.source.textChanged.connect(lambda _text: self._typed("source"))
+        self.arguments.textChanged.connect(lambda _text: self._typed("arguments"))
+        self.inputs.textChanged.connect(lambda: self._typed("inputs"))
+        self.setMinimumSize(520, 400)
+        self.resize(640, 470)
+        self._typed("source")
+        self.source.setFocus()
+
+    def _typed(self, entry: str) -> None:
+        self.entries[entry].complain("")
+        self.open_button.setEnabled(bool(self.source.text().strip()) and not self.running)
+
+    def _browse(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(self, "Open a model of a file", str(Path.home()), "Python file (*.py)")
+        if name:
+            self.source.setText(f"{name}:")
+            self.source.setFocus()
+
+    # --- Opening
+
+    def start(self) -> None:
+        """Open it; a file of the user's own that is not trusted is shown first."""
+        if self.running or not self.open_button.isEnabled():
+            return
+        source = self._parsed("source", lambda: parse_source(self.source.text().strip()))
+        arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
+        lines = [line for line in self.inputs.toPlainText().splitlines() if line.strip()]
+        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, lines)))
+        if source is None or arguments is None or inputs is None:
+            return
+        self._asked = str(source)
+        folder = str(Path.cwd()) if source.own_code else ""
+        request = Observe(
+            source, FrozenMap(arguments), inputs, folder, self.train_mode.isChecked(),
+            self.meta.isChecked() or not source.own_code,
+        )  # fmt: skip
+        if source.own_code:
+            self._ask_trust(source, request)
+        else:
+            self._begin(request)
+
+    def _parsed(self, entry: str, parse: Callable[[], T]) -> T | None:
+        try:
+            return parse()
+        except (SourceError, ImportRequestError) as error:
+            self.entries[entry].complain(f"{str(error).removesuffix('.')}.")
+            self.entries[entry].field.setFocus()
+            return None
+
+    def _ask_trust(self, source: SourceSpec, request: Observe) -> None:
+        path = file_of(source, request.folder)
+        if path is None:
+            self.entries["source"].complain(f"There is no file for {source.where or source.kind}.")
+            self.source.setFocus()
+            return
+        try:
+            read = LayerFile.of(module_name(path), read_text(path), str(path.absolute()))
+        except LayerFileError as error:
+            self.entries["source"].complain(str(error))
+            return
+        if allowed(read.sha256):
+            self._begin(request)
+            return
+        before = self._layers.trust.before(path)
+        shown = CustomFile(path, read.module, read, trusted=False)
+        dialog = ObserveTrustDialog(shown, before.text if before else "", self)
+        dialog.trusted.connect(self._layers.let_run)
+        dialog.trusted.connect(lambda _file: self._begin(request))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _begin(self, request: Observe) -> None:
+        self._enable(False)
+        self.begin(partial(_observed, request))
+
+    def _enable(self, on: bool) -> None:
+        for entry in self.entries.values():
+            entry.setEnabled(on)
+        self.train_mode.setEnabled(on)
+        self.open_button.setEnabled(on)
+        self.stop_button.setEnabled(True)
+        self.stop_button.setText("Cancel" if on else "Stop")
+
+    def show_progress(self, words: str) -> None:
+        self._say(words, "text2")
+
+    def finished_with(self, answer: Observation | WorkerFailure, cancelled: bool) -> None:
+        self._enable(True)
+        if cancelled:
+            self._say("Stopped. Nothing was opened.")
+        elif isinstance(answer, WorkerFailure):
+            words = f"{str(answer.error).strip() or type(answer.error).__name__}".removesuffix(".")
+            self.state.setToolTip(answer.traceback)
+            self._say(f"{words}.", "error")
+            announce(self, words)
+        else:
+            self._show(answer, self._asked)
+            self.accept()
+
+    def _say(self, words: str, tone: str = "text3") -> None:
+        self.state.setText(words)
+        set_property(self.state, "tone", tone)
+
+
+def _observed(request: Observe, tell: Report, cancelled: Cancelled) -> Any:
+    return observe_process.observe(request, cancelled=cancelled, tell=tell)

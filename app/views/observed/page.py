@@ -1,0 +1,152 @@
+"""The page "Model": what one forward pass of a model called, folded by module and by equal layers."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
+
+from app.diagram.diagram import Drawing
+from app.observe.folding import Part, Tree
+from app.observe.observation import Observation
+from app.observe.picture import summary, to_drawing
+from app.util import gc_pause
+from app.views.autograd.graph.scene import TapeScene
+from app.views.autograd.graph.view import TapeView
+from app.views.ui.graphview.minimap import Minimap
+from app.views.ui.layouts import hbox, vbox
+from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.button import Button, icon_button
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import Divider, label
+
+EMPTY, GRAPH = range(2)
+PAGE_MARGIN = 110  # around the graph
+
+
+class ObservedPage(QWidget):
+    """Shows an `Observation`. `detail(observation, part)` tells what is selected (None for nothing),
+    `openRequested` asks for another model, `exportRequested` for a file of the picture."""
+
+    detail = Signal(object, object)
+    openRequested = Signal()
+    exportRequested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.observation: Observation | None = None
+        self._tree: Tree | None = None
+        self._opened: frozenset[str] = frozenset()
+        self._row: float | None = None
+        self.scene = TapeScene(self)
+        self.view = TapeView(self.scene)
+        self.view.setAccessibleName("Calls of the model")
+        self.view.setAccessibleDescription("Arrow keys walk along the wires, Enter folds and unfolds, Home shows all")
+        self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
+        self.banner = Banner()
+        self.banner.hide()
+        self.summary = label("", "label", "text2")
+        self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.fold_all = Button("Fold all")
+        self.another = Button("Open another…")
+        self.export = icon_button("export", "Export this picture")
+        self.frame = icon_button("frame", "Show everything (Home)")
+        head, graph = QWidget(), QWidget()
+        hbox((self.summary, 1), self.fold_all, self.another, self.export, self.frame, on=head,
+             margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
+        vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
+        self._empty = EmptyState(
+            "layers",
+            "No model opened",
+            "Anything that runs is drawn: a class, a file, a configuration.",
+            "Open a model",
+        )
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self._empty)
+        self._pages.addWidget(graph)
+        vbox(self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
+        self._empty.acted.connect(self.openRequested)
+        self.another.clicked.connect(self.openRequested)
+        self.export.clicked.connect(self.exportRequested)
+        self.frame.clicked.connect(self.view.frame_all)
+        self.fold_all.clicked.connect(self._fold_all)
+        self.view.folded.connect(self.toggle)
+        self.scene.chosen.connect(self._selected)
+
+    def set_observation(self, found: Observation, source: str) -> None:
+        """Show another model; of one that raised, the call that did is selected."""
+        self.observation, self._tree = found, Tree(found)
+        self._opened, self._row = self._tree.opened(), None
+        self.summary.setText(summary(found))
+        self.summary.setToolTip(summary(found))
+        self._pages.setCurrentIndex(GRAPH)
+        self._redraw()
+        self.view.frame_all()
+        self.banner.hide()
+        if found.failed is not None:
+            call = found.calls[found.failed]
+            self.banner.set("error", f"{source} raised in {call.path or call.name or found.name}", found.error)
+            self.banner.show()
+            self.reveal(found.failed)
+        elif found.remarks:
+            self.banner.set("info", f"{source} was not observed in full", " ".join(found.remarks))
+            self.banner.show()
+
+    def drawing(self) -> Drawing | None:
+        """Return the picture as it is folded."""
+        return self.scene.drawing
+
+    def toggle(self, key: str) -> None:
+        """Open or close a part; its corner stays where it is."""
+        if self._tree is None or key not in self._tree.by_key:
+            return
+        before = self.scene.rect_of(key)
+        at = self.view.mapFromScene(before.x, before.y) if before is not None else None
+        self._opened = self._opened ^ {key}
+        self._redraw(same_rows=True)
+        after = self.scene.rect_of(key)
+        if at is not None and after is not None:
+            now = self.view.mapFromScene(after.x, after.y)
+            self.view.pan(at.x() - now.x(), at.y() - now.y())
+        self.view.show_if_it_fits()
+        self.scene.choose(key)
+        self.view.setFocus()
+
+    def reveal(self, call: int) -> None:
+        """Select the box that stands for a call, and bring it into sight."""
+        key = next((key for key in self._keys_of(call) if key in self.scene.boxes), "")
+        if key:
+            self.scene.choose(key)
+            self.view.show_near(self.scene.area_of_boxes([key]))
+
+    def _keys_of(self, call: int) -> list[str]:
+        """Keys of the parts that a call lies in, innermost first."""
+        assert self._tree is not None and self.observation is not None
+        found, at = [], call
+        while True:
+            found += [key for key, part in self._tree.by_key.items() if at in part.calls]
+            parent = self.observation.calls[at].parent
+            if parent is None:
+                return found
+            at = parent
+
+    def _fold_all(self) -> None:
+        if self._tree is None:
+            return
+        root = {part.key for part in self._tree.parts if part.parts}
+        self._opened = self._tree.opened() if self._opened <= root else frozenset(root)
+        self._redraw()
+        self.view.frame_all()
+
+    def _redraw(self, same_rows: bool = False) -> None:
+        assert self.observation is not None and self._tree is not None
+        room = self.view.viewport().size()
+        page = (min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360))
+        with gc_pause.put_off():
+            drawing = to_drawing(self.observation, self._opened)
+            self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+        self.fold_all.setText("Fold all" if len(self._opened) > 1 else "Unfold")
+        self.minimap.rebuild()
+
+    def _selected(self, key: str) -> None:
+        part: Part | None = self._tree.by_key.get(key) if self._tree is not None else None
+        self.detail.emit(self.observation, part)

@@ -1,0 +1,128 @@
+"""`tapedeck draw`: a picture of any model, and of where one raises."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import run
+
+NET = """
+import torch
+from torch import nn
+from .parts import Part
+
+class Net(nn.Module):
+    def __init__(self, width=4, wrong=0):
+        super().__init__()
+        self.parts = nn.ModuleList(Part(width) for _ in range(3))
+        self.head = nn.Linear(width + wrong, 2)
+
+    def forward(self, x, *, scale=None):
+        for part in self.parts:
+            x = part(x)
+        if scale is not None:
+            x = x * scale
+        return {"logits": self.head(x)}
+
+def make(): return Net(8)
+"""
+PART = """
+from torch import nn
+
+class Part(nn.Sequential):
+    def __init__(self, width):
+        super().__init__(nn.Linear(width, width), nn.ReLU())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "net.py").write_text(NET)
+    (package / "parts.py").write_text(PART)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def drawn(out: Path) -> dict[str, object]:
+    return json.loads(out.read_text())
+
+
+def test_nothing_of_the_user_runs_before_trust(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine" / "net.py").write_text("open('ran', 'w')")
+    for source in ("mine/net.py:Net", "mine.net:Net"):
+        assert run(["draw", source, "--out", "net.json"]) == 1
+        assert "was not run; review it, then pass --trust" in capsys.readouterr().err
+    assert not (folder / "ran").exists() and not (folder / "net.json").exists()
+
+
+@pytest.mark.parametrize("source", ["mine.net:Net", "mine/net.py:Net", "mine.net:make()"])
+def test_a_model_of_a_package_is_drawn_with_its_relative_imports(folder: Path, source: str) -> None:
+    width = 8 if "make" in source else 4
+    assert run(["draw", source, "--trust", "--out", "net.json", "--input", f"2x{width}", "--input", "scale=2x1"]) == 0
+    plain = drawn(folder / "net.json")
+    nodes = {node["path"]: node for node in plain["nodes"] if node["kind"] == "module"}
+    assert {"", "parts.0", "parts.2.1", "head"} <= set(nodes) and plain["failed"] is None
+    assert nodes["head"]["outputs"] == [[2, 2]] and nodes["head"]["inputs"] == [[2, width]]
+    assert [node["path"] for node in plain["nodes"] if node["kind"] == "input"] == ["x", "scale"]
+    assert [node["path"] for node in plain["nodes"] if node["kind"] == "output"] == ["logits"]
+    ids = {node["id"] for node in plain["nodes"]}
+    assert all(a in ids and b in ids for a, b in plain["edges"])
+    assert "mine.net" not in sys.modules
+
+
+def test_inputs_are_proposed_and_a_model_that_raises_is_drawn_to_where_it_did(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["draw", "mine.net:Net", "--trust", "--args", '{"wrong": 1}', "--out", "net.json"]) == 1
+    plain = drawn(folder / "net.json")
+    failed = next(node for node in plain["nodes"] if node["id"] == plain["failed"])
+    assert failed["path"] == "head" and failed["inputs"] == [[2, 4]] and failed["line"] == 17
+    assert "head: linear, line 17 of net.py: RuntimeError: mat1 and mat2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nets", "--trust"], 2, "names no model; write"),
+        (["mine.net:Nope", "--trust"], 1, "has no class or function Nope; it has Net, make()"),
+        (["mine.net:Net", "--trust", "--args", '{"depth": 2}'], 1, "cannot be made: TypeError"),
+        (["mine.net:Net", "--trust", "--args", "[1]"], 2, "the arguments are an object"),
+        (["mine.net:Net", "--trust", "--input", "x"], 2, "describes no input"),
+        (["there.is.none:Net", "--trust"], 1, "ModuleNotFoundError"),
+        (["none.py:Net", "--trust"], 1, "there is no file none.py"),
+        (["torchvision:resnet", "--meta"], 1, "torchvision has no model resnet; there are resnet101"),
+        (["mine.net:Net", "--trust", "--timeout", "0"], 2, "--timeout must be"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_in_a_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+) -> None:
+    assert run(["draw", *arguments, "--out", "net.json"]) == code
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1 and not (folder / "net.json").exists()
+
+
+def test_a_model_that_ends_its_process_or_never_ends_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "hangs.py").write_text("while True: pass\n")
+    assert run(["draw", "hangs.py:Net", "--trust", "--timeout", "1", "--out", "net.json"]) == 1
+    assert "had not come to its end after 1 s" in capsys.readouterr().err
+    (folder / "dies.py").write_text("import os\nos._exit(7)\n")
+    assert run(["draw", "dies.py:Net", "--trust", "--out", "net.json"]) == 1
+    assert "ended the process that it ran in" in capsys.readouterr().err
+
+
+def test_a_model_of_torchvision_is_drawn_without_trust(folder: Path) -> None:
+    assert run(["draw", "torchvision:resnet50", "--out", "net.dot"]) == 0
+    assert (
+        "layer3.1–5" in (folder / "net.dot").read_text("utf-8")
+        and "layer3.4.bn2" not in (folder / "net.dot").read_text()
+    )
+    assert run(["draw", "torchvision:resnet50", "--unfolded", "--out", "net.dot"]) == 0
+    assert "layer3.4.bn2" in (folder / "net.dot").read_text()

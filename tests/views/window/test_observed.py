@@ -1,0 +1,122 @@
+"""Opening any model in the window: asked for, run once beside the window, drawn; a file of one's own once trusted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.views.main_window import MainWindow
+from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
+from app.views.observed.page import ObservedPage
+
+MINE = """
+import pathlib
+from torch import nn
+
+pathlib.Path({marker!r}).touch()
+
+
+class Net(nn.Module):
+    def __init__(self, wrong: int = 0) -> None:
+        super().__init__()
+        self.parts = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(6)))
+        self.head = nn.Linear(4 + wrong, 2)
+
+    def forward(self, x):
+        return self.head(self.parts(x))
+"""
+
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine.py"
+    path.write_text(MINE.format(marker=str(tmp_path / "marker")))
+    return path
+
+
+def asked(qtbot: QtBot, window: MainWindow) -> OpenModelDialog:
+    window.actions_by_key["open-model"].trigger()
+    qtbot.waitUntil(lambda: any(part.isVisible() for part in window.findChildren(OpenModelDialog)))
+    return next(part for part in window.findChildren(OpenModelDialog) if part.isVisible())
+
+
+def shown(qtbot: QtBot, window: MainWindow) -> ObservedPage:
+    """The page, once the dialog has gone."""
+    qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))
+    page = window.findChild(ObservedPage)
+    qtbot.waitUntil(lambda: page.isVisible() and page.observation is not None)
+    return page
+
+
+def titles(page: ObservedPage) -> set[str]:
+    drawing = page.drawing()
+    assert drawing is not None
+    return {part.title for part in (*drawing.boxes, *drawing.groups)}
+
+
+def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
+    qtbot: QtBot, window: MainWindow, mine: Path
+) -> None:
+    project = window.document.project
+    dialog = asked(qtbot, window)
+    qtbot.keyClicks(dialog.source, "mine.py:Net")
+    qtbot.keyClick(dialog.source, Qt.Key.Key_Return)
+    (question,) = dialog.findChildren(ObserveTrustDialog)
+    assert "nn.Linear(4 + wrong, 2)" in question.file.file.text and not (mine.parent / "marker").exists()
+    agree = next(button for button in question.findChildren(QPushButton) if button.text() == "Trust and open")
+    qtbot.mouseClick(agree, Qt.MouseButton.LeftButton)
+    page = shown(qtbot, window)
+    assert (mine.parent / "marker").exists() and "mine" not in sys.modules
+    assert {"x", "Net", "parts", "parts.0–5", "head", "output"} <= titles(page)
+    row = next(key for key, part in page._tree.by_key.items() if part.repeated == 6)
+    page.scene.choose(row)
+    page.view.setFocus()
+    qtbot.keyClick(page.view, Qt.Key.Key_Return)
+    assert {"parts.0", "parts.5"} <= titles(page)
+    assert window.document.project is project
+
+
+def test_of_a_model_that_raises_the_call_that_did_is_chosen_and_said(
+    qtbot: QtBot, window: MainWindow, mine: Path
+) -> None:
+    from app.source import layer_files
+
+    layer_files.allow(layer_files.digest(mine.read_text()), tried=True)
+    dialog = asked(qtbot, window)
+    qtbot.keyClicks(dialog.source, "mine:Net")
+    qtbot.keyClicks(dialog.arguments, '{"wrong": 1}')
+    qtbot.keyClick(dialog.arguments, Qt.Key.Key_Return)
+    page = shown(qtbot, window)
+    assert page.banner.isVisible() and "mat1 and mat2" in page.banner.reason()
+    (red,) = [box for box in page.drawing().boxes if box.category == "error"]
+    assert red.title == "head" and page.scene.current_key() == red.id
+
+
+def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: MainWindow, mine: Path) -> None:
+    dialog = asked(qtbot, window)
+    assert not dialog.open_button.isEnabled()
+    qtbot.keyClicks(dialog.source, "nothing")
+    qtbot.keyClick(dialog.source, Qt.Key.Key_Return)
+    assert "names no model" in dialog.entries["source"].note.text() and dialog.focusWidget() is dialog.source
+    dialog.source.setText("torchvision:resnet")
+    dialog.inputs.setPlainText("1x")
+    dialog.start()
+    assert "describes no input" in dialog.entries["inputs"].note.text()
+    dialog.inputs.setPlainText("")
+    dialog.start()
+    qtbot.waitUntil(lambda: "torchvision has no model resnet" in dialog.state.text())
+    assert dialog.open_button.isEnabled() and dialog.source.text() == "torchvision:resnet"
+    dialog.source.setText("torchvision:vgg11")
+    dialog.start()
+    dialog.reject()  # stops it; the dialog stays
+    qtbot.waitUntil(lambda: dialog.state.text().startswith("Stopped"))
+    qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))
