@@ -25,6 +25,7 @@ class Pages(QObject):
         self._panes: dict[str, tuple[TabbedPane, QDockWidget | None]] = {}
         self._dock_of: dict[str, str] = {}
         self._below: dict[str, list[QWidget]] = {}
+        self._stand_ins: dict[tuple[str, str], dict[str, QWidget]] = {}  # by stacked page and dock: by page in front
         self._strips: QVBoxLayout | None = None
 
     # -- for the window -----------------------------------------------------------------------------------------------
@@ -94,16 +95,20 @@ class Pages(QObject):
         """Show `widget` instead of the content of a stacked page while another page is in front."""
         stack = self._panes[self._dock_of[key]][0].widget_of(key)
         assert isinstance(stack, QStackedWidget)
-        usual = present(stack.currentWidget())
-        stack.addWidget(widget)
         dock = self._dock_of[while_front]
+        others = self._stand_ins.setdefault((key, dock), {})
+        others[while_front] = widget
+        stack.addWidget(widget)
+        if len(others) == 1:
+            usual = present(stack.currentWidget())
 
-        def turn(shown: str) -> None:
-            if self._dock_of[shown] == dock:
-                stack.setCurrentWidget(widget if shown == while_front else usual)
+            def turn(shown: str) -> None:
+                if self._dock_of[shown] == dock:
+                    stack.setCurrentWidget(others.get(shown, usual))
 
-        self.shown.connect(turn)
-        turn(self.front(dock))
+            self.shown.connect(turn)
+        if self.is_front(while_front):
+            stack.setCurrentWidget(widget)
 
 
 def _append(page: QWidget, widget: QWidget) -> None:

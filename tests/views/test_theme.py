@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from app.views.ui import icons, theme
 
 MODES = ("dark", "light")
-CATEGORIES = {"io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss"}
+CATEGORIES = {"io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss", "error"}
 
 
 @pytest.fixture(autouse=True)

@@ -96,14 +96,16 @@ def test_it_can_be_edited_meanwhile_and_every_step_of_undo_knows_the_answer(qtbo
     assert document.project.positions == before.positions
 
 
-def test_another_net_is_never_taken_for_the_model_and_the_corrected_one_is_offered(qtbot, window, gate) -> None:
+def test_another_net_is_never_taken_for_the_model_and_the_corrected_one_is_offered(
+    qtbot, window, gate, monkeypatch
+) -> None:
     comparing = drawn(qtbot, window, gate, worth="2.0 if x.is_meta else 3.0")
     gate.touch()
     qtbot.waitUntil(lambda: not comparing.running, timeout=120_000)
     project = window.document.project
     assert "differs from Net" in comparing.banner.title() and comparing.banner.isVisible()
     assert "The network differs" in project.notes and not project.origin.checked and project.origin.reference is None
-    window.files.may_leave = lambda: True
+    monkeypatch.setattr(window.files, "may_leave", lambda: True)
     press(comparing, OPEN)
     project = window.document.project
     assert "unit (Unit" in project.notes and "is one node" in project.notes and project.origin.checked

@@ -41,10 +41,10 @@ def test_the_menu_writes_the_drawing_as_it_stands(
     assert not answers
 
 
-def test_an_empty_canvas_says_so(qtbot: QtBot, window: MainWindow) -> None:
+def test_an_empty_canvas_says_so(window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> None:
     window.document.new()
     said: list[str] = []
-    window.notifier.say = lambda title, detail="": said.append(title)
-    window.notifier.refuse = lambda title, reason: said.append(reason)
+    monkeypatch.setattr(window.notifier, "say", lambda title, detail="": said.append(title))
+    monkeypatch.setattr(window.notifier, "refuse", lambda title, reason: said.append(reason))
     window.actions_by_key["export-drawing"].trigger()
     assert said == ["Nothing on the canvas yet."]

@@ -81,6 +81,9 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
     page.view.setFocus()
     qtbot.keyClick(page.view, Qt.Key.Key_Return)
     assert {"parts.0", "parts.5"} <= titles(page)
+    for front, inspector in (("observed", window.call_inspector), ("autograd", window.tape_inspector)):
+        window.show_page(front)
+        assert window.inspectors.currentWidget() is inspector
     assert window.document.project is project
 
 
