@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace as with_values
@@ -20,6 +20,7 @@ from app.source import layer_files
 from app.util import gc_pause
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
+from app.util.module_state import temporary_mode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -73,24 +74,6 @@ class ReadyLoss:
 
     def __call__(self, output: Any, target: Any) -> Tensor:
         return self.loss(self.ready(output), target)
-
-
-@contextmanager
-def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
-    """Switch to train or eval mode; restore modes and buffers afterwards."""
-    import torch
-
-    modes = [(module, module.training) for module in model.modules()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    model.train(train)
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
 
 
 def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:

@@ -1,4 +1,4 @@
-"""The engine of its own in which a model from anywhere is made and run once, within a time limit."""
+"""Observe a model in a separate process with a time limit."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -16,6 +15,7 @@ from app.observe import tensors
 from app.observe.observation import Call, Observation
 from app.observe.recorder import Recorder
 from app.util import rng, user_frames
+from app.util.module_state import temporary_mode
 
 # From the most that can be seen to the least; a mode of torch that a model does not run under is left out.
 WAYS = ((True, True), (False, True), (False, False))
@@ -54,7 +54,7 @@ def _run(
     for label, value in (*zip(argument_names(model, len(args)), args, strict=True), *kwargs.items()):
         for name, held in _parts(value, label):
             recorder.boundary("input", name, held)
-    with rng.borrowed(seed), _as_before(model, train), torch.compiler.set_stance("force_eager"):
+    with rng.borrowed(seed), temporary_mode(model, train), torch.compiler.set_stance("force_eager"):
         try:
             with recorder.observing(*way):
                 output = model(*args, **kwargs)
@@ -100,24 +100,6 @@ def _failed(recorder: Recorder, error: BaseException | None) -> int | None:
             if noted is cause:
                 return call
     return None
-
-
-@contextlib.contextmanager
-def _as_before(model: nn.Module, train: bool) -> Iterator[None]:
-    """Switch to train or eval mode; restore modes, and what the pass wrote to buffers."""
-    modes = [(module, module.training) for module in model.modules()]
-    # Not by their version counters: kernels of batch norm write to running statistics without counting.
-    held = [(tensor, tensor.detach().clone()) for tensor in model.buffers() if not (tensor.is_sparse or tensor.is_meta)]
-    if any(mode is not train for _, mode in modes):
-        model.train(train)
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        with torch.no_grad():
-            for tensor, before in held:
-                tensor.copy_(before)
 
 
 def argument_names(model: nn.Module, count: int) -> list[str]:

@@ -231,45 +231,35 @@ class Recorder:
         storages = {tensors.storage_of(tensor) for tensor in given} - {None}
         for number, tensor in enumerate(made):
             self._sources[tensor] = (draft.id, number)
-            if not any(tensor is one for one in given):
-                draft.view |= tensors.storage_of(tensor) in storages
             if tensor.grad_fn is not None:
                 self._by_grad_fn.setdefault(id(tensor.grad_fn), (tensor.grad_fn, draft.id, number))
-            self._note_storage(tensor, draft.id, number, only_new=True)
+            if tensors.storage_of(tensor) not in storages:
+                self._note_storage(tensor, draft.id, number)
+            elif not any(tensor is one for one in given):
+                draft.view = True
         for tensor in changed:
-            if tensor in self._names and not tensor.requires_grad and tensor not in made:
+            if tensor in self._names and not tensor.requires_grad and not any(tensor is one for one in made):
                 continue  # running statistics
             draft.written = True
             self._sources[tensor] = (draft.id, 0)
             self._note_storage(tensor, draft.id, 0)
 
-    def _note_storage(self, tensor: Tensor, call: int, number: int, only_new: bool = False) -> None:
+    def _note_storage(self, tensor: Tensor, call: int, number: int) -> None:
         storage = tensors.storage_of(tensor)
-        if storage is not None and not (only_new and self._lives(storage, tensor)):
+        if storage is not None:
             self._written[storage] = (call, number)
-
-    def _lives(self, storage: int, tensor: Tensor) -> bool:
-        """Return whether a tensor is a view of memory that was known before it."""
-        return storage in self._written and tensor._is_view()
 
     def _source_of(self, tensor: Tensor) -> tuple[int, int] | None:
         """Return the call that a tensor comes from, and the number of its result; None for one from outside."""
         found: tuple[int, int] | None = self._sources.get(tensor)
-        storage = tensors.storage_of(tensor)
-        written = self._written.get(storage) if storage is not None else None
         if found is None and tensor.grad_fn is not None:
             known = self._by_grad_fn.get(id(tensor.grad_fn))
             found = known[1:] if known is not None else None
-        if found is None and tensor in self._names and written is None:
+        if found is None and tensor in self._names:
             return None
-        if written is not None and (found is None or written[0] > found[0]):
-            return written if found is not None or self._shares(tensor) else found
-        return found
-
-    def _shares(self, tensor: Tensor) -> bool:
-        """Return whether an unknown tensor may be trusted to live in memory that is known: that of a view, or of one
-        that C++ wrapped anew."""
-        return tensor not in self._names
+        storage = tensors.storage_of(tensor)
+        written = self._written.get(storage) if storage is not None else None
+        return written if written is not None and (found is None or written[0] > found[0]) else found
 
     def _flow(self, source: tuple[int, int] | None, target: int) -> None:
         if source is not None and source[0] != target:

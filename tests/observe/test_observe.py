@@ -106,6 +106,19 @@ def test_a_view_takes_the_value_that_was_written_to_its_base() -> None:
     assert called(found, "view").view and sources(found, "relu") == {"mul_"}
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_view_or_a_detached_alias_does_not_stand_for_its_base(inference: bool) -> None:
+    def forward(_self: Any, x: Tensor) -> Tensor:
+        y = x * 1
+        y.detach()
+        y.view(2, 2)
+        return y.relu()
+
+    with torch.inference_mode(inference):
+        found = observe(Of(forward), (torch.ones(4),))
+    assert called(found, "view").view and sources(found, "relu") == {"mul"}
+
+
 def test_item_assignment_and_out_are_writes() -> None:
     def forward(_self: Any, x: Tensor) -> Tensor:
         y = torch.zeros(4)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from app.autograd.batch import TrainingBatch, backward_of, preserve_gradients
-from app.autograd.capture import temporary_mode
 from app.autograd.diagnostics.peak_memory import Peak
 from app.autograd.diagnostics.results import StepCost, WhatIf
 from app.autograd.forward_modes import PLAIN, Special, device_of
 from app.util import rng
+from app.util.module_state import temporary_mode
 
 # Timed steps, alternating without and with the checkpoint; the median is shown, with lowest and highest.
 REPEATS = 5

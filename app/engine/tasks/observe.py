@@ -14,7 +14,7 @@ from app.observe.observation import Observation
 def observe_model(request: Observe, context: Context) -> Observation:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the model prints
     if request.folder:
-        os.chdir(request.folder)  # what it reads beside it is found
+        os.chdir(request.folder)  # relative paths in the model's code are relative to it
     return answer(request, context.progress)
 
 

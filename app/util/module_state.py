@@ -1,0 +1,31 @@
+"""The state of a module that a forward pass changes, put back afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@contextmanager
+def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
+    """Switch to train or eval mode; restore modes and buffers afterwards.
+
+    All buffers, not those whose version counter rose: kernels of batch norm write to running statistics without it.
+    """
+    import torch
+
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    model.train(train)
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
