@@ -168,9 +168,11 @@ class BoxFace:
             painter.drawRect(area)
             paint_rings(painter, area, 0.0, theme, state)
             return
-        line = theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
+        raised_error = box.category == "error"
+        line = theme.error if raised_error else theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
         painter.setPen(QPen(line, 1))
         ground = theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised
+        ground = theme.errorBg if raised_error else ground
         painter.setBrush(theme.backBg if played is not None and played.next else ground)
         painter.drawRoundedRect(area, radius, radius)
         if box.shape == "call":
