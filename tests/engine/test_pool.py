@@ -183,9 +183,9 @@ def test_many_in_a_row_leave_nothing_behind(begin):
         assert output_of(begin("tell(files=len(os.listdir('/proc/self/fd')))"))["files"] < 12
     wait_for(lambda: not children(server()))
     gc.collect()
-    wait_for(
-        lambda: (files(os.getpid()), files(server())) == before
-    )  # the server closes its ends when it has seen each
+    # A leak would be one file a process, twenty. Fewer than before is no fault: what earlier tests left is collected
+    # amid this one, and the server closes its ends when it has seen each.
+    wait_for(lambda: files(os.getpid()) < before[0] + 10 and files(server()) < before[1] + 10)
     assert len(list(Path(f"/proc/{server()}/task").iterdir())) == 1
 
 
