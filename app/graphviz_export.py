@@ -1,6 +1,6 @@
-"""A drawing as DOT text or JSON, and as SVG, PDF or PNG through Graphviz's `dot`.
+"""Export a drawing as DOT or JSON, or as SVG, PDF or PNG through Graphviz's `dot`.
 
-Where there is no `dot`, `export` lets a painter that the caller hands in do the work, and says who did it.
+Without `dot`, `export` uses the caller's painter, and reports which one drew.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 FORMATS = ("dot", "svg", "pdf", "png", "json")
-# Those that nobody has to draw.
+# Formats that are text and need no painter.
 TEXTS = ("dot", "json")
 TIMEOUT = 120.0
 PNG_DPI = 144
@@ -46,7 +46,7 @@ _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufd
 
 
 class ExportError(CodedError, RuntimeError):
-    """A picture could not be made; the text says why and what helps."""
+    """A picture could not be exported; the message gives the reason and the cure."""
 
 
 class NoGraphvizError(ExportError):
@@ -59,26 +59,26 @@ class GraphvizError(ExportError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written; `by` is "dot" for Graphviz, "tapedeck" for this program itself."""
+    """A written file; `by` is "dot" for Graphviz, "tapedeck" for this program."""
 
     path: Path
     by: str
 
 
 def has_dot() -> bool:
-    """True where Graphviz's `dot` is on the path."""
+    """Return whether Graphviz's `dot` is on the path."""
     return shutil.which(graphviz.DOT_BINARY) is not None
 
 
 def quote(text: str) -> str:
-    """`text` as a quoted DOT string that Graphviz shows letter for letter.
+    """Quote text as a DOT string that Graphviz shows verbatim.
 
     >>> print(quote("conv1"), quote("node"), quote('say "hi"'))
     "conv1" "node" "say \\"hi\\""
     >>> print(quote("C:\\\\new"), quote("two\\nlines"), quote("<b>"))
     "C:\\\\new" "two\\nlines" "<b>"
 
-    Graphviz would read `&lt;` as an entity and `\\N` as the node's name; both are kept as they are written.
+    `&lt;` and `\\N`, which Graphviz would expand to a character and the node's name, are escaped.
 
     >>> print(quote("&lt;"), quote("\\\\N"))
     "&amp;lt;" "\\\\N"
@@ -94,12 +94,12 @@ def quote(text: str) -> str:
 
 
 def to_dot(drawing: Drawing) -> str:
-    """The drawing as DOT text: groups are clusters, in the drawing's direction; nodes have numbers for names."""
+    """Return the drawing as DOT text: groups are clusters, with the drawing's direction; nodes are numbered."""
     return "\n".join(_lines(drawing)) + "\n"
 
 
 def to_json(drawing: Drawing) -> dict[str, Any]:
-    """The drawing as JSON-ready plain data, with the field names of `app.diagram.diagram`."""
+    """Return the drawing as JSON-ready plain data, with the field names of `app.diagram.diagram`."""
     return {
         "title": drawing.title,
         "direction": drawing.direction,
@@ -110,11 +110,11 @@ def to_json(drawing: Drawing) -> dict[str, Any]:
 
 
 def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | None = None) -> Exported:
-    """Write the drawing to `path`, whose ending (`.dot`, `.svg`, `.pdf`, `.png`, `.json`) says in which form.
+    """Write the drawing to `path`, whose suffix (`.dot`, `.svg`, `.pdf`, `.png`, `.json`) is the format.
 
-    `dot` draws if it is there, else `painter` if one is given.
+    Uses `dot` if it is installed, else `painter` if given.
 
-    Raises `ExportError` for another ending, `NoGraphvizError` and `GraphvizError`; OSError if the file cannot be
+    Raises `ExportError` for another suffix, `NoGraphvizError` and `GraphvizError`; OSError if the file cannot be
     written.
     """
     path = Path(path)

@@ -1,6 +1,6 @@
-"""A run on a thread of its own: a Job in, events out through a ring that the window polls.
+"""The thread of a run: starts a Job, and returns its events through a ring buffer that the window polls.
 
-A signal is sent for a change of state only, never for a step: a queued signal per step costs the run its speed.
+Signals report changes of state only: a queued signal per step would slow the run down.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _STATE_EVENTS = (Started, Paused, Resumed, Finished, Failed)
 
 
 class TrainingThread(QThread):
-    """One run; make a new one for the next. `start()` begins it, from the checkpoint `resume` on if there is one.
+    """One run; create a new thread for each. `start()` begins it, from the checkpoint `resume` if given.
 
-    The run has a process of its own, or is wherever `place` says; this thread listens to it. A `recorder` keeps what it
-    tells, and gives it a folder for its checkpoints. `before` is called on this thread before all else.
+    The run has its own process, or is on the target `place`; this thread reads its events. A `recorder` stores them and
+    provides the folder for checkpoints. `before` is called on this thread first.
 
-    `state_changed` carries Started, Paused, Resumed, and at last Finished or Failed, which are in the ring too. Connect
-    it to a bound method of a QObject, so that it arrives queued.
+    `state_changed` carries Started, Paused, Resumed and finally Finished or Failed, which are in the ring too. Connect
+    it to a bound method of a QObject, so that it is delivered by a queued connection.
     """
 
     state_changed = Signal(object)
@@ -60,7 +60,7 @@ class TrainingThread(QThread):
         self._recorder, self._resume = recorder, resume
         self.control = control_for(place)
         self._ring: Ring[Event] = Ring()
-        # What the window's thread was given, unless torch is still on its way; then the default it comes with.
+        # The window's setting, or torch's default before torch is imported.
         torch = sys.modules.get("torch")
         count = getattr(torch, "get_num_threads", None)
         self._threads: int | None = count() if count else None
@@ -90,7 +90,7 @@ class TrainingThread(QThread):
                     self._ring.append(problem)
 
     def drain(self) -> list[Event]:
-        """The events since the last call, oldest first."""
+        """Return the events since the last call, oldest first."""
         return self._ring.drain()
 
     def pause(self) -> None:
@@ -100,11 +100,11 @@ class TrainingThread(QThread):
         self.control.resume()
 
     def step(self) -> None:
-        """Take one batch, then stand."""
+        """Run one batch, then pause."""
         self.control.step()
 
     def stop(self) -> None:
-        """End after the step under way; Finished follows."""
+        """Stop after the current step; Finished follows."""
         self.control.stop()
 
     def stop_and_wait(self, milliseconds: int = 30_000) -> bool:
@@ -113,14 +113,14 @@ class TrainingThread(QThread):
         return self.wait(milliseconds) if self.isRunning() else True
 
     def run_between_steps(self, request: RunRequest[T]) -> Future[T]:
-        """Have a request answered between two steps; the run's numbers stay as they are.
+        """Run a request between two steps, without changing the run's numbers.
 
-        The future gets RunEndedError for a run that cannot be asked.
+        The future gets RunEndedError if the run has ended.
         """
         return self.control.call(request)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
-        """A copy of the weights on the CPU, while the run goes on, stands, or has ended."""
+        """Return a copy of the weights on the CPU, of a running, paused or ended run."""
         return self.control.weights(timeout)
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
@@ -129,11 +129,11 @@ class TrainingThread(QThread):
 
     @property
     def leaves_room(self) -> bool:
-        """Whether the window has a processor to itself."""
+        """Return whether the run leaves at least one CPU core to the window."""
         taken = (self.job.training.threads or self._threads or 1) * self.place.processes
         return self.place.watched is not None or taken < (os.cpu_count() or 1)
 
     @property
     def result(self) -> Result | None:
-        """What is left of the run; None until it has ended."""
+        """Return the result of an ended run, else None."""
         return self.control.result

@@ -17,7 +17,7 @@ Direction = Literal["LR", "RL", "TB", "BT"]
 
 
 class DrawingError(CodedError, ValueError):
-    """A drawing whose parts do not fit together; the text names the part."""
+    """A drawing whose parts are inconsistent; the message names the part."""
 
 
 class Chip(msgspec.Struct, frozen=True):

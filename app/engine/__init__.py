@@ -1,4 +1,4 @@
-"""Processes of ours that compute with torch, so that the window's need not import it.
+"""Engines: processes that compute with torch, so that the window's process does not import it.
 
 A task is a request, a frozen dataclass in `requests/<kind>.py` with values alone, and a handler in `tasks/<kind>.py`:
 
@@ -9,9 +9,9 @@ A task is a request, a frozen dataclass in `requests/<kind>.py` with values alon
     @handles(Measure)                           # tasks/measure.py: may import torch
     def measure(request: Measure, context: Context) -> Vitals: ...
 
-A window asks with `EngineService.ask(key, Measure(), on_answer=...)`, everybody else with `Engine.ask(Measure())`,
-which gives a future. Classes that travel lie in the modules that `values.MODULES` names, which import no torch;
-frozen dataclasses, msgspec structs, enums, exceptions and NumPy arrays do. A handler says more with `context.progress`,
-hears what the question is sent (`Question.send`) in `context.inbox`, asks `context.cancelled()`, and keeps things
-alive under a Handle with `context.keep`, until the window releases it.
+A window calls `EngineService.ask(key, Measure(), on_answer=...)`, everything else `Engine.ask(Measure())`, which
+returns a future. Serialisable are frozen dataclasses, msgspec structs, enums and exceptions of the modules in
+`values.MODULES`, which import no torch, and NumPy arrays. A handler reports with `context.progress`, receives messages
+of `Question.send` in `context.inbox`, polls `context.cancelled()`, and keeps objects alive under a Handle with
+`context.keep`, until the window releases it.
 """

@@ -34,7 +34,8 @@ class Channel(Generic[M]):
         self._sending = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Raises OSError or ValueError if the other end is closed, and ChannelError for what no message can hold."""
+        """Send a message. Raises OSError or ValueError if the other end is closed, and ChannelError for a message that
+        cannot be encoded."""
         try:
             data = msgspec.msgpack.encode(message)
         except (TypeError, ValueError, OverflowError) as error:
@@ -44,7 +45,7 @@ class Channel(Generic[M]):
             self._writes.flush()
 
     def messages(self) -> Iterator[M]:
-        """What the other end sends, until it closes. Raises ChannelError."""
+        """Yield messages until the other end closes. Raises ChannelError."""
         while len(head := self._reads.read(_LENGTH.size)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
             if length > self._longest:
@@ -63,12 +64,12 @@ class Channel(Generic[M]):
             try:
                 self._writes.close()
             except OSError:
-                # It had something left that nobody reads any more.
+                # The other end closed amid a message: nobody reads its rest.
                 return
 
 
 def take_standard_streams(incoming: type[M]) -> Channel[M]:
-    """A channel over this process's stdin and stdout. Whatever is printed from here on goes to stderr."""
+    """Return a channel over this process's stdin and stdout; later prints go to stderr."""
     reads, writes = os.dup(0), os.dup(1)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)

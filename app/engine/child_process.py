@@ -23,9 +23,9 @@ _PR_SET_PDEATHSIG = 1
 def start(
     arguments: list[str], extra: Mapping[str, str], cwd: Path | None = None, *, quiet: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start `python <arguments>` with pipes, in a session of its own, so that Ctrl+C in a terminal is left to us.
+    """Start `python <arguments>` with pipes, in its own session, so that Ctrl+C in a terminal does not reach it.
 
-    A `quiet` one has a pipe for stderr alone. The program's packages are found as they are here. Raises OSError.
+    A `quiet` process has a pipe for stderr alone. It finds the same packages as this one. Raises OSError.
     """
     pipe, window = subprocess.PIPE, getattr(subprocess, "CREATE_NO_WINDOW", 0)
     talk = subprocess.DEVNULL if quiet else pipe
@@ -36,7 +36,7 @@ def start(
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Our environment for a process of ours, where the program's packages are found as they are here, and `extra`."""
+    """Return this process's environment with `extra`, and a PYTHONPATH that finds the same packages."""
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
 
@@ -58,7 +58,7 @@ def die_with(parent: int) -> None:
 
 
 class Told:
-    """Reads what a process writes to stderr, passes on to ours the lines that `passes`, and keeps the end of it."""
+    """Reads a process's stderr, forwards the lines that `passes` accepts, and keeps its end."""
 
     def __init__(self, stream: IO[bytes], passes: Callable[[str], bool] = lambda _line: True) -> None:
         self._passes = passes
@@ -98,7 +98,7 @@ def memory_of(pid: int) -> int | None:
 
 
 def end_group(leader: int) -> None:
-    """End what a process of a session of its own has started and left behind."""
+    """Kill what a process with its own session has started and left running."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 

@@ -30,11 +30,11 @@ A = TypeVar("A")
 # Bytes by which the memory of an engine that keeps nothing may grow before another takes its place.
 GROWTH = 1 << 30
 STOPPED = 60.0  # seconds for which an engine may be stopped from outside (SIGSTOP) while it is asked something
-LOOK = 5.0  # seconds between two looks at an engine that is asked something
+LOOK = 5.0  # seconds between two checks of a busy engine
 
 
 class Question(Future[A]):
-    """An answer on its way. `progress` hears what the handler says before it."""
+    """A pending answer. `progress` is called with what the handler reports before it."""
 
     def __init__(self, request: Request[A], progress: Callable[[Any], None] | None, say: Callable[[Any], None]) -> None:
         super().__init__()
@@ -47,14 +47,14 @@ class Question(Future[A]):
         self._say((self, value))
 
     def stop(self) -> None:
-        """Nobody waits any more: the handler is told, and this future is cancelled at once."""
+        """Cancel the request: the handler is notified, and this future is cancelled at once."""
         if not self.cancel() and not self.done():
             _fail(self, CancelledError())
             self._say((self, None))
 
 
 class _Process:
-    """One process of an engine, with all that was said to it."""
+    """One process of an engine, with everything sent to it."""
 
     def __init__(
         self, generation: int, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.Told,
@@ -73,11 +73,11 @@ class _Process:
         self.first_memory: int | None = None
         self.trusted: tuple[frozenset[str], frozenset[str], dict[str, str]] | None = None
         self.reason = ""
-        self.renewing = False  # both ends are to forget what was sent before
-        self.retired = False  # nothing is asked of it any more
+        self.renewing = False  # both ends are to clear their tables of sent values
+        self.retired = False  # gets no further requests
 
     def fail_all(self, words: str) -> None:
-        """Nothing that is open will be answered."""
+        """Fail all pending requests."""
         while self.open:
             with contextlib.suppress(KeyError):
                 _fail(self.open.popitem()[1], EngineDiedError(words))
@@ -101,7 +101,7 @@ class Engine:
     # -- from any thread
 
     def warm(self) -> None:
-        """Start the process now; it loads torch before anybody asks."""
+        """Start the process now, so that torch is loaded before the first request."""
         self._outbox.put("warm")
 
     def ask(self, request: Request[A], progress: Callable[[Any], None] | None = None) -> Question[A]:
@@ -115,11 +115,11 @@ class Engine:
         return question
 
     def release(self, handle: Handle) -> None:
-        """Let go of what a handle names. Nothing happens if that is gone already."""
+        """Release the object of a handle, if it still exists."""
         self._outbox.put(handle)
 
     def listen(self, listener: Callable[[str], object]) -> None:
-        """Have `listener` told, on a thread of this object, how a process ended that was not closed by us."""
+        """Register a callback for unexpected ends of a process; called with the reason, on a thread of this object."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[str], object]) -> None:
@@ -150,7 +150,7 @@ class Engine:
             except OSError as error:
                 if isinstance(said, Question):
                     _fail(said, EngineDiedError(f"The process that answers could not be started: {error}"))
-            except Exception as error:  # what was to be sent is no value; other questions are answered on
+            except Exception as error:  # the request cannot be encoded; other requests go on
                 question = said[0] if isinstance(said, tuple) else said
                 if isinstance(question, Question):
                     _fail(question, error)
@@ -177,7 +177,7 @@ class Engine:
             process = self._process
             if process is None:
                 return
-            if value is None:  # also of one whose answer came meanwhile: nobody releases what it names
+            if value is None:  # also if it was answered meanwhile: nobody releases its handles
                 process.open.pop(question.number, None)
                 self._send(process, protocol.Cancel(question.number))
             elif process.open.get(question.number) is question:
@@ -196,7 +196,7 @@ class Engine:
             self._send(process, protocol.Trust(tuple(trusted[0]), tuple(trusted[1]), trusted[2]))
         process.open[question.number] = question
         try:
-            with process.codec.lock:  # what is encoded first is sent first
+            with process.codec.lock:  # values must be sent in the order in which they were encoded
                 data = process.codec.encode(question.request)
                 self._send(process, protocol.Ask(question.number, type(question.request).lane, *data))
             if process.retired:  # it ended just now, and the thread that read has gone already
@@ -207,7 +207,7 @@ class Engine:
             _fail(question, error)
 
     def _trusted(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The layer files that may run there, and those that need not be tried before."""
+        """Return the layer files that may run there, and those that need no trial first."""
         return layer_files.trusted()
 
     def _alive(self, handle: Handle) -> bool:
@@ -218,11 +218,11 @@ class Engine:
         try:
             process.channel.send(message)
         except (OSError, ValueError):
-            # It has ended, and the thread that reads says how.
+            # It has ended; the reading thread reports the reason.
             return
 
     def _current(self) -> _Process:
-        """The process that answers; another one if it has ended, or has grown with nothing to keep."""
+        """Return the process for the next request: a new one if the old has ended, or has grown and holds no handles."""
         process = self._process
         if process is not None and not process.retired and process.child.poll() is None:
             if not self._grown(process):
@@ -246,7 +246,7 @@ class Engine:
         return memory - process.first_memory > GROWTH
 
     def _end(self, process: _Process) -> None:
-        """End a process that nobody needs any more, without a word."""
+        """End an unneeded process without reporting it."""
         process.retired = True
         process.channel.close()
         process.fail_all("The engine was closed.")
@@ -257,8 +257,8 @@ class Engine:
             process.child.wait()
 
     def _watch(self, process: _Process) -> None:
-        """Kill a process that stays stopped (SIGSTOP) while it is asked something. On a thread of its own: the one that
-        writes may wait for a pipe that a stopped process does not read."""
+        """Kill a process that stays stopped (SIGSTOP) while busy. Needs its own thread: the writing one may block on a
+        pipe that a stopped process does not read."""
         since: float | None = None
         while not process.retired and process.child.poll() is None:
             time.sleep(min(LOOK, STOPPED / 4))
@@ -323,7 +323,7 @@ class Engine:
 
 @cache
 def shared() -> Engine:
-    """The engine of this process, closed when the process ends."""
+    """Return the engine of this process, closed at exit."""
     engine = Engine()
     atexit.register(engine.close)
     return engine
@@ -335,7 +335,7 @@ def start_process() -> Any:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback of an exception that was raised in an engine, "" if it was not."""
+    """Return the traceback of an exception raised in an engine, "" for any other."""
     return getattr(error, "__traceback_text__", "")
 
 

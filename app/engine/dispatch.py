@@ -17,7 +17,7 @@ from app.training.job import Job
 
 
 def control_for(place: RunPlacement) -> Control:
-    """The hands for a run at a place."""
+    """Return the control for a run on an execution target."""
     if place.watched is not None:
         return WatchedRunControl()
     return ChildControl() if place.processes == 1 else LineControl()

@@ -1,7 +1,8 @@
-"""A run on several processes of this machine: the exported script in each, watched through what the first one prints.
+"""Distributed training on several processes of this machine: each runs the exported script; the first one's output is
+parsed.
 
-They meet over a file in a folder that nobody else can open, and talk over the loopback interface. torchrun is not used:
-its store listens on every network interface without a password, and runs pickles that it is given.
+They rendezvous through a file in a private folder and communicate over the loopback interface. torchrun is not used:
+its store listens on every network interface without a password, and unpickles what it receives.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class LineControl(RemoteControl):
     missing = "A run on several processes hands over its weights when it has ended."
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
-        """Nothing of ours runs there: the future gets RemoteRunError."""
+        """Return a future with RemoteRunError: an exported script takes no requests."""
         future: Future[T] = Future()
         future.set_exception(
             RemoteRunError("This run is a script on several processes, which cannot be asked for that.")
@@ -60,13 +61,13 @@ class LineControl(RemoteControl):
         return future
 
     def connect(self, say: Callable[[str], None]) -> None:
-        """From here on there is somebody who listens, and hears what was said before."""
+        """Attach the sender and flush queued commands in order."""
         with self._condition:
             self._send = lambda hand: say(hand.value)
             for hand in self._unsaid:
                 self._send(hand)
             self._unsaid.clear()
-            say("ready")  # it waits for this word, so that none of those before comes too late
+            say("ready")  # the script waits for it, so that earlier commands are in time
 
 
 def train(
@@ -79,10 +80,10 @@ def train(
     resume: Path | None = None,
     grace: float = STOP,
 ) -> Iterator[Event]:
-    """Like `app.training.loop.train`, on `place.processes` processes; there is no telemetry.
+    """Run a job like `app.training.loop.train`, on `place.processes` processes; there is no telemetry.
 
-    When one of them fails the others are ended. Model, script and weights are beside `folder`, that of a run's
-    checkpoints, or nowhere. None of the processes is there any more when this generator is not.
+    If one fails, the others are ended. Model, script and weights are stored next to `folder`, the run's checkpoints, if
+    given. Closing the generator ends all processes.
     """
     control = control or LineControl()
     with ExitStack() as stack:
@@ -99,7 +100,7 @@ def train(
 
 
 class _Rank:
-    """One of the processes: its stderr is kept, and `ended` is told when it has ended."""
+    """One of the processes, with its stderr; `ended` is called when it has ended."""
 
     def __init__(
         self, number: int, arguments: list[str], extra: dict[str, str], ended: Callable[[_Rank], None]
@@ -108,7 +109,7 @@ class _Rank:
         self._kills = child_process.memory_kills()
         self.child = child = pool.start("rank", {**extra, **own}, quiet=number > 0, arguments=arguments)
         assert child.stderr is not None
-        # All of them say the same: the first one's warnings are passed on, and the reason of its end is told later.
+        # All ranks print the same warnings, so only the first one's are forwarded; errors are reported later.
         self.stderr = child_process.Told(child.stderr, lambda line: number == 0 and not line.startswith("[rank"))
         self._ended = ended
         threading.Thread(target=self._wait, name=f"end of rank {number}", daemon=True).start()
@@ -123,11 +124,11 @@ class _Rank:
 
     @property
     def killed(self) -> bool:
-        """Whether a signal ended it, rather than an error of its own."""
+        """Return whether a signal ended it, rather than an error."""
         return (self.child.poll() or 0) < 0
 
     def reason(self) -> str:
-        """Why it ended, in a sentence."""
+        """Return a sentence on why it ended."""
         code = self.child.wait()
         return f"it {child_process.describe_exit(code, self._kills)}." if code < 0 else reason(self.stderr.text())
 
@@ -167,7 +168,7 @@ class _Group:
             try:
                 event = reader.event(line)
             except ValueError:
-                continue  # what a layer prints goes the same way
+                continue  # a print of the model's code
             if event is None:
                 continue
             self._clock.follow(event)
@@ -184,7 +185,7 @@ class _Group:
         yield ending
 
     def _prepared(self, place: RunPlacement, threads: int | None) -> list[str]:
-        """The script, which a process with torch writes, and its arguments. Raises OSError, ValueError,
+        """Write the script, in a process with torch, and return its arguments. Raises OSError, ValueError,
         EngineDiedError."""
         each = _threads(place, threads)
         done = once(PrepareProcesses(self.job, self._home, self._folder, self._resume, each, place.processes))
@@ -211,7 +212,7 @@ class _Group:
             stdin.write(f"{word}\n".encode())
             stdin.flush()
         except (OSError, ValueError):
-            return  # it is gone, which its reader finds out and tells
+            return  # it has ended, which its reader notices and reports
 
     def _read(self, stream: object) -> None:
         for line in stream:  # type: ignore[attr-defined]
@@ -219,7 +220,7 @@ class _Group:
         self._lines.put(None)
 
     def _told(self) -> Iterator[bytes]:
-        """The lines of the first process until all have ended, or until they are not let go on."""
+        """Yield the lines of the first process until all have ended, or the run is stopped."""
         there = True
         while there or len(self._ended) < len(self._ranks):
             try:
@@ -235,7 +236,7 @@ class _Group:
             elif line:
                 yield line
             if self._ends_at is not None and monotonic() > self._ends_at:
-                self._end()  # what is left of them waits for one that is gone
+                self._end()  # the others wait for one that has ended
                 self._ends_at = math.inf
             at = self.control.stopped_at
             if at is not None and monotonic() - at > self._grace:
@@ -257,7 +258,7 @@ class _Group:
         return Failed("process", message, self._cure, culprit.stderr.text(), None, reader.epoch, reader.step)
 
     def _culprit(self) -> _Rank:
-        """The one that failed first, and of itself: the others lose their connection to it."""
+        """Return the rank that failed first by itself: the others fail on the lost connection to it."""
         failed = [rank for rank in self._ended if rank.failed] or self._ended
         own = (rank for rank in failed if rank.killed or not _LOST_OTHER.search(rank.reason()))
         return next(own, failed[0])
@@ -267,12 +268,12 @@ class _Group:
         return kept_words(self._folder, self._resume)
 
     def close(self) -> None:
-        """Leave none of them behind."""
+        """End all processes."""
         self._end()
         for rank in self._ranks:
             rank.child.wait()
             if rank.child.stdin is not None:
-                with suppress(OSError):  # nobody read the last word
+                with suppress(OSError):  # the last command was not read
                     rank.child.stdin.close()
         if self._store is not None:
             self._store.cleanup()
@@ -283,7 +284,7 @@ class _Group:
         for rank in self._ranks:
             rank.child.kill()
             if os.name == "posix":
-                child_process.end_group(rank.child.pid)  # and what it has started
+                child_process.end_group(rank.child.pid)  # and its children
 
 
 OTHERS = 2.0  # seconds in which the others may end by themselves when one has failed, or the first has ended
@@ -291,12 +292,12 @@ _LOST_OTHER = re.compile(r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*
 
 
 def _threads(place: RunPlacement, threads: int | None) -> int:
-    """How many threads each of the processes has."""
+    """Return the number of threads of each process."""
     return max(1, (threads or os.cpu_count() or 1) // place.processes)
 
 
 def reason(told: str) -> str:
-    """The line that says most: the last of an error, or of what was written.
+    """Return the most informative line of stderr: the last of an error, else the last one.
 
     >>> reason("a warning\\n[rank0]: Traceback\\n[rank0]: ValueError: 3")
     'ValueError: 3'

@@ -1,4 +1,4 @@
-"""What a process of ours can be, and how one begins: `python -P -m app.engine.entries NAME`, or forked off."""
+"""Entry points of child processes, each run by `python -P -m app.engine.entries NAME` or after a fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from app.engine.child_process import die_with_parent
 
-# What the fork server and who asks it say: ready, the length of a request, the process that was forked, how it ended.
+# Protocol of the fork server: ready, length of a request, pid of the forked process, exit status.
 READY = b"R"
 LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<i")
 

@@ -1,8 +1,8 @@
 """The fork server (prefork, "zygote"): a process that has loaded torch and our modules; each new process is a copy.
 
-`python -P -m app.engine.fork_server FD` asks and answers over that socket, which nobody else has. It runs nobody's code
-and computes nothing: it has one thread, no OpenMP team, no autograd engine and no CUDA context, all of which a fork
-would break. So what it forks is as clean as a new process, and there in milliseconds.
+`python -P -m app.engine.fork_server FD` serves requests over that socket, which no other process has. It runs no user
+code and computes nothing: it has one thread, no OpenMP team, no autograd engine and no CUDA context, all of which a
+fork would break. So a forked process is as clean as a new one, and available in milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.engine.entries import LENGTH, PID, READY, STATUS
 from app.util import gc_pause
 from app.util.late_dataclass import dataclass
 
-# What runs, imports and snippets want; torch loads its compiler and its monitor with the first step of an optimizer.
+# What runs, imports and snippets use; torch imports its compiler and its monitor with the first optimizer step.
 MODULES = """
     torch torch._dynamo torch.profiler._cupti_monitor torch.utils.data torch.fx.experimental.proxy_tensor
     sklearn.datasets app.engine.tasks.train app.engine.programs.rank
@@ -51,7 +51,7 @@ class _Forked:
 
 
 def main() -> None:
-    """Load, say so, and fork for as long as there is somebody who may ask."""
+    """Load modules, report ready, and fork until the client is gone."""
     die_with_parent()
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
@@ -59,13 +59,13 @@ def main() -> None:
     if reason := _unfit():
         raise SystemExit(f"The fork server {reason} and cannot be forked; new processes load torch anew.")
     gc.collect()
-    gc_pause.freeze_new_modules()  # what is loaded is not looked through for garbage, so it stays shared
+    gc_pause.freeze_new_modules()  # keep loaded modules out of garbage collection, so that their pages stay shared
     control.sendall(READY)
     _serve(control)
 
 
 def _unfit() -> str:
-    """Why a copy of this process would not work, "" if it would: locks of other threads, a GPU's driver in use."""
+    """Return why a fork of this process would not work, "" if it would: other threads' locks, a GPU driver in use."""
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         return f"has {threads} threads"
@@ -80,7 +80,7 @@ def _load() -> None:
     from app.util.torchvision_import import import_torchvision
 
     for name in MODULES.split():
-        with contextlib.suppress(ImportError):  # who needs it says that it is missing
+        with contextlib.suppress(ImportError):  # the process that needs it reports that it is missing
             import_module(name)
     with contextlib.suppress(ImportError, RuntimeError):
         import_torchvision("models")
@@ -97,7 +97,7 @@ def _serve(control: socket.socket) -> None:
                 continue
             asked = _received(control)
             if asked is None:
-                return  # nobody is left who could ask; what runs ends with us
+                return  # the client is gone; forked processes end with this one
             request, files = asked
             made = _forked(request, files, control, there)
             if made is not None:
@@ -106,7 +106,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _received(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """What is asked for, and the files of the new process: stdin, stdout, stderr, and where its status goes."""
+    """Receive a request, and the new process's stdin, stdout, stderr and status pipe."""
     head, files, _, _ = socket.recv_fds(control, LENGTH.size, 4)
     if len(head) < LENGTH.size:
         return None
@@ -152,7 +152,7 @@ def _forked(
 
 def _reap(gone: _Forked) -> None:
     _, how = os.waitpid(gone.pid, 0)
-    with contextlib.suppress(BrokenPipeError):  # nobody wants to know
+    with contextlib.suppress(BrokenPipeError):  # the client is gone
         os.write(gone.status, STATUS.pack(os.waitstatus_to_exitcode(how)))
     os.close(gone.status)
     os.close(gone.ends)
@@ -162,7 +162,7 @@ def _reap(gone: _Forked) -> None:
 
 
 def _become(request: dict[str, Any], streams: list[int], server: int) -> NoReturn:
-    """Be what a fresh process would be that was started with all of that, and begin."""
+    """Set up what a fresh process would inherit or initialise, and run the entry point."""
     os.setsid()
     die_with(server)
     for number, stream in enumerate(streams):
@@ -174,7 +174,7 @@ def _become(request: dict[str, Any], streams: list[int], server: int) -> NoRetur
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
-    tempfile.tempdir = None  # found anew
+    tempfile.tempdir = None  # is looked up again
     if request["cwd"]:
         os.chdir(request["cwd"])
     sys.argv[:] = [entries.__file__, *request["arguments"]]
@@ -186,7 +186,7 @@ def _become(request: dict[str, Any], streams: list[int], server: int) -> NoRetur
 
 
 def _seed() -> None:
-    """Random numbers of its own, as a fresh process has; Python's were drawn anew by the fork."""
+    """Seed torch and NumPy freshly, as a new process does; the fork has already reseeded Python's generator."""
     import numpy as np
     import torch
 
@@ -195,7 +195,7 @@ def _seed() -> None:
 
 
 def _set_threads(environment: Mapping[str, str]) -> None:
-    """As many threads as the environment says; the libraries looked at it when they were loaded."""
+    """Set thread counts from the environment, which the libraries read when they were loaded."""
     import torch
     from threadpoolctl import ThreadpoolController
 

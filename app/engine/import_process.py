@@ -1,6 +1,5 @@
-"""The engine of its own in which a model is made and read: a person's own file runs there alone, and the window stays
-free.
-"""
+"""The separate engine that builds and imports a model: a user's own file runs only there, and the window is not
+blocked."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ from app.util.leftovers import TemporaryFolder
 
 PATIENCE = 120.0  # seconds for a person's own file
 CHECKED = 300.0  # seconds more, from when the drawing is held against the model
-LOOK = 0.02  # seconds between two looks at whether it has ended, or should
+LOOK = 0.02  # seconds between two polls for an answer or a cancellation
 _STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
 _kept = partial(child_process.Told, passes=lambda _line: False)
 
@@ -53,10 +52,10 @@ class ImportProcess:
         self._folder = TemporaryFolder()
         self._path = Path(self._folder.name)
         self._asked, self._end, self._checked = "", 0.0, False
-        self._moved: dict[str, str] = {}  # files of the project that were handed over already
+        self._moved: dict[str, str] = {}  # files of the project that are already in its folder
         self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._question: Question[Project] | None = None
-        self.comparing = False  # whether what was read last is a drawing that is not compared with its model yet
+        self.comparing = False  # the last drawing that was returned is not compared with its model yet
         fresh = bool(file) and shadows_packages(Path(file).parent)
         self._engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh), _kept)
 
@@ -69,8 +68,9 @@ class ImportProcess:
         self, request: ImportModel, folder: Path, patience: float = PATIENCE,
         cancelled: Callable[[], bool] = lambda: False, tell: Callable[[str], None] = lambda _words: None,
     ) -> Project:  # fmt: skip
-        """The project of a model, within `patience` seconds; its files are put into `folder`, `tell` hears what is
-        going on. If it is `comparing` afterwards, `rest` has the answer. Raises ModelImportError, OSError."""
+        """Return the project of a model, within `patience` seconds; its files are put into `folder`, `tell` is called
+        with progress messages. If it is `comparing` afterwards, `rest` returns the answer. Raises ModelImportError,
+        OSError."""
         source = request.source
         file = str(Path(source.file).resolve()) if source.file else ""
         whole = replace(request, source=replace(source, file=file), folder=str(self._path))
@@ -82,7 +82,7 @@ class ImportProcess:
         self, folder: Path, cancelled: Callable[[], bool] = lambda: False,
         tell: Callable[[str], None] = lambda _words: None,
     ) -> Project:  # fmt: skip
-        """The project once it was compared with its model. Raises ModelImportError, OSError."""
+        """Return the project after the comparison with its model. Raises ModelImportError, OSError."""
         assert self._question is not None
         return self._next(self._question, folder, PATIENCE, cancelled, tell)
 
@@ -90,7 +90,7 @@ class ImportProcess:
         self, question: Question[Project], folder: Path, patience: float, cancelled: Callable[[], bool],
         tell: Callable[[str], None],
     ) -> Project:  # fmt: skip
-        """The early drawing, if there is one before the answer, else the answer."""
+        """Return the early drawing if it comes before the answer, else the answer."""
         self.comparing = False
         while not question.done():
             if (early := self._hear(tell)) is not None:
@@ -101,7 +101,7 @@ class ImportProcess:
         return self._project(self._answer(question), folder, cancelled)
 
     def _hear(self, tell: Callable[[str], None]) -> Project | None:
-        """Pass on what it says; the drawing, if it says that."""
+        """Forward progress messages; return the early drawing if one arrived."""
         with contextlib.suppress(queue.Empty):
             while True:
                 said = self._said.get_nowait()
@@ -135,7 +135,7 @@ class ImportProcess:
         return project if cancelled() else _adopted(project, self._path, folder, self._moved)
 
     def _how(self) -> str:
-        """With which status a process ended that found nothing wrong, and what was on its stderr last."""
+        """Describe the exit status and last line of stderr of a process that reported no error."""
         code = self._engine.child.wait()
         if code < 0 and os.name == "posix":
             return f" by {signal.Signals(-code).name}{self._where()}"
@@ -143,7 +143,7 @@ class ImportProcess:
         return f" with status {code}: {words}" if words else f" with status {code}"
 
     def _where(self) -> str:
-        """The line of the model's own code at which a process ended, as its stderr has it."""
+        """Return the line of the model's own code at which a process crashed, from the stack on its stderr."""
         root, torch = str(Path(__file__).resolve().parents[1]), f"{os.sep}torch{os.sep}"
         stack = self._engine.stderr.text().rpartition("Current thread")[2].partition("\nThread ")[0]
         lines = _STACK.findall(stack)
@@ -155,15 +155,15 @@ class ImportProcess:
         return next((line for line in reversed(lines) if line.strip()), "")
 
     def close(self) -> None:
-        """End it, whatever it does, and what it has started."""
+        """Kill the process and its children."""
         self._engine.kill()
         self._engine.close()
         self._folder.cleanup()
 
 
 def _adopted(project: Project, left: Path, folder: Path, moved: dict[str, str]) -> Project:
-    """The project with its files in another folder than that of the process that ends; `moved` says which are there
-    already. Raises OSError."""
+    """Move a project's files from the process's folder to another one; `moved` lists those already there. Raises
+    OSError."""
 
     def there(path: str, sha256: str) -> str:
         if path not in moved:
@@ -185,9 +185,9 @@ def import_file(
     request: ImportModel, folder: Path, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
 ) -> Project:  # fmt: skip
-    """The project of a model in a person's own file, which runs in a child process of at most `patience` seconds.
+    """Return the project of a model in a user's own file, which runs in a child process of at most `patience` seconds.
 
-    The caller has asked whether it may run. Raises ModelImportError, OSError.
+    The caller has obtained the user's consent. Raises ModelImportError, OSError.
     """
     check_file(request.source, request.inputs)
     process = ImportProcess(request.source.file)
@@ -198,8 +198,8 @@ def import_file(
 
 
 def shadows_packages(folder: Path) -> bool:
-    """Whether a module in a folder bears the name of an installed package, which it takes the place of in Python: a
-    process that has that package already would not import it."""
+    """Return whether a module in a folder shadows an installed package: a process that has imported the package would
+    not import the module."""
     try:
         names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
     except OSError:
@@ -208,8 +208,8 @@ def shadows_packages(folder: Path) -> bool:
 
 
 def listed_models() -> tuple[KnownModel, ...]:
-    """Which models torchvision has, as an engine of its own finds them. Raises ModelImportError if there is none,
-    EngineDiedError, OSError."""
+    """List torchvision's models in a separate engine. Raises ModelImportError without torchvision, EngineDiedError,
+    OSError."""
     engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT), _kept)
     try:
         return engine.ask(ListModels()).result()
@@ -218,7 +218,7 @@ def listed_models() -> tuple[KnownModel, ...]:
 
 
 def check_file(source: ModelSource, inputs: tuple[ModelInput, ...]) -> None:
-    """Raise ModelImportError for a file that is not there, or where nobody says what its model takes."""
+    """Raise ModelImportError for a missing file, or one without example inputs."""
     if not inputs:
         raise ImportRequestError(f"say what {source} takes, for instance --input 1x3x32x32")
     if not Path(source.file).is_file():

@@ -1,4 +1,4 @@
-"""Where a run stands, in a file that two processes look at: known even when one of them is gone at once."""
+"""The progress of a run in a memory-mapped file: readable even after its process was killed."""
 
 from __future__ import annotations
 

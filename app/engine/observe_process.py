@@ -17,7 +17,7 @@ from app.observe.observation import Observation
 from app.sources.spec import SourceError
 
 PATIENCE = 120.0  # seconds for the model's own code
-LOOK = 0.02  # seconds between two looks at whether it has ended, or should
+LOOK = 0.02  # seconds between two polls for an answer or a cancellation
 
 
 class ObserveTimeoutError(SourceError):

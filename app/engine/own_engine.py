@@ -1,4 +1,4 @@
-"""An engine of one process for one question of its own: a run, a snippet, an import."""
+"""An engine with one process for one request: a run, a snippet, an import."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ A = TypeVar("A")
 
 
 class OwnEngine(Engine):
-    """A process that is started at once, and not again when it has ended; what was asked gets EngineDiedError with how.
+    """An engine whose process is started at once and never restarted; pending requests fail with EngineDiedError.
 
-    `start` starts it, such as `partial(pool.start, "engine", ...)`, and `hear` gets its stderr. Nobody but who asks
-    looks after its memory, its time and whether it is stopped. A person's files that may run need no trial before.
-    Its answers take `longest` bytes at most. Raises OSError if it cannot be started.
+    `start` starts it, such as `partial(pool.start, "engine", ...)`, and `hear` gets its stderr. The caller watches its
+    memory, its time and whether it is stopped. Trusted layer files need no trial first. Answers have at most `longest`
+    bytes. Raises OSError if it cannot be started.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class OwnEngine(Engine):
         self._begin(process)
 
     def how_it_ended(self) -> str:
-        """The second half of a sentence; waits for its end."""
+        """Return how it ended, as the second half of a sentence; waits for its end."""
         return self._how or child_process.describe_exit(self.child.wait(), self._own.kills)
 
     def kill(self) -> None:
@@ -42,7 +42,7 @@ class OwnEngine(Engine):
         self.child.kill()
 
     def close(self) -> None:
-        """End it and what it has started: at once amid a question, else when it sees that nobody listens any more."""
+        """Kill it and its children during a request; else it ends by itself when its input closes."""
         if self._own.open:
             self.kill()
         super().close()
@@ -62,8 +62,9 @@ class OwnEngine(Engine):
 
 
 def once(request: Request[A]) -> A:
-    """Have a process answer one request and end. Raises what the handler raises, EngineDiedError, and OSError if there
-    is none to be had.
+    """Run one request in a new process that ends afterwards.
+
+    Raises what the handler raises, EngineDiedError, and OSError if no process can be started.
     """
     engine = OwnEngine(lambda: pool.start("engine"))
     try:

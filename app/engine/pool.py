@@ -1,8 +1,8 @@
 """Process pool: each child is forked from a preforked process that has loaded torch, else started as a fresh Python.
 
-On Linux `prepare` starts a fork server (`app.engine.fork_server`), of which `start` has copies made, each in
-milliseconds and sharing its memory. Without one, and where it has died, `start` starts a fresh Python, which loads
-torch first; who asked cannot tell the difference but by the time that takes.
+On Linux `prepare` starts a fork server (`app.engine.fork_server`), which `start` asks for copies: each takes
+milliseconds and shares its memory. Without one, and if it has died, `start` starts a fresh Python, which loads torch
+first; callers see no difference but the time.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ T = TypeVar("T")
 LOADS = 120.0  # seconds in which the fork server has torch loaded
 ANSWERS = 20.0  # seconds in which it has forked
 TRIES = 3  # retries: fork servers that may die before they have forked once, until no more are started
-# What libraries look at once, when they are loaded: a process that wants others of these has to load them itself.
+# Variables that libraries read when they are loaded: a process with other values cannot be forked.
 AT_LOADING = ("PYTHON", "LD_", "OMP_", "MKL_", "GOMP_", "MALLOC_", "GLIBC_", "TORCH_", "PYTORCH_", "ATEN_")
-LATER = {"PYTHONUNBUFFERED", "TORCH_HOME"}  # but for these, which are looked at later
+LATER = {"PYTHONUNBUFFERED", "TORCH_HOME"}  # exceptions, which are read later
 THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}  # and for these, which can be set
 
 
@@ -50,7 +50,7 @@ class Child(Protocol):
         """None until `poll` or `wait` saw its end; the negative number of the signal that ended it."""
 
     def poll(self) -> int | None:
-        """The returncode if it has ended, else None."""
+        """Return the exit code of an ended process, else None."""
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired after `timeout` seconds."""
@@ -67,10 +67,10 @@ def start(
     arguments: Sequence[str] = (),
     fresh: bool = False,
 ) -> Child:
-    """Start a process that runs an entry of `app.engine.entries`, in a session of its own and with pipes.
+    """Start a process that runs an entry point of `app.engine.entries`, in its own session and with pipes.
 
-    A `quiet` one has a pipe for stderr alone; a `fresh` one has imported nothing yet. It ends with this process,
-    however that ends. Waits while the fork server loads torch, which it does once: not for the window's thread.
+    A `quiet` process has a pipe for stderr alone; a `fresh` one has imported nothing yet. It ends with this process,
+    even if this one is killed. Blocks while the fork server loads torch, once: do not call it on the window's thread.
     Raises OSError.
     """
     if entry not in ENTRIES:
@@ -116,7 +116,7 @@ class _Starter(threading.Thread):
             function, future = self._asked.get()
             try:
                 future.set_result(function())
-            except BaseException as error:  # it belongs to who asked
+            except BaseException as error:  # raised in the caller
                 future.set_exception(error)
 
 
@@ -156,7 +156,7 @@ def _started(
     server = None if fresh else _server()
     if server is not None and _alike(environment, server.environment):
         if cwd is not None:
-            os.stat(cwd)  # it is known here, and said, that there is no such folder
+            os.stat(cwd)  # report a missing folder here
         try:
             forked = server.fork(entry, environment, cwd, quiet, arguments)
         except _ForkError:
@@ -168,7 +168,7 @@ def _started(
 
 
 def _server() -> _Server | None:
-    """The fork server with torch loaded, another one if it has died, or None."""
+    """Return the fork server with torch loaded, restarted if it has died, or None."""
     while _state.wanted and _state.failures < TRIES:
         if _state.server is None:
             try:
@@ -191,7 +191,7 @@ def _forget() -> None:
 
 
 def _alike(wanted: Mapping[str, str], loaded: Mapping[str, str]) -> bool:
-    """Whether what libraries look at when they are loaded is the same in both.
+    """Return whether the variables that libraries read when they are loaded are equal.
 
     >>> _alike({"OMP_NUM_THREADS": "1", "HOME": "/a"}, {"HOME": "/b"}), _alike({}, {"OMP_NUM_THREADS": "1"})
     (True, False)
@@ -220,7 +220,7 @@ class _Server:
             )  # fmt: skip
 
     def ready(self) -> bool:
-        """Whether it is there; waits while it loads."""
+        """Return whether it runs; blocks while it loads."""
         if not self._loaded:
             self._control.settimeout(LOADS)
             with contextlib.suppress(OSError):
@@ -230,7 +230,7 @@ class _Server:
     def fork(
         self, entry: str, environment: Mapping[str, str], cwd: Path | None, quiet: bool, arguments: Sequence[str]
     ) -> _Forked:
-        """Raises _ForkError."""
+        """Fork a process. Raises _ForkError."""
         folder = str(cwd or "")
         with contextlib.suppress(OSError):  # that of this process may be gone
             folder = folder or os.getcwd()
@@ -267,7 +267,7 @@ class _Server:
         self._process.kill()
 
     def let_go(self) -> None:
-        """Leave nothing of one that was ended."""
+        """Reap the ended server and close its files."""
         self._process.wait()
         self._control.close()
 
@@ -293,9 +293,9 @@ class _Pipes:
 
 
 class _Forked:
-    """A process that the fork server has forked, which says through `status` how that ended.
+    """A process that the fork server forked; `status` reports how it ended.
 
-    When the server is gone nobody says it; then its processes are ended, if the kernel has not done so already.
+    If the server dies, nobody reports it; its processes are then killed, unless the kernel has done so.
     """
 
     def __init__(self, pid: int, handle: int, pipes: _Pipes) -> None:
@@ -344,11 +344,11 @@ class _Forked:
                 try:  # without a name of this module, which may have ended before
                     each.close()
                 except OSError:
-                    continue  # what was not sent is not wanted any more
+                    continue  # unsent commands are dropped
 
 
 def _readable(file: IO[bytes], timeout: float | None) -> bool:
-    """Whether there is something to be read, or its end, within `timeout` seconds."""
+    """Return whether data or end of file can be read within `timeout` seconds."""
     poll = select.poll()
     poll.register(file, select.POLLIN)
     return bool(poll.poll(None if timeout is None else timeout * 1000))

@@ -21,10 +21,10 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class Request(Generic[A]):
-    """A question to an engine, answered with an `A` by the handler in `app.engine.tasks` of the same module name.
+    """A request to an engine, answered with an `A` by the handler in the module of the same name in `app.engine.tasks`.
 
-    Requests of one `lane` are answered one after another, those of different lanes side by side; those of MAIN on the
-    main thread. `left_alone` is for how many seconds it may go on when nobody listens any more, to end in good order.
+    Requests of one `lane` run one after another, those of different lanes concurrently; those of MAIN on the main
+    thread. `left_alone` is the number of seconds it may go on without a client, to end cleanly.
     """
 
     lane: ClassVar[str] = "work"
@@ -41,15 +41,15 @@ class Handle:
 
 
 class EngineError(CodedError, RuntimeError):
-    """An engine could not answer; the text says why."""
+    """An engine could not answer; the message says why."""
 
 
 class EngineDiedError(EngineError):
-    """The engine's process ended while it was asked; the text says how."""
+    """The engine's process ended during a request; the message says how."""
 
 
 class HandleLostError(EngineError):
-    """What a handle named was in an engine that has ended."""
+    """The object of a handle was in an engine that has ended."""
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -57,14 +57,14 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Begin(Message, frozen=True):
-    """The first message: what the window speaks, and the number that handles of this engine bear."""
+    """The first message: the client's protocol version, and the number in handles of this engine."""
 
     version: int
     engine: int
 
 
 class Hello(Message, frozen=True):
-    """The engine is there and speaks this version."""
+    """The engine has started and uses this protocol version."""
 
     version: int
     pid: int
@@ -80,7 +80,7 @@ class Ask(Message, frozen=True):
 
 
 class Send(Message, frozen=True):
-    """Something for the inbox of a question under way."""
+    """A message for the inbox of a running request."""
 
     number: int
     generation: int
@@ -88,20 +88,20 @@ class Send(Message, frozen=True):
 
 
 class Cancel(Message, frozen=True):
-    """Nobody waits for the answer any more, nor will release what it names; it may have been given already."""
+    """Cancel a request and release its handles, even if it has been answered already."""
 
     number: int
 
 
 class Release(Message, frozen=True):
-    """Nobody needs what this handle names any more."""
+    """Release the object of a handle."""
 
     handle: int
 
 
 class Trust(Message, frozen=True):
-    """The SHA-256 of every layer file that may run, in place of those of before; `tried` have run to their end, and
-    `reasons` say by module why others are not there."""
+    """The SHA-256 of every layer file that may run, replacing earlier ones; `tried` passed their trial, and `reasons`
+    say by module why others are missing."""
 
     allowed: tuple[str, ...]
     tried: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Renew(Message, frozen=True):
 
 
 class Progress(Message, frozen=True):
-    """Something that a question says before its answer."""
+    """Progress of a request before its answer."""
 
     number: int
     generation: int
@@ -123,7 +123,7 @@ class Progress(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """What a question came to. `handles` is how many things the engine keeps now."""
+    """The answer to a request. `handles` is the number of objects the engine keeps now."""
 
     number: int
     generation: int

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class RemoteRunError(RunEndedError):
-    """Work was handed to a run in another process that cannot be sent there."""
+    """The callable cannot be serialised for a run in another process."""
 
     def __init__(self, words: str = "This run has a process of its own, where that cannot be looked at.") -> None:
         super().__init__(words)
 
 
 class RemoteControl(Control):
-    """What is said is sent to the run, and kept until there is somebody to hear it.
+    """Control that sends commands to a run, and queues them until it is connected.
 
-    `stopped_at` is when the run was told to stop first.
+    `stopped_at` is when the run was first told to stop.
     """
 
     missing = "The run has no weights to give: it has not begun, or its process is gone."
@@ -55,13 +55,13 @@ class RemoteControl(Control):
         self._say(RunCommand.STOP)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
-        """What the run left. Raises NoWeightsError."""
+        """Return the weights of the ended run. Raises NoWeightsError."""
         if self._result is None or self._result.state_dict is None:
             raise NoWeightsError(self.missing)
         return self._result.state_dict
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        """Copy the file of what the run left; nothing is loaded. Raises NoWeightsError, OSError."""
+        """Copy the weights file of the ended run without loading it. Raises NoWeightsError, OSError."""
         weights = RemoteControl.weights(self)
         assert isinstance(weights, TensorsOnDisk)
         shutil.copyfile(weights.path, path)

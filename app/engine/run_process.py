@@ -1,4 +1,4 @@
-"""A run in a process of its own: the same job, the same events, and a window that outlives whatever happens to it."""
+"""Training in a separate process: the same job and events, and a window that survives any crash of it."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOK = 0.25  # seconds between two looks at a process that says nothing
+LOOK = 0.25  # seconds between two checks of a silent process
 HANG = 120.0  # seconds without a word and without work after which it counts as hung
 LITTLE = 0.02  # of one core; a process that only waits takes less
-STOP = 20.0  # seconds that a step under way may take after a stop
+STOP = 20.0  # seconds that the current step may take after a stop
 
 
 class ChildControl(RemoteControl):
-    """The control of a run in a process of its own; what it is asked between two steps is answered from there."""
+    """Control of a run in a separate process, which answers requests between two steps."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -72,7 +72,7 @@ class ChildControl(RemoteControl):
         self._say(SetWatchPoints(points))
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
-        """A request of `app.training.run_requests` goes to the process; for others the future gets RemoteRunError."""
+        """Send a request of `app.training.run_requests` to the process; others get RemoteRunError."""
         if not isinstance(function, RunRequest):
             future: Future[T] = Future()
             future.set_exception(RemoteRunError())
@@ -90,7 +90,7 @@ class ChildControl(RemoteControl):
         return super().weights(timeout)
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        """As of any run; the process of this one writes them, so nothing is loaded here."""
+        """Write the weights as any control does; the run's process writes them, so that nothing is loaded here."""
         if self._result is None and self._folder is not None and self._written(path, timeout):
             return
         super().write_weights(path, timeout)
@@ -99,14 +99,14 @@ class ChildControl(RemoteControl):
         """Have the process leave a copy in a file; False where it ended meanwhile."""
         try:
             self._ask(WriteWeights(path)).result(timeout)
-        except RunEndedError:  # between the question and the answer; what it leaves is on its way
+        except RunEndedError:  # it ended before answering; its result is on its way
             with self._condition:
                 self._condition.wait_for(lambda: self._result is not None, timeout)
             return False
         return True
 
     def _ask(self, what: Any) -> Future[Any]:
-        """Say something that is answered. Raises NotAValueError."""
+        """Send a command that is answered. Raises NotAValueError."""
         future: Future[Any] = Future()
         with self._condition:
             if self._result is not None:
@@ -118,7 +118,7 @@ class ChildControl(RemoteControl):
         return future
 
     def _say(self, what: Any) -> None:
-        """Raises NotAValueError here, where it does not end the run."""
+        """Send a command. Raises NotAValueError before it could end the run."""
         Codec(0).encode(what)
         super()._say(what)
 
@@ -127,14 +127,14 @@ class ChildControl(RemoteControl):
     def begin(
         self, folder: Path, ask: Callable[[tuple[RunCommand | SetWatchPoints | Order, ...]], Question[Trained]]
     ) -> None:
-        """Have the run asked for, together with what was said before; what it is told to leave is left in `folder`."""
+        """Start the run with `ask` and the queued commands; files that it is told to write go to `folder`."""
         with self._condition:
             self._folder = folder
             self._send = ask(tuple(self._unsaid)).send
             self._unsaid.clear()
 
     def answered(self, answer: Answered) -> None:
-        """What came of an order, or why nothing did."""
+        """Complete the future of an order with its answer or error."""
         with self._condition:
             future = self._asked.pop(answer.number, None)
         if future is None or not future.set_running_or_notify_cancel():
@@ -146,7 +146,7 @@ class ChildControl(RemoteControl):
             future.set_result(answer.value)
 
     def ended(self, result: Result) -> None:
-        """Keep what is left, and answer those who still wait."""
+        """Store the result, and fail futures that are still pending."""
         with self._condition:
             if self._result is None:
                 self._result = result
@@ -167,10 +167,10 @@ def train(
     hang: float = HANG,
     grace: float = STOP,
 ) -> Iterator[Event]:
-    """Like `app.training.loop.train`, in a process of its own; however that ends, the last event says it.
+    """Run a job like `app.training.loop.train`, in a separate process; the last event reports how it ended.
 
-    A process that neither says anything nor works for `hang` seconds is ended, and one that has not stopped `grace`
-    seconds after it was told to. It is gone when this generator is.
+    A process that is silent and idle for `hang` seconds is killed, and one that has not stopped `grace` seconds after a
+    stop. Closing the generator ends it.
     """
     control = control or ChildControl()
     with TemporaryFolder() as scratch:
@@ -182,7 +182,7 @@ def train(
 
 
 class _Child:
-    """One process. `step` and `epoch` are where it was last heard to be."""
+    """One process. `step` and `epoch` are its last reported ones."""
 
     def __init__(self, job: Job, control: ChildControl, scratch: Path, hang: float, grace: float) -> None:
         self.job, self.control = job, control
@@ -214,12 +214,12 @@ class _Child:
         for event in self._told(engine):
             self._follow(event)
             if isinstance(event, Finished | Failed):
-                ending = event  # told when the process has handed over the weights
+                ending = event  # yielded after the process has handed over the weights
             else:
                 yield event
         yield ending if ending is not None and self.control.result is not None else self._died(engine)
 
-    # On the thread that reads: who asked for an answer may be who is to ask for the next event.
+    # On the reading thread: a caller that waits for an answer may be the one that consumes events.
 
     def _hear(self, said: list[Event] | Answered) -> None:
         if isinstance(said, Answered):
@@ -238,7 +238,7 @@ class _Child:
     # On the thread that asks for events.
 
     def _told(self, engine: OwnEngine) -> Iterator[Event]:
-        """What the process tells, until it has nothing more to tell or is not let go on."""
+        """Yield the events of the process until it has no more or is stopped."""
         self._silence = ""
         pid = engine.child.pid
         quiet_since, work = monotonic(), child_process.work_of(pid)
@@ -282,9 +282,9 @@ class _Child:
             how, why = "failed", f": {getattr(error, 'kind', type(error).__name__)}: {error}"
         engine.kill()
         told = engine.stderr.text() + (traceback_of(error) if error is not None else "")
-        # What it told last is lost with it; the mark is not.
+        # Its last events may be lost with it; the progress mark is not.
         self.epoch, self.step = max((self.epoch, self.step), self._marked())
-        began = self.started or self.epoch > 0  # of a quick death, the mark may be all that was told
+        began = self.started or self.epoch > 0  # after a quick death there may be nothing but the mark
         where = f"in step {self.step + 1:,}" if began else "before its first step"
         message = f"The process of the run {how} {where}{why}"
         node = crashed_node(told, self.job.source)
@@ -311,7 +311,7 @@ class _Child:
 
 
 def kept_words(folder: Path | None, resume: Path | None) -> str:
-    """What a run that ended without a word can be resumed from; a process of its own reads the checkpoints."""
+    """Describe what a run that ended abruptly can be resumed from; a separate process reads the checkpoints."""
     try:
         return once(TellKept(folder, resume))
     except (OSError, EngineDiedError):
@@ -322,7 +322,8 @@ _FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')
 
 
 def crashed_node(told: str, source: Source) -> str | None:
-    """The node whose line was being run when native code crashed, as faulthandler prints it; the innermost is first."""
+    """Return the node whose line was running when native code crashed, from faulthandler's stack; the innermost is
+    first."""
     for file, line in _FRAME.findall(told):
         if file == source.filename and (node := source.node_at(int(line))) is not None:
             return node

@@ -38,31 +38,31 @@ def handles(kind: type[R]) -> Callable[[Callable[[R, Context], Any]], Callable[[
 
 
 class Context:
-    """What a handler may do beside answering. `inbox` has what is sent to the question while it is under way."""
+    """The interface of a handler to its client. `inbox` receives messages of a running request."""
 
     def __init__(self, server: Server, number: int, left_alone: float = 0.0) -> None:
         self._server, self._number, self.left_alone = server, number, left_alone
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._cancelled = threading.Event()
-        self.overtakes, self.overtaken = "", False  # the lane that may go on without it, and whether that did
+        self.overtakes, self.overtaken = "", False  # the lane that may go on without it, and whether it did
 
     def progress(self, value: Any) -> None:
-        """Say something before the answer; from any thread."""
+        """Report progress before the answer; from any thread."""
         if not self._cancelled.is_set():
             self._server.say(protocol.Progress, self._number, value)
 
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Return whether the request was cancelled."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Nobody waits any more; whoever waits at the inbox gets None."""
+        """Cancel the request; a handler that waits for its inbox gets None."""
         self._cancelled.set()
         self.inbox.put(None)
 
     @property
     def count(self) -> int:
-        """How many things are kept alive."""
+        """Return the number of kept objects."""
         return self._server.count
 
     def keep(self, thing: Any) -> Handle:
@@ -70,7 +70,7 @@ class Context:
         return self._server.keep(thing, self._number)
 
     def kept(self, handle: Handle) -> Any:
-        """What a handle names. Raises HandleLostError."""
+        """Return the object of a handle. Raises HandleLostError."""
         return self._server.kept(handle)
 
 
@@ -83,12 +83,12 @@ class Server:
         self._lanes: dict[str, queue.SimpleQueue[Any]] = {}
         self._open: dict[int, Context] = {}
         self._things: dict[int, Any] = {}
-        self._changing = threading.Lock()  # of which thread goes on with a lane
+        self._changing = threading.Lock()  # guards which thread serves a lane
         self._keepers: dict[int, int] = {}  # which question keeps each of them
         self._counter = itertools.count(1)
 
     def run(self) -> None:
-        """Answer on this thread what belongs on the main thread; ends the process when nobody can ask any more."""
+        """Run requests of the main lane on this thread; exits the process when the client is gone."""
         self._channel.send(protocol.Hello(protocol.VERSION, os.getpid()))
         lane = self._lanes[protocol.MAIN] = queue.SimpleQueue()
         threading.Thread(target=self._listen, name="messages", daemon=True).start()
@@ -106,7 +106,7 @@ class Server:
         left = tuple(self._open.values())
         for context in left:
             context.cancel()
-        # Whoever comes to an end in this time finds nobody to tell, and ends the process.
+        # Handlers that end within this time find no client, and end the process.
         time.sleep(max((context.left_alone for context in left), default=0.0))
         os._exit(status)  # lanes that still compute are not waited for
 
@@ -142,7 +142,7 @@ class Server:
         threading.Thread(target=self._work, args=(self._lanes[lane],), name=lane, daemon=True).start()
 
     def _overtake(self, number: int, context: Context) -> None:
-        """Have another thread go on with a lane, if the one there is amid what nobody waits for any more."""
+        """Let another thread take over a lane whose thread is busy with a cancelled request."""
         with self._changing:
             if context.overtakes and not context.overtaken and number in self._open:
                 context.overtaken = True
@@ -171,9 +171,9 @@ class Server:
         try:
             answer = _handler(type(request))(request, context)
             self.say(protocol.Answer, number, answer, len(self._things))
-        except BaseException as error:  # whatever it is, it belongs to who asked
+        except BaseException as error:  # raised in the client
             if type(request).lane == protocol.MAIN and not isinstance(error, Exception):
-                raise  # a person's code has ended this process, and how is seen by who asked
+                raise  # user code has ended this process; the client sees the status
             trace = traceback.format_exc().encode("utf-8", "backslashreplace").decode("utf-8")
             self.say(protocol.Failure, number, error, trace, len(self._things))
 
@@ -186,7 +186,7 @@ class Server:
                 self._codec.take_back()
                 raise
             except (OSError, ValueError):
-                os._exit(0)  # nobody listens any more
+                os._exit(0)  # the client is gone
 
     @property
     def count(self) -> int:
@@ -198,7 +198,7 @@ class Server:
         return Handle(number, self._engine)
 
     def _forget(self, question: int) -> None:
-        """Release what a question kept whose answer nobody waits for, also one that was on its way already."""
+        """Release the objects that a cancelled request kept, also if its answer was sent already."""
         for number, keeper in tuple(self._keepers.items()):
             if keeper == question:
                 self._things.pop(number, None)

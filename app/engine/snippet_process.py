@@ -1,4 +1,4 @@
-"""The engine of its own in which a snippet runs: it has a time and a memory limit, and can be ended at once."""
+"""The separate engine that runs a snippet: with a time and a memory limit, and killable at once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 
 START = 120.0  # seconds that torch may take to load
-LOOK = 0.02  # seconds between two looks at the process
+LOOK = 0.02  # seconds between two polls of the process
 MOST = 64 << 20  # bytes of an answer
-KEPT = 200_000  # bytes of what is printed that are kept
+KEPT = 200_000  # bytes of output that are kept
 WATCHED = sys.platform == "linux"  # whether memory can be watched here
 THREADS = "2"
 SURROUNDINGS = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
@@ -38,11 +38,11 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _output: None,
 ) -> SnippetAnswer:
-    """Run a snippet in a process of its own; the caller has seen to it that a person wants that. `tell` hears what it
-    has printed.
+    """Run a snippet in a separate process; the caller has obtained the user's consent. `tell` is called with its
+    output.
 
-    Ended at once when it is `cancelled`, and when it takes more than its limits; the answer says so. Memory is watched
-    on Linux alone. Raises OSError if no process can be started.
+    Killed when it is `cancelled`, and when it exceeds its limits; the answer reports that. Memory is limited on Linux
+    alone. Raises OSError if no process can be started.
     """
     with TemporaryFolder() as folder:
         engine = OwnEngine(partial(pool.start, "engine", SURROUNDINGS, Path(folder)), _Printed, MOST)
@@ -55,7 +55,7 @@ def run(
 
 
 class _Attempt:
-    """A snippet under way."""
+    """A running snippet."""
 
     def __init__(self, engine: OwnEngine, snippet: Snippet, limits: Limits) -> None:
         self._engine, self._limits = engine, limits
@@ -64,7 +64,7 @@ class _Attempt:
         self._question: Question[SnippetAnswer] = engine.ask(RunSnippet(snippet, limits), lambda _: self._working.set())
 
     def watch(self, cancelled: Callable[[], bool], tell: Callable[[str], None]) -> SnippetAnswer:
-        """Wait for its end, or bring that about."""
+        """Wait for its end, or enforce its limits."""
         printed, told, working = self._engine.stderr, 0, False
         while not self._question.done():
             if not working and self._working.is_set():
@@ -113,7 +113,7 @@ class _Attempt:
 
 
 class _Printed:
-    """What a process prints: its beginning is kept, the rest is counted."""
+    """Collects a process's output: its beginning is kept, the rest is counted."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._kept = bytearray()
@@ -128,7 +128,7 @@ class _Printed:
                 self.count += len(data)
 
     def text(self, now: bool = False) -> str:
-        """What was printed, once the process has ended or `now`."""
+        """Return the output, after the process has ended or `now`."""
         if not now:
             self._thread.join(2.0)
         text = bytes(self._kept).decode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""Encode frozen values for another process and decode them there, sharing what was sent before.
+"""Serialise frozen values for another process, sharing what was sent before.
 
-Every value is plain msgpack data or a list that begins with a tag. Only the classes of `MODULES` are made, and nothing
-that arrives is run. Graphs, shapes and the like travel by reference once the other end has them: an edit sends what it
-changed, and an answer that names the graph of the question comes back as that very object.
+Every value is plain msgpack data or a list that begins with a tag. Only classes of `MODULES` are instantiated, and
+nothing received is executed. Graphs, shapes and the like are sent by reference once the other end has them: an edit
+sends only what changed, and an answer that contains the request's graph refers to that very object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_numpy import np
 
-# Whose dataclasses, msgspec structs, enums and exceptions may travel: modules of values, none of which imports torch.
+# Modules whose dataclasses, msgspec structs, enums and exceptions are serialisable; none of them imports torch.
 MODULES = """
     engine.protocol engine.requests.documentation engine.requests.layer engine.requests.measure engine.requests.shapes
     engine.requests.capture engine.requests.playback engine.requests.findings engine.requests.gradcheck
@@ -57,7 +57,7 @@ MODULES = """
     engine.requests.observe observe.observation sources.spec
 """
 
-# What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.
+# Sent once and by reference afterwards, like containers of `LONG` entries and more.
 SHARED = frozenset(
     """
     builder.graph:Graph builder.graph:Node builder.graph:Edge builder.blocks:Block builder.catalog.catalog:OpSpec
@@ -70,9 +70,9 @@ SHARED = frozenset(
 )
 LONG = 32
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
-MOST = 500_000  # entries that are remembered before both ends begin anew
-# A struct in a tuple of them, such as a node of a tape, counts as so many: 2 kB, where other entries take a hundred
-# bytes. One value never fills more than a tenth, or it would be sent again with every question.
+MOST = 500_000  # entries of the tables before both ends clear them
+# A struct in a tuple of them, such as a node of a tape, has this weight: 2 kB, where other entries take a hundred
+# bytes. One value never fills more than a tenth, or it would be sent again with every request.
 STRUCT = 25
 EVENTS = "app.training.events"
 
@@ -89,7 +89,7 @@ class NotAValueError(CodedError, ValueError):
 
 @cache
 def _class(name: str) -> type:
-    """The class `module:Name` below `app`. Raises NotAValueError for one that may not travel."""
+    """Return the class `module:Name` below `app`. Raises NotAValueError if it is not serialisable."""
     module, _, kind = name.partition(":")
     if module not in MODULES.split():
         raise NotAValueError(f"{name!r} is not a class that travels")
@@ -134,7 +134,8 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 class _Table:
-    """What both ends have, by number and by identity. Every object in it is kept alive, so that no `id` is reused."""
+    """Values that both ends have, by number and by identity. Every object in it is kept alive, so that no `id` is
+    reused."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
@@ -151,7 +152,7 @@ class _Table:
 
 
 def _weight(value: Any) -> int:
-    """How many entries a remembered value counts as."""
+    """Return how many entries a remembered value counts as."""
     if type(value) not in _LONG_KINDS:
         return 1
     struct = type(value) is tuple and bool(value) and isinstance(value[0], msgspec.Struct)
@@ -159,12 +160,12 @@ def _weight(value: Any) -> int:
 
 
 def _is_told_once(value: Any) -> bool:
-    """Whether nobody sends a container again: events of a run."""
+    """Return whether a container is never sent again: events of a run."""
     return type(value) is tuple and isinstance(value[0], msgspec.Struct) and value[0].__module__ == EVENTS
 
 
 def _text(value: str) -> Any:
-    """Text in plain data: msgpack has no halves of characters, which are in names of files that are not UTF-8."""
+    """Return text as plain data: msgpack has no lone surrogates, which occur in file names that are not UTF-8."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -173,9 +174,9 @@ def _text(value: str) -> Any:
 
 
 class Codec:
-    """One end's memory of what was sent and received. `first` is 0 at the end that asks and 1 at the one that answers.
+    """One end's tables of sent and received values. `first` is 0 at the client's end and 1 at the server's.
 
-    `encode` may be called from any thread that holds `lock` until what it returns is sent; `decode` is for one thread.
+    `encode` may be called from any thread that holds `lock` until its result is sent; `decode` is for one thread.
     """
 
     def __init__(self, first: int) -> None:
@@ -184,13 +185,13 @@ class Codec:
         self._asks = first == 0
         self.generation = 0
         self._fresh: list[int] = []
-        self.lock = threading.RLock()  # of who sends: from encoding on until that is sent
-        self._guard = threading.RLock()  # of the tables; nobody waits for a pipe while holding it
+        self.lock = threading.RLock()  # of the sender: from encoding until the data is sent
+        self._guard = threading.RLock()  # of the tables; never held while waiting for a pipe
 
     # -- sending
 
     def encode(self, value: Any) -> tuple[int, Any]:
-        """The generation and plain data of a value. Raises NotAValueError and forgets what it had begun to send."""
+        """Return the generation and plain data of a value. Raises NotAValueError and undoes what it added to the table."""
         with self._guard:
             if self._asks and self.full:
                 self._renew(self.generation + 1)
@@ -202,7 +203,7 @@ class Codec:
                 raise
 
     def take_back(self) -> None:
-        """What was encoded last is not sent."""
+        """Undo the last `encode`, whose data was not sent."""
         with self._guard:
             for number in self._fresh:
                 self._table.drop(number)
@@ -210,12 +211,12 @@ class Codec:
 
     @property
     def full(self) -> bool:
-        """Whether both ends are to begin anew. The end that asks says when, at the latest with its next question; what
-        was under way meanwhile finds what it names in the table of before."""
+        """Return whether both ends should clear their tables. The client decides, at the latest with its next request;
+        messages that are still under way refer to the previous tables."""
         return self._table.weight > MOST
 
     def renewed(self, generation: int | None = None) -> int:
-        """Forget what was sent before the last time, at both ends: the one that asks gives the other the number."""
+        """Clear the tables of both ends; the client sends the new generation to the server."""
         with self._guard:
             if generation is None or generation > self.generation:
                 self._renew(self.generation + 1 if generation is None else generation)
@@ -268,7 +269,7 @@ class Codec:
         return ["is", _name(kind), *[self._plain(getattr(value, name)) for name in _fields(kind)]]
 
     def _error(self, error: BaseException) -> Any:
-        """An exception of ours with its attributes; of any other, its class's name and its text."""
+        """Return an exception of ours with its attributes; of any other, its class name and its text."""
         try:
             kind: Any = type(error)
             name = _name(kind)
@@ -288,7 +289,7 @@ class Codec:
         family = _family(kind)
         if family and len(value) >= (LONG if len(family) == 1 else 1) and family.issuperset(map(type, value)):
             parts = (value[start : start + BULK] for start in range(0, len(value), BULK))
-            with contextlib.suppress(UnicodeEncodeError):  # a text with half a character goes the other way
+            with contextlib.suppress(UnicodeEncodeError):  # text with a lone surrogate is encoded below
                 return ["bulk", _name(kind), *map(packed, parts)]
         return ["tuple" if type(value) is tuple else "list", *[self._plain(each) for each in value]]
 
@@ -312,7 +313,7 @@ class Codec:
     # -- receiving
 
     def decode(self, generation: int, data: Any) -> Any:
-        """The value of what `encode` gave at the other end. Raises NotAValueError."""
+        """Return the value that `encode` serialised at the other end. Raises NotAValueError."""
         self.renewed(generation)
         table = self._table if generation == self.generation else self._before
         try:
@@ -414,7 +415,7 @@ def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 @cache
 def _family(kind: Any) -> frozenset[type]:
-    """With which structs those of a class are encoded in one go: where each says which it is, all of its module."""
+    """Return the structs that are encoded together with those of a class: all of its module if they are tagged."""
     if kind is None or not issubclass(kind, msgspec.Struct):
         return frozenset()
     if kind.__struct_config__.tag is None:
@@ -436,12 +437,12 @@ def _bulk_decoder(kind: Any) -> msgspec.msgpack.Decoder[tuple[Any, ...]]:
 
 
 def packed(structs: Sequence[Any]) -> bytes:
-    """Structs of one class or family as bytes, for many that are sent once: nobody remembers them at either end."""
+    """Encode structs of one class or family as bytes, for many that are sent once: no table remembers them."""
     return _bulk_encoder().encode(structs)
 
 
 def unpacked(kind: type[S], data: bytes) -> tuple[S, ...]:
-    """What `packed` was given. Raises msgspec.DecodeError."""
+    """Decode the result of `packed`. Raises msgspec.DecodeError."""
     decoder: msgspec.msgpack.Decoder[tuple[S, ...]] = _bulk_decoder(kind)  # type: ignore[arg-type]
     return decoder.decode(data)
 
@@ -453,7 +454,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _bulk(kind: type, parts: list[bytes]) -> Iterator[Any]:
-    """Structs of one class or family. Between two parts other threads of this process have their turn."""
+    """Decode structs of one class or family; other threads of this process can run between two parts."""
     for part in parts:
         yield from unpacked(kind, part)
         time.sleep(0)

@@ -59,7 +59,7 @@ def read(path: Path) -> Example:
 
 
 def facts(project: Project, analysis: Analysis, data_root: Path | None = None) -> Facts:
-    """Say what its analysis tells of an example; the folder of the data says whether they are there."""
+    """Collect what the analysis knows about an example; `data_root` shows whether its data is downloaded."""
     return Facts(analysis.total_parameters, *_training(project, analysis, data_root), analysis)
 
 

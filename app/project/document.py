@@ -47,7 +47,7 @@ class Document(QObject):
 
     @property
     def whole(self) -> Document:
-        """Itself, by the name under which an editor of one sheet has its document."""
+        """Return itself; an editor of one sheet returns its document here."""
         return self
 
     def apply(self, text: str, project: Project, merge: str | None = None) -> None:

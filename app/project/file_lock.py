@@ -131,7 +131,7 @@ class Owner:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is on another machine."""
+        """Return whether it is on another machine."""
         return bool(self.host) and self.host != platform.node()
 
     @property

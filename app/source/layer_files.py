@@ -16,7 +16,7 @@ from types import TracebackType
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
-FOLDER = "imported_layers"  # in which files lie that an import wrote, each in a folder named after its hash
+FOLDER = "imported_layers"  # of files that an import wrote, each in a folder named by its hash
 
 
 class LayerFileError(CodedError, ValueError):

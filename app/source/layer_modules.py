@@ -1,7 +1,7 @@
-"""Import of trusted layer files: first tried in a separate process, then run here.
+"""Import of trusted layer files: first in a separate trial process, then in this one.
 
-Every version of a text is a module of its own, under a private name. The trial is no engine: it is made wherever a file
-is first imported, in engines and commands too, and its exit status is all of its answer.
+Every version of a text is a separate module under a private name. The trial process is not an engine: it runs wherever
+a file is first imported, in engines and commands too, and its exit status is its only answer.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _try(file: LayerFile) -> None:
 
 
 def _run(file: LayerFile) -> None:
-    """Run the text in a module of its own, with its output on stderr, since stdout may be parsed."""
+    """Run the text as a separate module, with its output on stderr, since stdout may be parsed."""
     import torch
 
     name = f"tapedeck_layers_{file.sha256[:12]}_{file.module}"

@@ -1,1 +1,1 @@
-"""Where a model comes from: a file, a module, an installed package's collection, a configuration; and what it takes."""
+"""Sources of models: a file, a module, an installed package, a configuration; and their example inputs."""

@@ -44,7 +44,7 @@ def from_forward(model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _first_layer(model: nn.Module) -> InputSpec | None:
-    """Return what the first layer with weights takes; None where it does not tell."""
+    """Return the input of the first layer with weights; None if its type does not determine one."""
     for layer in model.modules():
         if isinstance(layer, nn.Linear):
             return InputSpec((2, layer.in_features))

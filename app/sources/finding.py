@@ -1,4 +1,4 @@
-"""The file that the code of a source stands in, found without importing or running anything."""
+"""Find the file that contains a source's code, without importing or running anything."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more 
 
 @dataclass
 class Loaded:
-    """A model and what it is called with."""
+    """A model and its example inputs."""
 
     model: nn.Module
     args: tuple[Any, ...] = ()
@@ -36,9 +36,9 @@ def load(
     source: SourceSpec, arguments: Mapping[str, Any], inputs: tuple[InputSpec, ...] = (), meta: bool = False,
     folder: str = "",
 ) -> Loaded:  # fmt: skip
-    """Make a model, on the meta device if `meta`, and its example inputs: those described, else proposed ones.
+    """Build a model, on the meta device if `meta`, and its example inputs: those of `inputs`, else proposed ones.
 
-    Modules are looked for in `folder` first. Raises SourceError.
+    `folder` comes first on Python's path. Raises SourceError.
     """
     with _on(meta):
         try:
@@ -54,7 +54,7 @@ def load(
 
 
 def _look_first_in(folder: str) -> None:
-    """Put a folder at the head of Python's path, where it stays: a model may import more when it is called."""
+    """Put a folder first on Python's path and leave it there: a model may import more when it is called."""
     if folder and folder not in sys.path:
         sys.path.insert(0, folder)
 
@@ -236,7 +236,7 @@ def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
 
 
 def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
-    """Make one of diffusers' model classes, or what the config.json of a folder describes."""
+    """Build one of diffusers' model classes, or the model of a folder's config.json."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     diffusers = _package("diffusers", source)
     kind, config = getattr(diffusers, source.name, None), dict(arguments)

@@ -22,7 +22,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class SourceError(CodedError, ValueError):
-    """A model that is not there, cannot be made or does not take its inputs; the text says which and what helps."""
+    """A model that is missing, cannot be built or does not accept its inputs; the message says which, and the cure."""
 
 
 class SourceNameError(SourceError):
@@ -58,7 +58,7 @@ class InputSpec:
 
 
 def parse_source(text: str) -> SourceSpec:
-    """Raises SourceNameError.
+    """Parse the name of a source. Raises SourceNameError.
 
     >>> parse_source("nets/mine.py:Net"), parse_source("timm:resnet18").kind
     (SourceSpec(kind='file', where='nets/mine.py', name='Net', call=False), 'timm')
@@ -80,7 +80,7 @@ def parse_source(text: str) -> SourceSpec:
 
 
 def parse_input(text: str) -> InputSpec:
-    """Raises SourceNameError.
+    """Parse a shape with an optional name and dtype. Raises SourceNameError.
 
     >>> parse_input("1x3x32x32").shape, parse_input("input_ids=2x8:int64")
     ((1, 3, 32, 32), InputSpec(shape=(2, 8), dtype='int64', name='input_ids'))

@@ -1,4 +1,4 @@
-"""What a GPU and CUDA's allocator report, as values."""
+"""Values that a GPU and CUDA's allocator report."""
 
 from __future__ import annotations
 

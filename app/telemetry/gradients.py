@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class GradientSampler:
-    """Norms of the gradients of a module's trainable parameters, gathered by the path of the module that owns them; a
-    parameter of the network itself goes by its own name.
+    """Gradient norms of a module's trainable parameters, by the path of the owning module; a parameter of the network
+    itself is listed by its name.
 
-    `measure` leaves its answer on the device; `by_layer` folds it once it has been fetched.
+    `measure` returns a device tensor; `by_layer` splits it after it was copied to the CPU.
     """
 
     def __init__(self, model: nn.Module) -> None:

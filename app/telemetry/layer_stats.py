@@ -229,6 +229,6 @@ def _norms(tensors: list[Tensor]) -> Tensor:
 def _is_module(model: nn.Module, path: str) -> bool:
     try:
         model.get_submodule(path)
-    except AttributeError:  # a parameter of the network itself, which goes by its own name
+    except AttributeError:  # a parameter of the network itself, listed by its name
         return False
     return bool(path)

@@ -1,4 +1,4 @@
-"""The code of an error, by which programs tell errors apart whose texts are for people."""
+"""Errors with a code, so that programs can tell them apart; messages are for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 class CodedError(Exception):
-    """An error with a code, which is its name unless it says another: NoSuchPortError has "no_such_port"."""
+    """An error with a code, by default from its class name: NoSuchPortError has "no_such_port"."""
 
     code = ""
 

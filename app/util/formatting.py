@@ -98,7 +98,7 @@ def percent(share: float | None) -> str:
 
 
 def percent_sign(share: float | None) -> str:
-    """As `percent`, with the sign where there is a number.
+    """Format as `percent`, with the sign after a number.
 
     >>> percent_sign(0.98623), percent_sign(None)
     ('98.62 %', '–')

@@ -17,7 +17,7 @@ FEW = 700  # new objects that are not worth a collection, and
 MIDDLE = 10  # collections of the young generation before one of the middle generation: Python's own rule
 MANY = 10_000  # new objects after which a full collection is due
 LATEST = 50  # times that many: then it does not wait for a rest
-SHORT = 0.008  # seconds of a full collection that nobody notices, even amid work
+SHORT = 0.008  # seconds of a full collection that are too short to notice, even during work
 REST = 40  # times as long as the last full collection took: without work, before one that is not short
 LONG_REST = 8.0  # seconds without work, after which a full collection is due for a few objects too
 MODULES = 20  # that are imported without being frozen
@@ -29,7 +29,7 @@ _was_enabled = True
 
 
 def begin() -> None:
-    """Disable automatic collection in all threads until `end` was called as often as this."""
+    """Disable automatic collection in all threads until `end` was called equally often."""
     global _pauses, _was_enabled
     with _lock:
         if not _pauses:
@@ -39,7 +39,7 @@ def begin() -> None:
 
 
 def end() -> None:
-    """End what a `begin` began; a collector that was disabled before the first of them stays disabled."""
+    """Undo one `begin`; a collector that was disabled before the first one stays disabled."""
     global _pauses
     with _lock:
         _pauses -= 1
@@ -74,7 +74,7 @@ class Collector:
         self._took = 0.0  # seconds, by the last full one
 
     def look(self, rests: Callable[[float], bool]) -> None:
-        """Collect what is due; `rests` returns whether nobody has worked for a number of seconds."""
+        """Run the generations that are due; `rests` returns whether the window has been idle for a number of seconds."""
         freeze_new_modules()
         young, middle, _ = gc.get_count()
         if self._is_full_due(self._made + young, rests):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
     """Switch to train or eval mode; restore modes and buffers afterwards.
 
-    All buffers, not those whose version counter rose: kernels of batch norm write to running statistics without it.
+    Restores all buffers, since kernels of batch norm write running statistics without raising the version counter.
     """
     import torch
 

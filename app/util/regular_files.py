@@ -19,7 +19,7 @@ _KINDS = {
 def check(path: str | Path) -> int:
     """Return the size of a regular file in bytes.
 
-    Raises OSError whose `strerror` is the reason in words: absent, a folder, a pipe, or a name that no file can have.
+    Raises OSError whose `strerror` is the reason: absent, a folder, a pipe, or an invalid name.
     """
     try:
         found = os.stat(path)

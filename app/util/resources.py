@@ -1,4 +1,4 @@
-"""Where the icons, themes and examples lie: `resources/` in a checkout, inside the package in an installed wheel."""
+"""Path of icons, themes and examples: `resources/` in a checkout, inside the package in an installed wheel."""
 
 from __future__ import annotations
 

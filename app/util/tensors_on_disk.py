@@ -1,4 +1,4 @@
-"""A state_dict that stays in its file until somebody looks at a tensor."""
+"""A state_dict that is loaded from its file on first access."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _unread(path: Path) -> dict[str, Tensor]:
 
 
 class TensorsOnDisk(Mapping[str, "Tensor"]):
-    """The state_dict in a file that `torch.save` wrote, loaded when somebody looks at one of its tensors.
+    """The state_dict in a file that `torch.save` wrote, loaded on first access to a tensor.
 
-    The file is moved, or with `copy` copied, to a temporary folder that goes with this object. Making it and
-    looking at it raise OSError. `app.util.tensor_files` sets `read`, so who only passes the file on needs no torch.
+    The file is moved, or with `copy` copied, to a temporary folder that is deleted with this object. Creation and
+    access raise OSError. `app.util.tensor_files` sets `read`, so passing the file on needs no torch.
     """
 
     read: ClassVar[Callable[[Path], dict[str, Tensor]]] = staticmethod(_unread)

@@ -1,4 +1,4 @@
-"""Where the program keeps what it can make again, in the person's own folders."""
+"""Folders of the user for files that can be recreated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cache() -> Path:
-    """The program's folder for what may be deleted at any time; it need not exist."""
+    """Return the folder for files that may be deleted at any time; it need not exist."""
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     else:

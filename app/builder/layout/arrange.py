@@ -1,6 +1,6 @@
-"""A place for every node: columns from left to right, broken into rows like lines of text.
+"""Automatic layout: columns from left to right, broken into rows like lines of text.
 
-For files without positions and for "Lay out". Sizes come from whoever draws, in canvas pixels.
+For files without positions and for "Lay out". The caller passes sizes in canvas pixels.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TRACK = 36  # between two wires that run back between two rows: a shape label an
 ROW_WIDTH = 1080
 WIDEST = 1.4  # a row may be that much wider, where it keeps together what belongs together
 WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of a room; of two as good the first is taken
-SAME_ROW = 32  # nodes whose port lines are nearer than this stand in one row
+SAME_ROW = 32  # nodes with port lines nearer than this are in one row
 
 
 @dataclass(frozen=True)
 class Size:
-    """A node's extent; `anchor` is the height of its ports under its top, which is what is aligned."""
+    """A node's size; `anchor` is the offset of its ports from its top, which is aligned."""
 
     width: float
     height: float
@@ -50,15 +50,15 @@ def arrange(
     row_width: float = ROW_WIDTH,
     groups: Mapping[str, str] | None = None,
 ) -> FrozenMap[str, Point]:
-    """Top left corners by node id. Lines on which ports lie stand on the grid.
+    """Return the top left corner of each node; lines of ports lie on the grid.
 
-    `groups` says which nodes stand in one frame: a row ends where a frame does, and frames keep apart.
+    `groups` maps nodes to frames: rows end at the end of a frame, and frames do not overlap.
     """
     return Arrangement(graph, sizes, groups).places(row_width)
 
 
 class Arrangement:
-    """What `arrange` tells, for several row widths."""
+    """A layout of one graph at several row widths."""
 
     def __init__(self, graph: Graph, sizes: Mapping[str, Size], groups: Mapping[str, str] | None = None) -> None:
         from app.diagram.layout.layered import Layered
@@ -82,7 +82,7 @@ class Arrangement:
         return FrozenMap(zip(self._graph.nodes, self._corners(row_width), strict=True))
 
     def best_width(self, room: Size) -> float:
-        """The row width with which everything is seen largest in a room, the least of those that are as good."""
+        """Return the smallest row width that shows the graph at the largest scale in a viewport."""
         tries = [self._rows(room.width * times) for times in WIDTHS]
         best, largest = tries[0].limit, 0.0
         for most, rows in self._layered.by_promise(tries, (room.width, room.height)):
@@ -97,7 +97,7 @@ class Arrangement:
         return self._layered.place(self._rows(row_width)).corners
 
     def _seen(self, row_width: float, room: Size) -> float:
-        """How large everything is seen in a room, 1 at most."""
+        """Return the scale at which the graph fits a viewport, 1 at most."""
         placed = list(zip(self._corners(row_width), self._sizes, strict=True))
         right = max((x + size.width for (x, _), size in placed), default=0.0)
         bottom = max((y + size.height for (_, y), size in placed), default=0.0)
@@ -106,7 +106,7 @@ class Arrangement:
 
 
 def _links(graph: Graph, sizes: Collection[Size]) -> list[Link]:
-    """The wires, one for all between two nodes. Into a lower port they come from below, as the canvas leads them."""
+    """Return one link per pair of wired nodes; wires into a lower port are routed below, as on the canvas."""
     number = {node: n for n, node in enumerate(graph.nodes)}
     above: dict[tuple[str, str], bool] = {}
     for node in graph.nodes:
@@ -123,9 +123,9 @@ def _links(graph: Graph, sizes: Collection[Size]) -> list[Link]:
 def complete(
     graph: Graph, positions: Mapping[str, Point], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH
 ) -> FrozenMap[str, Point]:
-    """`positions` with a place for each node that lacks one: on its wire, beside what feeds it, else under everything.
+    """Return `positions` with one for each node that lacks it: on its wire, next to its source, else below everything.
 
-    A node on a wire has the row behind it move to the right as far as it needs.
+    Nodes behind one inserted on a wire move right as far as needed.
     """
     missing = [node for node in graph.nodes if node not in positions]
     if not missing and isinstance(positions, FrozenMap) and len(positions) == len(graph.nodes):
@@ -146,7 +146,7 @@ def complete(
 
 
 def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: str, target: str, node: str) -> None:
-    """Put a node between two of a row, or before the first of a row that another leads to; the row makes way."""
+    """Insert a node between two of a row, or before the first of a row that another feeds, and shift the row."""
     size, line = sizes.get(node, DEFAULT), _line(places, sizes, target)
     right, limit = places[source][0] + sizes.get(source, DEFAULT).width, places[target][0]
     left = limit
@@ -164,7 +164,7 @@ def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: st
 def _wished(
     places: Mapping[str, Point], sizes: Mapping[str, Size], source: str | None, target: str | None, node: str
 ) -> Point:
-    """Behind what feeds it, or before what it feeds, or under everything."""
+    """Return the position behind a node's source, before its target, or below everything."""
     size = sizes.get(node, DEFAULT)
     if source:
         x = places[source][0] + sizes.get(source, DEFAULT).width + GAP
@@ -181,7 +181,7 @@ def _line(places: Mapping[str, Point], sizes: Mapping[str, Size], node: str) -> 
 
 
 def _free_place(places: Mapping[str, Point], sizes: Mapping[str, Size], node: str, wished: Point) -> Point:
-    """The wished place, or the first below it where the node overlaps no other."""
+    """Return the wished position, or the first below it without overlap."""
     size = sizes.get(node, DEFAULT)
     x, y = wished
     for _ in range(len(places) + 1):
@@ -200,7 +200,7 @@ def _free_place(places: Mapping[str, Point], sizes: Mapping[str, Size], node: st
 
 
 def _in_order(graph: Graph, nodes: list[str]) -> list[str]:
-    """Each behind what feeds it."""
+    """Sort nodes topologically."""
     from app.diagram.layout.ranks import acyclic
 
     _, rank = acyclic(len(graph.nodes), _links(graph, [DEFAULT] * len(graph.nodes)))
@@ -209,7 +209,7 @@ def _in_order(graph: Graph, nodes: list[str]) -> list[str]:
 
 
 def snapped(value: float) -> float:
-    """The nearest place on the grid."""
+    """Round to the grid."""
     return float(round(value / GRID) * GRID)
 
 

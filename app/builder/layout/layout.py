@@ -1,4 +1,4 @@
-"""Laying out: a sheet with some of its nodes, or all, placed anew; what stands beside the network goes along."""
+"""Lay out a sheet: some of its nodes or all, with their comments and frames."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LEAST_ROW = 640.0  # the rows of a selection are as wide as it was, but not narr
 
 
 def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> P:
-    """The sheet with nodes in rows. Of a selection the top left corner keeps its place.
+    """Return the sheet with nodes in rows; a selection keeps its top left corner.
 
-    Wires of nodes that moved find their own way again, frames close about their nodes, comments stay with theirs.
+    Bends of moved nodes' wires are dropped, frames are fitted to their nodes, and comments move with them.
     """
     chosen = set(nodes)
     wanted = [node for node in sheet.graph.nodes if node in chosen]
@@ -35,7 +35,7 @@ def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_wi
 
 
 def standing_as(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[float]) -> float | None:
-    """The row width with which all of a sheet was laid out as it stands, None if it stands otherwise."""
+    """Return the row width at which the whole sheet was laid out; None if nodes were moved since."""
     for node, (x, y) in sheet.positions.items():
         if x % GRID or (y + sizes.get(node, DEFAULT).anchor) % GRID:
             return None
@@ -44,12 +44,12 @@ def standing_as(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[floa
 
 
 def row_width(sheet: Sheet, sizes: Mapping[str, Size], room: Size) -> float:
-    """The width of rows with which all of a sheet is seen largest in a room."""
+    """Return the row width that shows the whole sheet at the largest scale in a viewport."""
     return Arrangement(sheet.graph, sizes, _groups(sheet, sizes)).best_width(room)
 
 
 def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:
-    """The outermost frame that each node stands in."""
+    """Return the outermost frame of each node."""
     framed = notes_edits.framed(sheet.comments, sheet.positions, sizes)
     inward = sorted(framed, key=lambda key: sheet.comments[key].width * sheet.comments[key].height)
     return {node: key for key in inward for node in framed[key]}

@@ -1,4 +1,4 @@
-"""Where those nodes stand that a class keeps and never calls: under the drawing, in a frame that says so."""
+"""Placement of modules that a class creates and never calls: below the drawing, in a labelled frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GAP, BELOW, PAD, HEAD = 24.0, 104.0, 24.0, 48.0
 
 
 def used_part(graph: Graph) -> Graph:
-    """The graph without what is kept and stands alone."""
+    """Return the graph without unconnected uncalled modules."""
     alone = {node.id for node in graph.nodes.values() if node.kept and not graph.into(node.id)
              and not graph.out_of(node.id)}  # fmt: skip
     if not alone:
@@ -25,8 +25,7 @@ def used_part(graph: Graph) -> Graph:
 
 
 def with_kept(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> tuple[Positions, Comments]:
-    """The places of a drawing with those of what is kept, in rows under it, and the frame around these if there are
-    any."""
+    """Add positions of uncalled modules, in rows below the drawing, and the frame around them if there are any."""
     left = [node for node in graph.nodes if node not in places]
     if not left:
         return FrozenMap(places), FrozenMap()

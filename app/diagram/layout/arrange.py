@@ -1,8 +1,8 @@
-"""Where a drawing's boxes, groups and arrows stand.
+"""Hierarchical layout of a drawing: positions of boxes and groups, routes of arrows.
 
-Every group is laid out on its own, the innermost first, and then stands in its parent as one box, so a group is always
-a rectangle with nothing foreign in it. An arrow that leaves a group gets a way to its edge inside it and goes on
-from there outside. Boxes that hang under another (`Box.under`) stand below it as one piece with it.
+Each group is laid out separately, innermost first, and is one box in its parent's layout, so a group is always a
+rectangle without foreign boxes. An arrow that crosses a group's border is routed to a port on the border and continued
+in the parent. A box with `Box.under` is placed below its parent box as part of one tree.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ HEADER = 22.0
 PAD = 10.0
 PAGE = (1100.0, 650.0)
 WASTE = 1.5
-TRIES = (1.0, 1.2, 1.4, 0.85)  # times the width of a row that should do
-GOOD = 0.95  # of what is seen at best, with which an earlier try is taken
+TRIES = (1.0, 1.2, 1.4, 0.85)  # factors of the estimated row width that are tried
+GOOD = 0.95  # fraction of the best scale at which an earlier try is accepted
 _LINE = 17.0
 _CHARACTER = 7.0
-# An end of a stretch of an arrow that lies on the edge of the group.
+# The end of an arrow's segment on the border of its group.
 DOOR = "door"
 
 
@@ -63,7 +63,8 @@ def arrange(
     spacing: Spacing | None = None,
     page: tuple[float, float] = PAGE,
 ) -> Layout:
-    """Lay a drawing out in rows of at most `width` pixels; None takes one that fills a `page`'s form.
+    """Lay out a drawing in rows of at most `width` pixels; None chooses a width that matches the aspect ratio of
+    `page`.
 
     `sizes` are those that the painter measured; without them they are estimated from the texts' lengths.
     """
@@ -73,7 +74,7 @@ def arrange(
 
 
 def estimated_sizes(drawing: Drawing) -> Sizes:
-    """Sizes from the number of characters, for who has no font to measure with."""
+    """Estimate sizes from the number of characters, for callers without font metrics."""
 
     def box_size(box: Box) -> tuple[float, float]:
         texts = [box.title, box.subtitle, *box.lines, "  ".join(chip.text for chip in box.chips)]
@@ -88,9 +89,9 @@ def estimated_sizes(drawing: Drawing) -> Sizes:
 
 
 def row_width(sizes: Iterable[tuple[float, float]], spacing: Spacing, page: tuple[float, float]) -> float:
-    """A row width at which boxes of these sizes fill a page of this form; at least the page's own width.
+    """Estimate the row width at which boxes of these sizes match a page's aspect ratio; at least the page's width.
 
-    The room of a box is its own and that of the gaps around it, and rows of unequal boxes waste some.
+    Counts each box with the gaps around it, and some waste in rows of unequal boxes.
     """
     area = sum((w + 1.6 * spacing.column) * (h + spacing.band) for w, h in sizes)
     return max(page[0], math.sqrt(area * WASTE * page[0] / page[1]))
@@ -107,9 +108,9 @@ class _Arranger:
         self.parents = {group.id: group.parent for group in drawing.groups}
         self.pieces: dict[str, Piece] = {}
         self.origin: dict[str, Point] = {}
-        # Heights at which an arrow enters or leaves a group, from the group's top.
+        # y of the ports at which an arrow crosses a group's border, from the group's top.
         self.doors: dict[tuple[str, int, str], float] = {}
-        # (arrow, group that the stretch lies in) -> its points from left to right, from the group's content's corner.
+        # (arrow, group of the segment) -> its points from left to right, relative to the corner of the group's content.
         self.stretches: dict[tuple[int, str | None], list[Point]] = {}
         self.label_at: list[tuple[str | None, Point] | None] = [None] * len(drawing.arrows)
         self._chains: dict[str | None, list[str | None]] = {}
@@ -150,7 +151,7 @@ class _Arranger:
         return self._result(hanging, width, height)
 
     def _hang(self) -> set[int]:
-        """Make a piece of each box with what hangs under it; returns the arrows that lead down inside a piece."""
+        """Build the tree of each box that has boxes under it; return the arrows inside these trees."""
         children: dict[str, list[str]] = {}
         for box in self.drawing.boxes:
             if self.top_of[box.id] != box.id and box.under is not None:
@@ -164,11 +165,11 @@ class _Arranger:
         }
 
     def _ends(self, arrow: Arrow) -> tuple[str, str]:
-        """(the end that stands on the left, the other): gradients run leftwards."""
+        """Return (left end, right end); gradients run leftwards."""
         return (arrow.target, arrow.source) if self._leftwards else (arrow.source, arrow.target)
 
     def _around(self, group: str | None) -> list[str | None]:
-        """A group and those around it, the innermost first, None for the whole drawing at the end."""
+        """Return a group and its ancestors, innermost first; None, the whole drawing, is last."""
         known = self._chains.get(group)
         if known is None:
             known = self._chains[group] = [group]
@@ -177,7 +178,7 @@ class _Arranger:
         return known
 
     def _links_by_group(self, hanging: set[int]) -> dict[str | None, list[tuple[int, str, str]]]:
-        """group -> (arrow, left end, right end) of the stretches in it; an end is a piece or a door."""
+        """Return the segments (arrow, left end, right end) of each group; an end is a piece or a port."""
         found: dict[str | None, list[tuple[int, str, str]]] = {}
         for number, arrow in enumerate(self.drawing.arrows):
             if number in hanging:
@@ -209,7 +210,7 @@ class _Arranger:
     def _arrange_inside(
         self, group: str | None, members: list[str], links: list[tuple[int, str, str]]
     ) -> tuple[float, float]:
-        """Place the members of one group, counted from where the group's content begins; returns the content's size."""
+        """Place the members of a group relative to its content's corner; return the content's size."""
         members = sorted(members, key=self._reading_place) if group is None or len(members) > 1 else members
         index = {name: number for number, name in enumerate(members)}
         vertices = [Vertex(self.pieces[name].width, self.pieces[name].height) for name in members]
@@ -217,7 +218,7 @@ class _Arranger:
         doors: dict[tuple[str, str, float], int] = {}
 
         def door(pin: Literal["first", "last"], piece: str, height: float) -> int:
-            """What goes to one place inside shares a door."""
+            """Return the vertex of a port; arrows to the same point inside share one."""
             key = (pin, piece, height)
             if key not in doors:
                 doors[key] = len(vertices)
@@ -240,7 +241,7 @@ class _Arranger:
         width = placed.width
         if group is not None:
             width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
-        # A group whose header is wider than its content has the content in its middle.
+        # Content narrower than the group's header is centred.
         shift = (width - placed.width) / 2
         for name in members:
             x, y = placed.corners[index[name]]
@@ -259,7 +260,7 @@ class _Arranger:
         return width, placed.height
 
     def _placed(self, layered: Layered, limit: float, group: str | None) -> Placed:
-        """Rows of the limit, or where there is none for all of a drawing, of one that fills the page better."""
+        """Place at the row limit; without one, at the first tried limit with nearly the best scale on the page."""
         if group is not None or self.limit is not None or layered.string:
             return layered.place(Rows(limit))
         tries = [Rows(max(limit * times, self.page[0])) for times in TRIES]
@@ -268,7 +269,7 @@ class _Arranger:
         return layered.place(next(rows for rows in tries if rows in good))
 
     def _reading_place(self, piece: str) -> int:
-        """Where a piece comes in the drawing's own order."""
+        """Return the index of a piece in the drawing's order."""
         return self.place_in_drawing[piece[4:]] if piece.startswith("box ") else self._first_box[piece[6:]]
 
     @cached_property
@@ -282,7 +283,7 @@ class _Arranger:
         return found
 
     def _height_of(self, piece: str, number: int, side: str) -> float:
-        """Where the arrow touches this side of a piece, from the piece's top."""
+        """Return the y at which an arrow meets this side of a piece, from the piece's top."""
         if piece.startswith("group "):
             return self.doors[(piece[6:], number, side)]
         arrow = self.drawing.arrows[number]
@@ -292,7 +293,7 @@ class _Arranger:
         return y + height / 2
 
     def _result(self, hanging: set[int], width: float, height: float) -> Layout:
-        """Everything counted from the drawing's own corner."""
+        """Translate everything to the drawing's coordinates."""
         corner: dict[str | None, Point] = {None: (0.0, 0.0)}
         groups: dict[str, Rect] = {}
         for group in sorted(self.parents, key=lambda g: len(self._around(g))):

@@ -1,4 +1,4 @@
-"""Pieces one behind the other, as most groups and long chains are: nothing to sort, and no link goes round a box."""
+"""Layout of chains, where each vertex links to the next one alone: nothing to sort, and no link bends around a box."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from app.diagram.layout.model import Chain, Link, State
 
 
 def is_string(layer: Sequence[int], links: Sequence[Link]) -> bool:
-    """One vertex in each layer, and links to the next one alone."""
+    """Return whether each layer has one vertex and all links go to the next layer."""
     if len(layer) != max(layer) + 1:
         return False
     return all(layer[link.head] == layer[link.tail] + 1 for link in links)
 
 
 def string(state: State) -> None:
-    """Rows, chains and heights: every link is level, but for those that lead to the next band."""
+    """Assign rows, chains and y; all links are level but those to the next band."""
     layer, links, band_of = state.layer, state.links, state.band_of_layer
     at_layer = [0] * len(layer)
     for vertex, place in enumerate(layer):

@@ -1,4 +1,4 @@
-"""The heights at which items stand."""
+"""y coordinates of items."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STIFFNESS = {0: 1.0, BEND: 1.0, 2: 1e7}
 
 
 def stand(state: State) -> None:
-    """Tops of all items, per band and counted from the band's own top."""
+    """Assign the tops of all items, relative to the top of their band."""
     state.y = [0.0] * len(state.heights)
     before, after = (_heaviest(state, neighbours) for neighbours in (state.before, state.after))
     for a, b in state.bands:
@@ -37,7 +37,7 @@ def _apart(state: State, above: int, below: int) -> float:
 
 
 def _heaviest(state: State, neighbours: Neighbours) -> Neighbours:
-    """The heaviest neighbours of each item alone."""
+    """Reduce the neighbours of each item to its heaviest ones."""
     found: Neighbours = {}
     for item, near in neighbours.items():
         if len(near) > 1:
@@ -77,7 +77,7 @@ def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
 
 
 def _straighten(state: State) -> None:
-    """Bring all bends of a link to one height where their neighbours leave room for it."""
+    """Move all bends of a link to one y where their neighbours leave room."""
     spot = {item: (layer, place_) for layer, row in enumerate(state.rows) for place_, item in enumerate(row)}
     count = len(state.vertices)
     for chain in state.chains:

@@ -34,7 +34,7 @@ def make_rows(state: State) -> None:
 
 
 def _longest_with_bends(state: State) -> int:
-    """How long a link may be and still be led around boxes, so that the bends stay a small multiple of the boxes."""
+    """Return the longest link that is routed with bends; limits bends to a small multiple of the boxes."""
     budget = max(20_000, 6 * len(state.vertices))
     lengths = sorted(state.layer[link.head] - state.layer[link.tail] for link in state.links)
     for length in lengths:
@@ -97,7 +97,7 @@ def _sweep(rows: list[list[int]], neighbours: dict[int, list[tuple[int, float]]]
 
 
 def _crossings(state: State, rows: list[list[int]]) -> int:
-    """Pairs of links that cross between neighbouring layers."""
+    """Count crossings of links between neighbouring layers."""
     total = 0
     for row, next_row in zip(rows, rows[1:], strict=False):
         if len(row) < 2 or len(next_row) < 2:

@@ -1,9 +1,9 @@
-"""Layered placement of boxes in rows, left to right: the engine below every automatic layout.
+"""Layered (Sugiyama) layout of boxes in rows, left to right: the engine of all automatic layouts.
 
-Layers by longest path, order within a layer by barycentres (kept only where crossings get fewer), heights by isotonic
-regression, which is the least-squares way to stand in order without touching. Long pictures are cut into bands that
-stand below one another like lines of text; what leads from one band to the next runs through the gutter between them.
-Nothing recurses, so chains of any length are fine.
+Layers by longest path; order within a layer by barycentres, if that reduces crossings; y by isotonic regression, the
+least-squares solution that keeps the order without overlap. Long drawings are broken into bands, one below the other
+like lines of text; links between bands run through the gutter between them. Nothing recurses, so chains may have any
+length.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from app.diagram.layout.rows import cut_into_bands
 
 
 class Layered:
-    """Boxes in layers, which can be placed in rows of one width and of another.
+    """Boxes in layers, to be placed at several row widths.
 
-    The order of `vertices` is the order in which the reader expects them; links against it are drawn backwards.
-    Links that are not `led` find their own ways between the boxes: they are given no routes, and none runs through a
-    row that it leaves. A link from a vertex to itself is an error of the caller (ValueError).
+    The order of `vertices` is the reading order; links against it are drawn backwards. With `routed` False the caller
+    routes the links: they get no route, and none crosses a row between its ends. Raises ValueError for a self-loop.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Layered:
         self._known: dict[tuple[tuple[int, ...], ...], Placed] = {}
 
     def place(self, rows: Rows) -> Placed:
-        """Stand the boxes in bands, which their widths may make wider than a row."""
+        """Place the boxes in bands at a row limit; a box wider than the limit widens its band."""
         if not self._vertices:
             return Placed([], [], [], 0.0, 0.0)
         state = self._cuts.pop(rows, None) or self._cut(rows)
@@ -61,9 +60,9 @@ class Layered:
         return self._known[key]
 
     def by_promise(self, tries: Sequence[Rows], page: tuple[float, float]) -> list[tuple[float, Rows]]:
-        """How large all is seen on a page at most with each of these rows, and the rows, the largest first.
+        """Return (upper bound of the scale at which all fits a page, rows) for each candidate, the best first.
 
-        Told by the columns alone, so that most need not be placed.
+        Computed from the columns alone, so that most candidates need not be placed.
         """
         found = []
         for rows in tries:
@@ -72,8 +71,7 @@ class Layered:
         return sorted(found, key=lambda pair: -pair[0])
 
     def _least_size(self, rows: Rows) -> tuple[float, float]:
-        """The width, and the height at least: that of boxes upon one another, of gaps between bands and of tracks in
-        them."""
+        """Return the width, and a lower bound of the height: stacked boxes, gaps between bands and tracks in the gaps."""
         if not self._vertices:
             return 0.0, 0.0
         state = self._cuts[rows] = self._cut(rows)

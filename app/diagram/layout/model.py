@@ -1,4 +1,4 @@
-"""What the engine works on."""
+"""Input, output and working state of the layered layout."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from app.util.late_dataclass import dataclass
 
 Point = tuple[float, float]
 
-# What a vertex aligns with: its heaviest neighbours alone. Bends of long links (1) give way to boxes (2).
+# A vertex aligns with its heaviest neighbours only; bends of long links (1) are lighter than boxes (2).
 BEND = 1
 
 
 class Vertex(NamedTuple):
-    """A box of this size. `pin` puts it before or behind all others; `weight` 0 means that others ignore it.
+    """A box with its size. `pin` fixes it to the first or last layer; neighbours ignore one of `weight` 0.
 
-    `line` is the height under its top that stands on a grid if there is one. Boxes of one `frame` stay in one row.
+    `line` is the offset from its top that is aligned to the grid, if any. Boxes of one `frame` stay in one row.
     """
 
     width: float
@@ -29,9 +29,10 @@ class Vertex(NamedTuple):
 
 
 class Link(NamedTuple):
-    """From the right side of `tail` to the left side of `head`, `tail_dy` and `head_dy` below their tops.
+    """A link from the right side of `tail` to the left side of `head`; `tail_dy` and `head_dy` are offsets from their
+    tops.
 
-    One that goes past other boxes does so `below` them or above, where no order has fewer crossings.
+    `below` routes it below the boxes it passes if either side has the same crossings.
     """
 
     tail: int
@@ -46,9 +47,9 @@ class Link(NamedTuple):
 class Spacing:
     """Distances in pixels; `label_height` is that of a link's label.
 
-    More than `crowd` links in one gutter go without labels and closer together. `edge` is kept free about links that
-    run along the upper or lower edge of a band, `frame` stands in place of `band` beside a band with a frame in it, and
-    `fold` between those of a fold. On a `grid` columns begin and lines of boxes stand at its multiples; 0 is none.
+    A gutter with more than `crowd` links shows no labels and uses narrower tracks. `edge` is a margin for links along
+    the upper or lower edge of a band; `frame` replaces `band` next to a band that has a frame, `fold` in a skip layout.
+    Columns start and lines of boxes lie at multiples of `grid`; 0 for none.
     """
 
     column: float = 44.0
@@ -67,9 +68,9 @@ class Spacing:
 
 @dataclass(frozen=True)
 class Rows:
-    """How wide a row is at most. It may be `widest` times that where it keeps together what belongs together.
+    """Limits of rows: a row is at most `limit` wide, or `widest` times that to keep a frame together.
 
-    `folds` lets what comes back, as a U-Net does, stand with its way down beside its way up.
+    `folds` allows the skip layout: the decoder of a U-Net next to its encoder.
     """
 
     limit: float
@@ -79,9 +80,9 @@ class Rows:
 
 @dataclass
 class Placed:
-    """Top left corners, the links' points and the middle of their labels; all within `width` x `height`.
+    """Top left corners, routes of links and centres of their labels; all within `width` x `height`.
 
-    A label is None where too many links run side by side to tell whose it is.
+    A label is None where too many links run in parallel to assign it.
     """
 
     corners: list[Point]
@@ -93,7 +94,7 @@ class Placed:
 
 @dataclass
 class Chain:
-    """A link's items within one band; `leaves` and `enters` say that it goes on in another band."""
+    """A link's items within one band; `leaves` and `enters` mean that the link continues in another band."""
 
     link: int
     items: list[int]
@@ -104,11 +105,11 @@ class Chain:
 
 @dataclass
 class State:
-    """Working data: items are vertices (first) and bends, `rows[layer]` holds a layer's items from top to bottom.
+    """Working data: items are vertices (first) and bends; `rows[layer]` lists a layer's items from top to bottom.
 
-    `arms[band]` is the first layer of the way up in a band of a fold, `frames[layer]` the frame that a layer stands in;
-    both are empty where there are none. Links are `led` through the rows unless they find their own ways. A `string` is
-    one vertex behind the other.
+    `arms[band]` is the first layer of the decoder side in a skip layout, `frames[layer]` the frame of a layer; both are
+    empty without such. `routed` means that links are routed through the rows; `chain` that each vertex links to the
+    next one alone.
     """
 
     vertices: list[Vertex]
@@ -133,9 +134,9 @@ class State:
 
 
 def snapped_up(value: float, grid: float) -> float:
-    """The next multiple of the grid, or the value itself where there is none.
+    """Round up to a multiple of the grid; 0 is no grid.
 
-    What lies over a multiple by less than half a pixel stands on it: so boxes of one line do, that are level but for
-    what rounding and averaging leave.
+    A value less than 0.37 above a multiple is rounded down: rounding and averaging leave boxes of one line that far
+    apart.
     """
     return ceil((value - 0.37) / grid) * grid if grid else value

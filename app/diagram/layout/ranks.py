@@ -1,4 +1,4 @@
-"""Which layer a vertex stands in."""
+"""Layer assignment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.diagram.layout.model import Link, Vertex
 
 
 def acyclic(count: int, links: Sequence[Link]) -> tuple[list[bool], list[int]]:
-    """Which links to turn so that no circle is left, and the vertices' ranks: first come, first placed."""
+    """Return which links to reverse so that no cycle is left, and the rank of each vertex in the given order."""
     waiting = [0] * count
     after: list[list[int]] = [[] for _ in range(count)]
     for link in links:
@@ -37,11 +37,11 @@ def acyclic(count: int, links: Sequence[Link]) -> tuple[list[bool], list[int]]:
 
 
 def layers(vertices: list[Vertex], links: list[Link], rank: list[int]) -> list[int]:
-    """Longest path from the left; then what begins in between, a second input or a parameter with all that is made of
-    it alone, moves as far right as it can."""
+    """Assign layers by longest path; then move sources and what is computed from them alone right, next to their
+    consumers."""
     order = sorted(range(len(vertices)), key=rank.__getitem__)
     after: list[list[int]] = [[] for _ in vertices]
-    fed = [False] * len(vertices)  # by something that has a place of its own
+    fed = [False] * len(vertices)  # by a vertex with a fixed layer
     for link in links:
         after[link.tail].append(link.head)
     layer = [0] * len(vertices)

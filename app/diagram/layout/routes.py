@@ -9,15 +9,14 @@ MOST_TRACKS = 5  # that a gutter is made wider for, where links lead themselves,
 
 
 def draw(state: State, turned: list[bool]) -> Placed:
-    """Corners and routes of everything that has been given a layer, a place in it and a height; links that are not led
-    have no routes."""
+    """Return corners, and routes unless links are not routed, from layers, order and y."""
     crossers = _crossers(state) if state.led else {}
     tops, bottom, tracks = _bands_down(state, crossers)
     lanes = _left_lanes(state, crossers)
     right_lanes = {link: lane for links in crossers.values() for lane, link in enumerate(links)}
     margin = _lane_x(state, max(lanes.values(), default=-1) + 1) if lanes else 0.0
     left, right, band_of = state.left, state.right, state.band_of_layer
-    # A box stands in the middle of its column, or at the left of one that is on a grid.
+    # A box is centred in its column, or at its left on a grid.
     share = 0.0 if state.spacing.grid else 0.5
     corners = [
         (left[n] + margin + share * (right[n] - left[n] - vertex.width), tops[band_of[n]] + y)
@@ -57,7 +56,7 @@ def draw(state: State, turned: list[bool]) -> Placed:
 
 
 def _crossers(state: State) -> dict[int, list[int]]:
-    """Links that leave each band, the one that leaves at the top last: it takes the outer lane and the lowest track."""
+    """List the links that leave each band, the topmost last: it gets the outer lane and the lowest track."""
     leaving: dict[int, list[tuple[float, int]]] = {}
     for chain in state.chains:
         if chain.leaves:
@@ -68,8 +67,8 @@ def _crossers(state: State) -> dict[int, list[int]]:
 
 
 def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[float], float, dict[int, float]]:
-    """Tops of the bands, the bottom of all, and the height of each crossing link's track. Lines of boxes go on to the
-    grid."""
+    """Return the tops of the bands, the bottom, and the y of each crossing link's track; lines of boxes are aligned to
+    the grid."""
     spacing, count = state.spacing, len(state.vertices)
     framed = [any(state.frames[a:b]) for a, b in state.bands]
     through = [0] * len(state.bands)  # links in the gutter under a band that lead themselves
@@ -151,7 +150,7 @@ def _chain_points(state: State, chain: Chain, corners: list[Point], top: float, 
 
 
 def _level_link(state: State, chain: Chain, corners: list[Point]) -> list[Point] | None:
-    """Both ends of a link to the next column that is level; None for any other."""
+    """Return both ends of a level link to the next column; None for any other."""
     if len(chain.items) != 2 or chain.enters or chain.leaves:
         return None
     tail, head = chain.items
@@ -165,14 +164,14 @@ def _level_link(state: State, chain: Chain, corners: list[Point]) -> list[Point]
 
 
 def _layer_of_bend(state: State, chain: Chain, place: int) -> int:
-    """Bends stand in consecutive layers, next to the vertex at one end of their chain."""
+    """Return the layer of a bend: consecutive from the vertex at one end of its chain."""
     if chain.enters:
         return state.layer[chain.items[-1]] - (len(chain.items) - 1 - place)
     return state.layer[chain.items[0]] + place
 
 
 def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> Point:
-    """The middle of a link in the gap behind its tail's column."""
+    """Return the point of a link in the centre of the gap right of its tail's column."""
     edge = state.right[state.layer[chain.items[0]]] + margin
     for a, b in zip(points, points[1:], strict=False):
         if b[0] > edge:
@@ -181,7 +180,7 @@ def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> P
 
 
 def _longest_level(points: list[Point]) -> Point:
-    """The middle of a long link's longest level stretch between its ends."""
+    """Return the centre of the longest horizontal segment of a long link."""
     way = _plain(points)
     inner = [(a, b) for a, b in zip(way, way[1:], strict=False) if abs(a[1] - b[1]) < 0.01]
     a, b = max(inner, key=lambda pair: abs(pair[1][0] - pair[0][0]))
@@ -189,7 +188,7 @@ def _longest_level(points: list[Point]) -> Point:
 
 
 def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels: list[Point | None]) -> None:
-    """Labels in one gap between two columns stand apart."""
+    """Separate labels in one gap between two columns."""
     step = state.spacing.label_height
     for links in gaps.values():
         places = [(y, x, link) for link in links if state.links[link].label_width for x, y in [labels[link] or (0, 0)]]
@@ -200,7 +199,7 @@ def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels:
 
 
 def _plain(route: list[Point]) -> list[Point]:
-    """The route without repeated points and points on the way of a straight line."""
+    """Remove repeated and collinear points from a route."""
     x, level = route[0]
     if len(route) == 2:
         return route

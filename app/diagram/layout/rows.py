@@ -1,4 +1,4 @@
-"""Layers broken into bands as a paragraph is broken into lines: evenly full, and where little is under way."""
+"""Break layers into bands as a paragraph into lines: evenly full, at places that few links cross."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import accumulate, groupby
 from app.diagram.layout import skip_layout
 from app.diagram.layout.model import Link, Rows, State, snapped_up
 
-FURTHER = 0.25  # what a further link of the same vertex counts, where a row ends
-NEVER = 100.0  # what it costs to break a frame that fits a row, or to leave a door alone
-SPARE = 90.0  # by which a gap is widened at most, in a row that is spread to the full width
+FURTHER = 0.25  # cost of each further link of a vertex across a row break
+NEVER = 100.0  # cost of a break inside a frame that fits a row, or next to a layer of ports alone
+SPARE = 90.0  # a justified row widens its gaps by at most this
 
 
 def cut_into_bands(state: State, rows: Rows) -> None:
-    """Columns, the gaps between them, and the bands that they stand in."""
+    """Compute columns, gaps between them, and the bands they belong to."""
     count, column = max(state.layer) + 1, state.spacing.column
     widths, edge_only = [0.0] * count, [True] * count
     for vertex, layer in zip(state.vertices, state.layer, strict=True):
@@ -47,7 +47,7 @@ def cut_into_bands(state: State, rows: Rows) -> None:
 
 
 def _levels(state: State, widths: Sequence[float], gaps: Sequence[float], rows: Rows) -> list[skip_layout.Level]:
-    """The bands of what is too wide for one and folds, as a U-Net does."""
+    """Return the bands of a skip layout; empty if a row is wide enough or the graph does not fold."""
     if not rows.folds or sum(widths) + sum(gaps) <= rows.limit:
         return []
     layer = state.layer
@@ -55,7 +55,7 @@ def _levels(state: State, widths: Sequence[float], gaps: Sequence[float], rows: 
 
 
 def _frames(state: State, count: int) -> list[str]:
-    """The frame of each layer, "" where it stands in none or in several; nothing where there are no frames."""
+    """Return the frame of each layer, "" for none or several; empty without frames."""
     if not any(vertex.frame for vertex in state.vertices):
         return []
     found: list[set[str]] = [set() for _ in range(count)]
@@ -65,7 +65,7 @@ def _frames(state: State, count: int) -> list[str]:
 
 
 def _columns(state: State, widths: Sequence[float], gaps: Sequence[float]) -> None:
-    """x of the columns: on the grid, or spread to the full width where a row is nearly full, like lines of text."""
+    """Compute x of the columns: on the grid, or with nearly full rows justified like lines of text."""
     grid = state.spacing.grid
     totals = [sum(widths[a:b]) + sum(gaps[a : b - 1]) for a, b in state.bands]
     full = max(totals)
@@ -87,11 +87,11 @@ def _columns(state: State, widths: Sequence[float], gaps: Sequence[float]) -> No
 
 
 def under_way(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
-    """How much crosses the left edge of each layer, and the right edge of the last: one for each vertex that feeds what
-    lies behind it, and a little for each further vertex that it feeds there.
+    """Return the cost of a break at the left edge of each layer and the right edge of the last.
 
-    A row that ends behind a vertex that feeds two layers costs more than one that ends before it: so a residual block
-    keeps what it adds. It costs less than one that ends where many values are under way.
+    1 for each vertex whose value is used beyond it, and `FURTHER` for each further link of that vertex: a break behind
+    a vertex that feeds two layers costs more than one before it, which keeps residual blocks whole, and less than one
+    that many values cross.
     """
     heads: dict[int, set[int]] = {}
     for link in links:
@@ -110,15 +110,15 @@ def under_way(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
 def break_into_rows(
     widths: Sequence[float], gaps: Sequence[float], crossing: Sequence[float], rows: Rows, frames: Sequence[str] = ()
 ) -> list[tuple[int, int]]:
-    """The first layer of each row and the layer behind its last, where room that is left or lacks and what crosses the
-    breaks cost least. `gaps[n]` is the room behind layer `n`.
+    """Return (first layer, end) of each row, minimising unused or lacking room and the cost of breaks. `gaps[n]` is the
+    gap behind layer `n`.
 
-    `frames` names the frame of each layer, "" for none. One that is too wide for a row has its rows to itself.
+    `frames` names the frame of each layer, "" for none. A frame too wide for a row gets rows without other layers.
     """
     costs = [2.0 * max(0.0, values - 1.0) for values in crossing]
     for n in range(1, len(widths)):
         if not widths[n - 1] or not widths[n]:
-            costs[n] += NEVER  # a layer of doors alone
+            costs[n] += NEVER  # a layer of ports alone
     for frame, members in groupby(range(len(frames)), key=lambda n: frames[n]):
         first, *others = members
         if frame and sum(widths[n] + gaps[n] for n in (first, *others)) - gaps[-1] > rows.widest * rows.limit:
@@ -127,7 +127,7 @@ def break_into_rows(
             for n in others:
                 costs[n] += NEVER
     costs[len(widths)] = 0.0
-    # The fullest row is looked at first, and no others that are sure to cost more: a chain is read in linear time.
+    # Fullest rows first; the rest are pruned by a lower bound, so that a chain takes linear time.
     count, limit, widest = len(widths), rows.limit, rows.widest * rows.limit
     at = [0.0, *accumulate(width + gap for width, gap in zip(widths, gaps, strict=True))]
     edge = [0.0, *(x - gap for x, gap in zip(at[1:], gaps, strict=True))]  # the right side of the layer before

@@ -1,5 +1,5 @@
-"""Networks that come back: where long skips lie in one another, as in a U-Net, the way down and the way up stand side
-by side, so that each skip runs straight across."""
+"""Skip layout: in a network with nested long skips, as a U-Net, decoder levels are next to encoder levels, so that each
+skip is a straight line."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from app.util.late_dataclass import dataclass
 Skip = tuple[int, int]
 
 LONG = 4  # columns that a wire must lead over to count; shorter ones stay in their row
-MOST = 400  # wires that are looked at; more make no U
-SHARE = 0.6  # of the long wires at least these must lie in one another
+MOST = 400  # links that are examined; more are not folded
+SHARE = 0.6  # fraction of the long links that must be nested
 
 
 @dataclass(frozen=True)
 class Level:
-    """A row of a fold, by ranges of columns: what stands on the way down, and on the way up."""
+    """A row of a skip layout, as ranges of columns: the encoder's and the decoder's."""
 
     down: range
     up: range
 
 
 def levels(count: int, wires: Collection[Skip]) -> list[Level]:
-    """The rows of a network of `count` columns, from the top; empty where it does not fold.
+    """Return the rows of a network with `count` columns, from the top; empty if it does not fold.
 
     `wires` are pairs of columns. The last row is the turn: everything between the innermost skip's ends.
 
@@ -46,7 +46,7 @@ def levels(count: int, wires: Collection[Skip]) -> list[Level]:
 
 
 def nested(skips: Sequence[Skip]) -> list[Skip]:
-    """The longest row of skips each of which lies strictly within the one before.
+    """Return the longest sequence of skips, each strictly inside the one before.
 
     >>> nested([(0, 9), (1, 8), (2, 12), (3, 7)])
     [(0, 9), (1, 8), (3, 7)]

@@ -35,7 +35,7 @@ class Rect(NamedTuple):
 
 @dataclass
 class Piece:
-    """What stands as one: a box with all that hangs under it, or a group. `rects` are counted from its corner."""
+    """A unit of placement: a box with the boxes under it, or a group. `rects` are relative to its corner."""
 
     width: float
     height: float
@@ -43,7 +43,7 @@ class Piece:
 
 
 def hanging_piece(top: str, children: Mapping[str, list[str]], sizes: Mapping[str, tuple[float, float]]) -> Piece:
-    """A box and what hangs under it: each child below its parent, childless ones all on the lowest level."""
+    """Build the tree of a box: each child below its parent, leaves all on the lowest level."""
     if top not in children:
         width, height = sizes[top]
         return Piece(width, height, {top: Rect(0.0, 0.0, width, height)})

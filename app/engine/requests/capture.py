@@ -54,10 +54,10 @@ class Captured:
 
 @dataclass(frozen=True)
 class CaptureRequest(Request[Captured]):
-    """One batch of a job's data through its net, in train or eval mode, and the graph below its loss.
+    """Run one batch of a job's data through its net, in train or eval mode, and return the graph of its loss.
 
-    `options` say what differs from a plain capture; their `batch` is how many samples, 0 for as many as a step of the
-    job has. `labels` are how the graph calls and colours the nodes of the drawing.
+    `options` are those of the capture; their `batch` is the number of samples, 0 for the job's batch size. `labels` are
+    the names and colours of the canvas nodes in the graph.
     """
 
     lane: ClassVar[str] = "capture"

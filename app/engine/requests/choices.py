@@ -25,7 +25,7 @@ class Params(Request[tuple[ChoiceParam, ...]]):
 
 @dataclass(frozen=True)
 class GroupParams(Request[tuple[ChoiceParam, ...]]):
-    """The fields of an optimizer that a group of parameters can have of its own."""
+    """List the fields of an optimizer that a parameter group can override."""
 
     lane: ClassVar[str] = LANE
     optimizer: Choice
@@ -67,7 +67,7 @@ class CheckSchedule(Request[None]):
 
 @dataclass(frozen=True)
 class FirstSchedule(Request[tuple[Schedule, str]]):
-    """A schedule whose values suit a run, and the sentence on where they come from."""
+    """Propose a schedule with values that suit a run, and explain them in a sentence."""
 
     lane: ClassVar[str] = LANE
     name: str

@@ -12,9 +12,9 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class RunLayerFiles(Request[FrozenMap[str, str]]):
-    """Run trusted files, each in a process of its own first if it was not tried yet.
+    """Run trusted files, each in a separate trial process first unless it passed before.
 
-    Answers by SHA-256 why a file does not run to its end, "" where it does.
+    Returns by SHA-256 why a file fails, "" if it runs.
     """
 
     lane: ClassVar[str] = "layers"

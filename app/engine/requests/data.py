@@ -33,7 +33,7 @@ class Read:
 
 @dataclass(frozen=True)
 class ReadData(Request[Read]):
-    """Read data and look at the first `batch` samples; says Reading meanwhile."""
+    """Read data and return a preview of the first `batch` samples; progress is Reading."""
 
     lane: ClassVar[str] = "data"
     config: DataConfig
@@ -43,7 +43,7 @@ class ReadData(Request[Read]):
 
 @dataclass(frozen=True)
 class FindAddresses(Request[Addresses]):
-    """Read off torchvision where the archives of a source lie, and their checksums."""
+    """Look up in torchvision the addresses and checksums of a source's archives."""
 
     lane: ClassVar[str] = "data"
     source: str

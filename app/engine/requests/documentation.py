@@ -20,7 +20,7 @@ class ReadDocumentation(Request[Documentation]):
 
 @dataclass(frozen=True)
 class Summaries(Request[FrozenMap[str, str]]):
-    """What torch says of each op, in a sentence."""
+    """Return the summary line of torch's documentation of each op."""
 
     lane: ClassVar[str] = "documentation"
     keys: tuple[str, ...]

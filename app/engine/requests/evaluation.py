@@ -82,7 +82,7 @@ class ReadSample(Request[Image]):
 
 @dataclass(frozen=True)
 class TryInput(Request[Prediction]):
-    """What a net makes of an input without the batch, and channels of its first layers."""
+    """Predict for one input, and return channels of the first layers."""
 
     lane: ClassVar[str] = "samples"
     net: Handle

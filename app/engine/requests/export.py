@@ -38,7 +38,7 @@ class ExportChoice:
 
     @property
     def proves(self) -> bool:
-        """Whether something is made that takes its time, and is compared."""
+        """Return whether the export writes files that are compared with the net, which takes time."""
         return self.pt2 or self.onnx or self.certify
 
     @property
@@ -67,7 +67,7 @@ class ToProve:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """Folder and files of an export, the origin of the weights ("" if none), and what is left to prove."""
+    """Folder and files of an export, the origin of the weights ("" if none), and the comparisons that are still to run."""
 
     folder: Path
     names: tuple[str, ...]
@@ -88,7 +88,7 @@ class Export(Request[ExportResult]):
 
 @dataclass(frozen=True)
 class NameWeights(Request[str]):
-    """Which weights an export would write, in words that follow "weights"."""
+    """Describe which weights an export would write, as a phrase after "weights"."""
 
     lane: ClassVar[str] = "export"
     source: Source

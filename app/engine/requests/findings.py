@@ -12,7 +12,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class StopEarly:
-    """Answer a request under way with the findings so far; sent to its inbox."""
+    """Ask a running request to return the findings so far; sent to its inbox."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class LayerCall:
 
 @dataclass(frozen=True)
 class NodeOperation:
-    """The operation that made backward node `number` of a graph whose nodes have these names."""
+    """The operation of backward node `number` in a graph whose nodes have these names."""
 
     number: int
     names: tuple[str, ...]

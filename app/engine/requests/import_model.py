@@ -20,8 +20,8 @@ UNCHECKED = "The drawing was not checked against the model."  # while, or since,
 
 
 class ModelImportError(CodedError, ValueError):
-    """A model that cannot be imported; the text says why, and `code` which kind of failure it is: `import_advice` knows
-    by it what can be done."""
+    """A model that cannot be imported; the message says why, and `code` is the kind of failure, for which
+    `import_advice` has cures."""
 
     def __init__(self, message: str, code: str = "failed") -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model comes from. `file` is empty for one of torchvision's; `call` says that `name` is a function."""
+    """The source of a model. `file` is empty for one of torchvision's; `call` means that `name` is a function."""
 
     file: str
     name: str
@@ -73,14 +73,14 @@ class KnownModel:
 
 @dataclass(frozen=True)
 class ListModels(Request[tuple[KnownModel, ...]]):
-    """List torchvision's models. Raises ModelImportError without torchvision; send it to an engine of its own."""
+    """List torchvision's models. Raises ModelImportError without torchvision; send it to a separate engine."""
 
     lane: ClassVar[str] = MAIN
 
 
 @dataclass(frozen=True)
 class ImportModel(Request[Project]):
-    """Import a model as a project, with its files in `folder`; a user's own file runs only in an engine of its own.
+    """Import a model as a project, with its files in `folder`; a user's own file runs only in a separate engine.
 
     Without `keep_weights` the project gets only the model's buffers; with `take_inits` its layers are initialised like
     those of the model. Progress is ImportStep and, of a large model if `early`, EarlyDrawing. Raises ModelImportError.

@@ -22,7 +22,7 @@ class Initialisable:
 
 @dataclass(frozen=True)
 class Initialisations(Request[Initialisable]):
-    """What a layer has to initialise, and which of `wanted` torch refuses."""
+    """List the parameters of a layer that can be initialised, and which of `wanted` torch rejects."""
 
     lane: ClassVar[str] = "layer"
     spec: OpSpec
@@ -32,7 +32,7 @@ class Initialisations(Request[Initialisable]):
 
 @dataclass(frozen=True)
 class ConstructorError(Request[str]):
-    """The error with which torch refuses a layer whose argument `name` is what `text` says, "" if it takes it."""
+    """Return the error that torch raises for a layer whose argument `name` is `text`, "" if it accepts it."""
 
     lane: ClassVar[str] = "layer"
     spec: OpSpec

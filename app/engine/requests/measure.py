@@ -28,7 +28,7 @@ class Measure(Request[Vitals]):
 
 @dataclass(frozen=True)
 class EstimateMemory(Request[MemoryReport]):
-    """The memory of a step of a run that has not begun. Raises DataError where the data cannot be read."""
+    """Estimate the memory of a training step. Raises DataError if the data cannot be read."""
 
     lane: ClassVar[str] = "memory"
     job: Job

@@ -14,10 +14,10 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Observe(Request[Observation]):
-    """Make the model of a source, run it once with example inputs, and return what it called.
+    """Build the model of a source, run it once with example inputs, and return what it called.
 
-    Modules are looked for in `folder` first. Without `inputs` they are proposed from the source. With `meta` the model
-    has no weights and computes no values. Raises SourceError; send it to an engine of its own.
+    `folder` comes first on Python's path. Without `inputs` they are proposed from the source. With `meta` the model has
+    no weights and computes no values. Raises SourceError; send it to a separate engine.
     """
 
     lane: ClassVar[str] = MAIN

@@ -18,14 +18,14 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class PlaybackRequest(Request[None]):
-    """Run a batch forward, keep its graph, and play it as the commands below say, which are sent to the question, until
-    `Leave`; its progress are the events below.
+    """Run a batch forward, keep its graph, and play it by the commands below, sent as messages, until `Leave`; progress
+    is the events below.
 
     `expected` is the tape that is shown, `speed` how many steps a second a `Play` takes, None for as many as it can.
     """
 
     lane: ClassVar[str] = "playback"
-    overtaken: ClassVar[bool] = True  # it is let go of amid a long step as well
+    overtaken: ClassVar[bool] = True  # a cancelled one is abandoned amid a long step as well
     batch: CaptureRequest
     expected: Tape | None = None
     speed: float | None = None
@@ -116,12 +116,12 @@ class SetSpeed:
 
 @dataclass(frozen=True)
 class Pause:
-    """End the movement under way after the step that it is at."""
+    """Pause after the current step."""
 
 
 @dataclass(frozen=True)
 class Leave:
-    """Free the graph and end, after the step under way."""
+    """Free the graph and end, after the current step."""
 
 
 Command = Seek | Play | InspectGradient | Edit | UndoEdit | SetSpeed | Pause | Leave
@@ -140,7 +140,7 @@ class GraphHeld:
 
 @dataclass(frozen=True)
 class Back:
-    """Records from `position` on are no longer true."""
+    """Discard records from `position` on."""
 
     position: int
 

@@ -26,7 +26,7 @@ class Resumable:
 
 @dataclass(frozen=True)
 class FindResumable(Request[Resumable]):
-    """What a run was started with, and its newest checkpoint. One that is done takes the limits of `now`.
+    """Find the settings and newest checkpoint of a run; a finished run takes the limits of `now`.
 
     Raises RunError.
     """

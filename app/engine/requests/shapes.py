@@ -29,7 +29,7 @@ class Torch:
 
 @dataclass(frozen=True)
 class LoadTorch(Request[Torch]):
-    """Load torch and run one call on meta tensors, whose first use imports a good deal more."""
+    """Load torch and run one call on meta tensors, whose first use imports further modules."""
 
     lane: ClassVar[str] = "shapes"
 
@@ -47,7 +47,7 @@ class InferShapes(Request[Analysis]):
 
 @dataclass(frozen=True)
 class Analyse(Request[Analysis]):
-    """Source and problems of a graph of which `shapes` is known, and what a small net costs."""
+    """Return source and problems of a graph whose `shapes` are known, and the cost of a small net."""
 
     lane: ClassVar[str] = "shapes"
     graph: Graph
@@ -67,7 +67,7 @@ class StartProblems(Request[tuple[Problem, ...]]):
 
 @dataclass(frozen=True)
 class Cost(Request[NetworkCost]):
-    """What the nodes of a graph cost for one sample."""
+    """Return the cost of a graph's nodes for one sample."""
 
     lane: ClassVar[str] = "shapes"
     graph: Graph

@@ -1,4 +1,4 @@
-"""Request: run a snippet in an engine of its own."""
+"""Request: run a snippet in a separate engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class SnippetBegan:
-    """Said when torch is loaded and the first line is about to run: time and memory count from here."""
+    """Reported when torch is loaded and the first line is about to run: time and memory count from here."""
 
 
 @dataclass(frozen=True)

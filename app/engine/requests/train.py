@@ -31,7 +31,7 @@ class SetWatchPoints:
 
 @dataclass(frozen=True)
 class Order:
-    """One of `app.training.run_requests`, or WriteWeights; Answered with the same number."""
+    """One of `app.training.run_requests`, or WriteWeights; answered by Answered with the same number."""
 
     number: int
     what: Any
@@ -108,9 +108,8 @@ class PrepareProcesses(Request[PreparedProcesses]):
 
 @dataclass(frozen=True)
 class TellKept(Request[str]):
-    """Describe what a run that ended without a word can be resumed from, given its folder of checkpoints and the one
-    that it began with.
-    """
+    """Describe what a run that ended abruptly can be resumed from, given its folder of checkpoints and the one it
+    started from."""
 
     lane: ClassVar[str] = MAIN
     folder: Path | None

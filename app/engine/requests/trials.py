@@ -14,7 +14,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class TryOnMadeData(Request[DryRun | Failed]):
-    """Run two steps and a validation batch on synthetic data; `fact` is what is known of the job's files."""
+    """Run two steps and a validation batch on synthetic data; `fact` describes the job's files."""
 
     lane: ClassVar[str] = "trials"
     job: Job
@@ -23,7 +23,7 @@ class TryOnMadeData(Request[DryRun | Failed]):
 
 @dataclass(frozen=True)
 class RangeTest(Request[RateTest]):
-    """A learning rate range test, see `app.training.trials.lr_range_test`. Says how many batches are done."""
+    """Run a learning rate range test, see `app.training.trials.lr_range_test`. Progress is the number of batches."""
 
     lane: ClassVar[str] = "trials"
     job: Job

@@ -16,7 +16,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class WeightsBeside:
-    """What a file holds, and what the net has; None, if it cannot be made yet. `notes` say how tensors were found."""
+    """The tensors of a file and of the net; None if the net cannot be built yet. `notes` say how tensors were found."""
 
     infos: Infos
     notes: tuple[str, ...] = ()
@@ -36,8 +36,8 @@ class ReadWeights(Request[WeightsBeside]):
 
 @dataclass(frozen=True)
 class KeepWeights(Request[StartWeights]):
-    """Keep tensors of a file as start weights of a net, by the net's `keys`; `names` gives keys of the file that are
-    taken for others."""
+    """Store tensors of a file as start weights of a net, by the net's `keys`; `names` maps keys of the net to those of
+    the file."""
 
     lane: ClassVar[str] = "weights"
     path: Path

@@ -85,7 +85,7 @@ def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
 
 
 def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
-    """Inputs, target and loss: the first samples of the training data."""
+    """Return inputs, target and loss of the first samples of the training data."""
     from app.autograd.capture import ReadyLoss
     from app.training.objectives import prepared, task_of
     from app.training.registry import make_loss
@@ -103,7 +103,7 @@ def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
 
 
 def _random(request: CaptureRequest) -> tuple[Any, Any, Any]:
-    """The same of random numbers that the net takes; the data are not read."""
+    """Return random inputs and target, and the loss, without reading the data."""
     from app.preflight import random_batch
 
     job, options = request.job, request.options

@@ -1,4 +1,4 @@
-"""Read data and look at a batch of them: see `app.engine.requests.data`."""
+"""Read data and preview a batch: see `app.engine.requests.data`."""
 
 from __future__ import annotations
 

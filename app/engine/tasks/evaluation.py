@@ -96,7 +96,7 @@ def _weights(wanted: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
 
 
 def _in_file(path: Path) -> Mapping[str, Tensor]:
-    """The weights of a checkpoint, or of a file of them. Raises CheckpointError, WeightsError."""
+    """Read the weights of a checkpoint or a weights file. Raises CheckpointError, WeightsError."""
     if path.suffix == ".pt":
         try:
             return checkpoint_weights(path)

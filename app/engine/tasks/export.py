@@ -110,7 +110,7 @@ def write_export(
 
 
 def _rest(choice: ExportChoice, job: Job, found: ExportWeights, project: Project) -> Rest:
-    """The rest of an export, of the very weights that were written: a run under way has others by then."""
+    """Return the rest of an export, with the weights that were written: a running run's have changed since."""
     folder = choice.folder
     weights = folder / "weights.safetensors" if choice.safetensors else folder / "weights.pt" if choice.pt else None
     return Rest(

@@ -12,7 +12,7 @@ from app.engine.tasks.capture import batch_of
 
 
 def stopped(context: Context) -> bool:
-    """Whether to stop: `StopEarly` has arrived, or the request was cancelled."""
+    """Return whether to stop: `StopEarly` has arrived, or the request was cancelled."""
     return context.cancelled() or not context.inbox.empty()
 
 

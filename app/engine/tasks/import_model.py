@@ -1,6 +1,6 @@
 """Load a model to import, and convert it to a project.
 
-A user's own file runs only in an engine of its own (`app.engine.import_process`), with a time limit and their consent.
+A user's own file runs only in a separate engine (`app.engine.import_process`), with a time limit and their consent.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from app.builder.importer.lowering.opaque import OwnClasses
     from app.builder.importer.tracing.frames import TraceError
 
-# What torchvision's pictures and clips are, where no weights say it.
+# Sizes of torchvision's images and clips, for models without weights that state them.
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
 _NO_STATISTICS = "Expected more than 1 value per channel when training"  # of one sample; of two there are
 BACKBONE = "backbone"  # what computes with tensors in a model that detects
-BESIDE = 5  # how much a comparison gives way to the window that shows its drawing
+BESIDE = 5  # niceness of a comparison that runs while the window shows its drawing
 
 
 # --- Questions
@@ -71,7 +71,7 @@ def import_model(request: ImportModel, context: Context) -> Project:
     from app.engine.tasks.parity.resources import threads_that_pay
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the model prints
-    gc.freeze()  # and is not looked through for garbage while a model is read
+    gc.freeze()  # and keep loaded modules out of garbage collections during the import
     try:
         with threads_that_pay():
             return answer(
@@ -90,7 +90,7 @@ def import_model(request: ImportModel, context: Context) -> Project:
 
 
 def _hand_over(context: Context, project: Project) -> None:
-    """Say what a drawing is that is not compared with its model yet, and compare it beside who shows it."""
+    """Report the drawing before it is compared with its model, and lower the priority of the comparison."""
     context.progress(EarlyDrawing(project))
     if sys.platform != "win32":
         os.nice(BESIDE)
@@ -123,8 +123,8 @@ def answer(
 
 
 def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
-    """The classes of a file that has run in this process, which may be nodes of the drawing; with a `folder` for files
-    of theirs also those of installed packages."""
+    """Return the classes of a file that has run in this process, which may be nodes of the drawing; with a `folder` for
+    their files also those of installed packages."""
     from app.builder.catalog.custom import read_file
     from app.builder.importer.lowering.opaque import OwnClasses
     from app.source import layer_files
@@ -320,7 +320,7 @@ def _code_of(error: BaseException) -> str:
 
 
 def _code_of_trace(error: TraceError | DraftError) -> str:
-    """Which kind of failure a model that cannot be followed is, or what its own code raised there."""
+    """Return the code of a failure to trace a model, or of the error that its own code raised."""
     cause = error.__cause__ if error.code == "not_followed" else None
     while cause is not None:
         if (code := _code_of(cause)) != "own_code":

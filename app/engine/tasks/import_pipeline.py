@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from app.training.config import StartWeights
 
 Tell = Callable[[str], None]
-LARGE = 4_000_000  # parameters of a model whose comparison takes long enough to look at its drawing meanwhile
+LARGE = 4_000_000  # parameters above which the drawing is reported before the comparison
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _check_sizes(project: Project) -> None:
 def _with_reference(
     project: Project, found: ParityResult, probe: Probe, model: nn.Module, wish: Wish, folder: Path
 ) -> Project:
-    """The project with what its model gave, in a file that a certificate compares with."""
+    """Add the model's outputs to a project, in a file that certificates compare with."""
     origin = project.origin
     if origin is None:
         return project
@@ -134,7 +134,7 @@ def _with_reference(
 
 
 def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> Project:
-    """The project that knows, and says, which initialisation of its model it has not; or takes it over at once."""
+    """Note in a project which of its model's initialisations it lacks; or take them over."""
     from app.engine.tasks.parity.initial import recording_inits
 
     origin = project.origin
@@ -156,7 +156,7 @@ def _with_comparison_note(project: Project, found: ParityResult) -> Project:
 
 
 def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish, folder: Path, tell: Tell) -> Project:
-    """The project that starts from the model's values, and knows where it comes from."""
+    """Make a project start from the model's weights, and note its origin."""
     state: dict[str, Tensor] = dict(model.state_dict())
     infos = {key: TensorInfo.from_tensor(value) for key, value in state.items()}
     wrong = misfits(infos, state_dicts.net_infos(source))
@@ -178,7 +178,7 @@ def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish,
 
 
 def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """The buffers that the net's code makes with other values than the model has."""
+    """List buffers that the net's code initialises to other values than the model's."""
     import torch
 
     with borrowed(0), import_model.blank():

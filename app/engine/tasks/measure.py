@@ -1,4 +1,4 @@
-"""Answer how the engine fares, and what a run would take: see `app.engine.requests.measure`."""
+"""Measure the engine's memory, and estimate a run's: see `app.engine.requests.measure`."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def record(request: RecordRequest, _context: Context) -> RecordedPass:
 
 
 class Outbox:
-    """Sends events in order from a thread of its own: steps are collected for `EVERY` seconds, all else is sent at
-    once. `send` is never called by two threads at a time."""
+    """Sends events in order from its own thread: steps are collected for `EVERY` seconds, all else is sent at once.
+    `send` is never called by two threads at a time."""
 
     def __init__(self, send: Callable[[Event], None]) -> None:
         self._send = send
@@ -299,7 +299,7 @@ class PlaybackSession:
 
 
 def _change(playback: Playback, request: Edit) -> Any:
-    """The edit, or the gradient with one value typed into it."""
+    """Apply an edit; return it, or the gradient with one value replaced."""
     from app.autograd.playback.gradient_edits import GradEdit
 
     if request.kind != "value":
@@ -313,6 +313,6 @@ def _change(playback: Playback, request: Edit) -> Any:
 
 
 def _tensors(graph: LiveGraph) -> list[Any]:
-    """Tensors that must be gone once the graph is."""
+    """List tensors that must be freed with the graph."""
     model = graph.model
     return [*graph.ends, *(model.parameters() if model is not None else ()), *(model.buffers() if model else ())]

@@ -36,7 +36,7 @@ from app.training.job import Job
 
 @contextmanager
 def _as_run_errors() -> Iterator[None]:
-    """Say what files refuse in a class that travels."""
+    """Convert file errors to an error class that is serialisable."""
     try:
         yield
     except (OSError, CheckpointError, ProjectFileError) as error:

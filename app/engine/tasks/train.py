@@ -98,7 +98,7 @@ def _answer(context: Context, number: int, done: Future[Any]) -> None:
 
 
 class _Outbox:
-    """Sends events in batches from a thread of its own, so that the training loop only appends to a queue."""
+    """Sends events in batches from its own thread, so that the training loop only appends to a queue."""
 
     def __init__(self, tell: Callable[[list[Event]], None]) -> None:
         self._tell = tell

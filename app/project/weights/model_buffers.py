@@ -1,4 +1,4 @@
-"""Buffers of an imported net that its code does not fill: what the project starts from with random weights."""
+"""Buffers of an imported net that its code does not initialise; a project with random weights starts from them."""
 
 from __future__ import annotations
 

@@ -61,16 +61,16 @@ class Diff:
 
     @property
     def strict(self) -> bool:
-        """Whether `load_state_dict(strict=True)` would take it as it is."""
+        """Return whether `load_state_dict(strict=True)` would accept the file unchanged."""
         return bool(self.rows) and all(row.fits for row in self.rows)
 
     def counts_text(self) -> str:
-        """The nonzero counts: `118 fit, 2 with another shape`."""
+        """Format the nonzero counts: `118 fit, 2 with another shape`."""
         return ", ".join(f"{count:,} {KINDS[kind]}" for kind, count in self.counts.items() if count)
 
 
 def diff(theirs: Infos, ours: Infos, names: Mapping[str, str] | None = None) -> Diff:
-    """Hold a file against a net. `names` gives keys of the file that are taken for others."""
+    """Compare a file with a net. `names` maps keys of the net to the keys of the file assigned to them."""
     renamed = {(names or {}).get(key, key): key for key in theirs}
     rows = []
     for key, own in ours.items():

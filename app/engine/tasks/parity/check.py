@@ -281,7 +281,7 @@ class ParityCheck:
     def _explained(
         self, difference: Difference, ours: ModuleResult, theirs: ModuleResult, stage: ParityStage, inputs: Tensors
     ) -> bool:
-        """Whether randomness or rounding explains a difference; randomness is noted."""
+        """Return whether randomness or rounding explains a difference; randomness is noted."""
         again = self._run_stage(self._theirs, stage, inputs, self._theirs.fresh(stage.double))
         if self._apart(again, theirs, stage) is not None:
             self._note(f"Not comparable {stage}: the model is not deterministic with a fixed seed.")
@@ -299,7 +299,7 @@ class ParityCheck:
     def _is_rounding(
         self, difference: Difference, ours: ModuleResult, theirs: ModuleResult, stage: ParityStage, inputs: Tensors
     ) -> bool:
-        """Whether two results differ no more from each other than from the result in double precision."""
+        """Return whether two results differ no more from each other than from the result in double precision."""
         if difference.size is None or difference.what != "outputs":
             return False
         try:
@@ -327,7 +327,7 @@ class ParityCheck:
     # --- Bounds
 
     def _exceeds(self, seconds: float) -> bool:
-        """Whether running everything would take longer."""
+        """Return whether running everything would take longer."""
         return 80 * self._forward > seconds
 
     def _double_fits(self) -> bool:
@@ -345,7 +345,7 @@ class ParityCheck:
         return False
 
     def _estimated(self, stage: ParityStage) -> float:
-        """Seconds that a stage takes of both nets."""
+        """Estimate the seconds that a stage takes of both nets."""
         forwards = (3 if stage.backward else 1) + stage.twice
         return 2 * forwards * self._forward * (2.2 if stage.double else 1.0)
 

@@ -93,7 +93,7 @@ def _refused(ours: ModuleResult, theirs: ModuleResult) -> str:
 def _apart(
     mine: Mapping[str, torch.Tensor | None], expected: Mapping[str, torch.Tensor | None], allowed: float
 ) -> tuple[str, str, float | None] | None:
-    """Where two sets of tensors differ by more than rounding, in words, and by how much of the largest number."""
+    """Describe where two sets of tensors differ by more than rounding, and by which share of the largest number."""
     found = measure.compare(mine, expected)
     if found["equal"]:
         return None

@@ -22,7 +22,7 @@ from app.builder.catalog.inits import FUNCTIONS
 from app.builder.graph import Init
 from app.util.frozen import FrozenMap
 
-MANY = 100_000  # numbers that are looked at for it, spread over the whole tensor
+MANY = 100_000  # values that are checked, spread over the whole tensor
 ENOUGH = 64  # values needed to check a recorded distribution by its spread
 OTHER = None  # not expressible by torch.nn.init
 
@@ -165,7 +165,7 @@ def _uniform(low: float = 0.0, high: float = 1.0) -> Init:
 
 
 def _from(make: Callable[..., Init], first: str, second: str) -> Callable[[Any, Mapping[str, Any]], Init | None]:
-    """Reads two numbers of a call, by their places or their names; 0 and 1 where they are not given."""
+    """Make a reader of two arguments of a call, by position or name; 0 and 1 by default."""
 
     def read(args: Any, kwargs: Mapping[str, Any]) -> Init | None:
         plain = ((first, 0.0), (second, 1.0))
@@ -197,13 +197,13 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is all of its memory."""
+    """Return whether a tensor covers its whole storage."""
     storage = tensor.detach().untyped_storage()
     return tensor.numel() * tensor.element_size() == storage.nbytes() and tensor.numel() > 0
 
 
 def _possible(init: Init, values: torch.Tensor) -> bool:
-    """Whether values can be drawn from a recorded distribution: a plausibility check."""
+    """Return whether values can be drawn from a recorded distribution: a plausibility check."""
     if not values.is_floating_point() or values.numel() < ENOUGH:
         return True
     some = values.flatten()

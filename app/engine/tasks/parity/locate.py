@@ -59,7 +59,7 @@ def place_of(model: nn.Module, path: str) -> str:
     try:
         file, line = inspect.getsourcefile(kind), inspect.getsourcelines(kind.forward)[1]
         where = f", {Path(file).name} line {line}" if file else ""
-    except (OSError, TypeError):  # made in a place that has no file
+    except (OSError, TypeError):  # defined without a file
         pass
     return f"{path} ({kind.__name__}{where})" if path else f"{kind.__name__}{where}"
 
@@ -121,8 +121,8 @@ def _detached(value: Any) -> Any:
 
 
 def _differs(module: nn.Module, called: Called, catalog: Catalog, own: OwnClasses | None) -> bool:
-    """Whether a module by itself is another one than its drawing, or its drawing cannot run; False where it cannot be
-    drawn by itself."""
+    """Return whether a module differs from its import when compared separately, or its import cannot run; False if it
+    cannot be imported separately."""
     args, kwargs = tree_map(lambda value: value.to("meta") if isinstance(value, torch.Tensor) else value, called)
     leaves, structure = tree_flatten(called)
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))

@@ -47,7 +47,7 @@ def threads_that_pay() -> Iterator[None]:
 
 
 def _seconds_with(threads: int) -> float:
-    """What a few operations of the size of a small picture's take; the first of them is not counted."""
+    """Measure the time of a few operations of the size of a small image, without the first of them."""
     torch.set_num_threads(threads)
     maps, began = torch.ones(2, 64, 64, 64), 0.0
     for number in range(TRIED + 1):
@@ -62,7 +62,7 @@ def parameter_count(model: nn.Module) -> int:
 
 
 class OutputBytes:
-    """Bytes of what the innermost modules of a net give in one call."""
+    """Sum of the output bytes of a net's innermost modules in one call."""
 
     def __init__(self) -> None:
         self.total = 0

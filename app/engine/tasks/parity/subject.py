@@ -36,7 +36,7 @@ class ComparedModule:
             if anew:
                 return base
             self._base = double, base
-        # A copy of another class than torch's own may want more than its values.
+        # A copy of another class than torch's may need more than its values.
         shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in base.parameters()
                   if type(p) is nn.Parameter}  # fmt: skip
         return detached_copy(base, shared)
@@ -104,7 +104,7 @@ def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Numbers, truth values and words that modules keep in attributes, also in lists and dicts one level deep."""
+    """Yield numbers, booleans and strings in attributes of modules, also in lists and dicts one level deep."""
     for path, module in net.named_modules():
         dot = f"{path}." if path else ""
         for name, value in module.__dict__.items():
