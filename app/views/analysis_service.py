@@ -33,8 +33,8 @@ Question = tuple[Graph, Catalog, Way]
 KNOWN = 8  # cached answers
 # Milliseconds for painting the shapes before the rest is requested: a busy worker slows painting.
 BREATH = 10
-# Turns of the event loop that another project, or an edit of a large one, has to be painted in before a worker begins
-# to look at it: the two would take the interpreter from each other.
+# Turns of the event loop for painting another project, or an edit of a large one, before a worker starts its analysis:
+# otherwise both contend for the interpreter lock.
 TURNS = 6
 LARGE = 300  # nodes; for a larger net, one listener per turn of the event loop is called
 RETRIES = 2  # times a request is repeated in a new engine
@@ -116,17 +116,17 @@ class AnalysisService(QObject):
 
     @property
     def held(self) -> bool:
-        """Whether requests are paused because the window has much to paint."""
+        """Return whether requests are paused because the window has much to paint."""
         return self._held
 
     @property
     def up_to_date(self) -> bool:
-        """Whether `analysis` is of the open graph, its blocks, and the open block."""
+        """Return whether `analysis` is of the open graph, its blocks, and the open block."""
         return self.analysis is not None and self._answers(self._answered_question)
 
     @property
     def net_runs(self) -> bool:
-        """Whether the net that is open is sound in itself, whatever its data, its loss and its start weights are."""
+        """Return whether the open net has no problems of its own, apart from data, loss and start weights."""
         return self.up_to_date and self._bare is not None and self._bare.runnable
 
     @property
@@ -152,7 +152,7 @@ class AnalysisService(QObject):
         return self._document.project.graph, self._catalog.now, self._place.path
 
     def _answers(self, question: Question | None) -> bool:
-        """Whether a question is the current one."""
+        """Return whether a question is the current one."""
         if question is None:
             return False
         graph, ops, way = self._question()
@@ -174,7 +174,7 @@ class AnalysisService(QObject):
             self.torch_failed.emit(failure)
 
     def _should_retry(self, failure: WorkerFailure) -> bool:
-        """Whether to repeat a request because its engine has died."""
+        """Return whether to repeat a request because its engine has died."""
         self._retries += 1
         return isinstance(failure.error, EngineDiedError) and self._retries <= RETRIES
 
@@ -257,7 +257,7 @@ class AnalysisService(QObject):
         return known if known is not None and self._recalled is not None and known[0] is self._recalled[0] else None
 
     def _show_recalled(self) -> None:
-        """What the canvas shows first, as for an answer that had to be worked out."""
+        """Show a stored analysis first, as if it were an answer."""
         recalled = self._still_recalled
         if recalled is not None:
             self._shapes = recalled[0]
@@ -325,7 +325,7 @@ class AnalysisService(QObject):
             self._publish()
 
     def _publish(self) -> None:
-        """The analysis, with what the data and the loss have against the net once it is sound in itself."""
+        """Emit the analysis, with problems between net, data and loss if the net itself has none."""
         bare = self._bare
         if bare is None or not self._answers(self._answered_question):
             return
@@ -351,7 +351,7 @@ class AnalysisService(QObject):
 class Hearers(QObject):
     """Calls listeners after each analysis: visible ones at once, the others after a turn of the event loop.
 
-    For a large net each is called in a turn of its own, so that their times do not add up to a pause.
+    For a large net each is called in a separate turn, so that their times do not add up to a pause.
     """
 
     def __init__(self, live: AnalysisService, parent: QObject) -> None:
@@ -366,7 +366,7 @@ class Hearers(QObject):
 
     @property
     def active(self) -> bool:
-        """Whether listeners are still to be called."""
+        """Return whether listeners are still to be called."""
         return self._first.active or self._later.active
 
     def _analysed(self, analysis: Analysis) -> None:

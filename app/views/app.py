@@ -33,8 +33,8 @@ class Unexpected(QObject):
             self.happened.emit(f"{kind.__name__}: {error}", text)
 
 
-# Seconds after which a thread that computes hands the interpreter to one that waits for it. A paint gives the lock
-# up and takes it again dozens of times; at Python's 5 ms each of them may wait that long for a worker.
+# Interval after which a busy thread hands over the interpreter lock. A paint releases and takes it dozens of times; at
+# Python's 5 ms each of them may wait that long for a worker.
 SWITCH = 0.0005
 
 
@@ -70,6 +70,6 @@ def run_window(file: str | None) -> int:
     else:
         QTimer.singleShot(0, lambda: window.files.open(Path(file)))
     QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))
-    # What is made behind the window waits until the project has been opened, and after that painted.
+    # Hidden pages are created after the project has been opened and painted.
     QTimer.singleShot(0, lambda: QTimer.singleShot(0, window.start))
     return application.exec()

@@ -23,8 +23,8 @@ NARROWEST, LOWEST, MARGIN = 640.0, 320.0, 96.0  # of the room that a whole drawi
 class CanvasFacade:
     """Facade of the canvas, which its own feature `attach`es.
 
-    `ask_box` prompts beside the selection. `of_node` and `of_op` add entries to menus: of the selected node, and of an
-    op of the palette, whose menu opens at a point of the window.
+    `ask_box` prompts next to the selection. `of_node` and `of_op` add entries to context menus: of the selected node,
+    and of an op of the palette.
     """
 
     ask_box: PromptBox
@@ -53,7 +53,7 @@ class CanvasFacade:
 
     @property
     def project(self) -> Sheet:
-        """The sheet in front, with a place for every node."""
+        """Return the sheet in front, with a position for every node."""
         return self._there.commands.project
 
     def placed(self, sheet: Sheet) -> Sheet:
@@ -62,7 +62,7 @@ class CanvasFacade:
 
     @property
     def room(self) -> Size:
-        """What a whole drawing is to be seen in, px."""
+        """Return the size of the viewport, px."""
         there = self._there
         return Size(max(there.width() - MARGIN, NARROWEST), max(there.height() - MARGIN, LOWEST), 0.0)
 

@@ -21,7 +21,7 @@ MODULES = """
 
 
 def load() -> None:
-    """Import them, and make the lexer of the Code tab, whose first text takes its making too."""
+    """Import the modules, and create the lexer of the Code tab, which is slow the first time."""
     for name in MODULES.split():
         import_module(name)
     from pygments.lexers.python import PythonLexer

@@ -19,7 +19,7 @@ A = TypeVar("A")
 class EngineService(PendingRequests):
     """Client of the engine; of several requests under one key only the newest is answered.
 
-    `ended(words)` is emitted with how an engine ended unexpectedly; the next request starts another.
+    `ended(words)` reports how an engine ended unexpectedly; the next request starts another one.
     """
 
     ended = Signal(str)
@@ -78,7 +78,7 @@ class EngineService(PendingRequests):
             self._said.emit(number, value)
 
     def _done(self, number: int, question: Question[Any]) -> None:
-        """On the thread that reads: hand the answer to the window's."""
+        """Pass the answer from the reading thread to the window's."""
         if question.cancelled():
             return
         error = question.exception()

@@ -121,11 +121,11 @@ class Feature(QObject):
         """Connect the pages that were made late, in steps if that takes long."""
 
     def drop(self, data: QMimeData) -> Callable[[], object] | None:
-        """Return what takes data that are dragged over the window, None if they are none of this feature's."""
+        """Return what accepts data dragged over the window, None if this feature does not."""
         return None
 
     def close(self) -> None:
-        """Cancel work under way: the window closes."""
+        """Cancel running work: the window closes."""
 
 
 def found() -> list[type[Feature]]:

@@ -1,4 +1,4 @@
-"""The window: models and services, and docks, tabs and menus made of what features declare."""
+"""The window: models and services, and docks, tabs and menus built from what features declare."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class MainWindow(QMainWindow):
                       menu="view")  # fmt: skip
 
     def _after_pages(self, one: Action | Adopted | Submenu) -> Action | Adopted | Submenu:
-        """A command that wants the pages made has them made first."""
+        """Wrap a command that needs pages so that they are created first."""
         if not isinstance(one, Action) or not one.late:
             return one
         does = one.does
@@ -152,7 +152,7 @@ class MainWindow(QMainWindow):
         return replace(one, does=do)
 
     def _lay_out(self) -> None:
-        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
+        # From the outside in: reparenting a widget restyles all widgets in it.
         self.setCentralWidget(self.middle)
         self.centre = TabbedPane(self.middle, central=True)
         self.pages.set_strips(vbox(self.banner, (self.centre, 1), on=self.middle, margins=0, spacing=0))
@@ -203,7 +203,7 @@ class MainWindow(QMainWindow):
                 pane.add(page.key, page.title, page.icon, made, page.edge, after=page.after)
 
     def _make_late(self) -> Iterator[None]:
-        """Each step makes a page, or a part of one, and puts it under its tab, or connects those of a feature."""
+        """Yield after each step: creating a page or a part of it, adding its tab, or connecting a feature's pages."""
         panes = {"centre": self.centre, "left": self.left.pane, "right": self.right.pane, "bottom": self.bottom.pane}
         for each, pages in self._pages_of:
             for page in pages:
@@ -220,8 +220,8 @@ class MainWindow(QMainWindow):
         self.furnished = True
 
     def _follow(self) -> None:
-        """Connect what is the window's own: its title, the bar, the overlay that is chosen, and where the keys go."""
-        # Windows tell every widget in them when they are modified, which can wait until an edit has been painted.
+        """Connect the window's title, toolbar, overlay and keyboard focus."""
+        # A window notifies every widget in it when it is modified, which can wait until an edit has been painted.
         self._title = QTimer(self, singleShot=True, interval=0)
         self._title.timeout.connect(self._show_title)
         self.document.changed.connect(self._project_changed)
@@ -252,12 +252,12 @@ class MainWindow(QMainWindow):
         self.overlay_caption.setVisible(key == "network")
 
     def _home(self) -> QWidget | None:
-        """Where the keys go when the widget is gone that had them: what the page in front of the centre says."""
+        """Return the widget that gets the focus when the focused one is gone: that of the page in the centre."""
         page = next(page for page in self._pages if page.key == self.centre.page)
         return page.home() if page.home is not None else self.centre.tabs
 
     def _restore(self) -> None:
-        """Size, place and docks as they were left."""
+        """Restore size, position and docks."""
         if self.settings.geometry is not None:
             self.restoreGeometry(self.settings.geometry)
         if self.settings.state is not None:
@@ -285,7 +285,7 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(1, self, self._furnish_one)
 
     def open_first(self) -> None:
-        """What a person sees who opened no file: the example that trains in seconds, or the project opened last."""
+        """Open the project opened last, else the example that trains in seconds."""
         recent = [path for path in self.settings.recent_files if path.is_file()]
         if recent:
             self.files.open(recent[0])
@@ -306,7 +306,7 @@ class MainWindow(QMainWindow):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What a feature has made, by its name: for who drives the window from outside, such as tests."""
+            """Return an attribute of a feature, for code that drives the window from outside, such as tests."""
             for each in self.__dict__.get("features", ()):
                 if name in vars(each):
                     return vars(each)[name]
@@ -315,7 +315,7 @@ class MainWindow(QMainWindow):
     # -- the window itself --------------------------------------------------------------------------------------------
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Ask while a run goes on or work is unsaved; then leave nothing running."""
+        """Ask if a run is active or work is unsaved; then stop everything."""
         if self.session.active and not self._may_stop_run():
             event.ignore()
             return
@@ -338,7 +338,7 @@ class MainWindow(QMainWindow):
         event.accept()
 
     def _may_stop_run(self) -> bool:
-        """Ask whether the run under way may end."""
+        """Ask whether the active run may be stopped."""
         from app.views.ui.dialogs.message import DialogAnswer, running_dialog
 
         progress = self.session.progress()

@@ -1,4 +1,4 @@
-"""The menu line: where the commands stand that features declare, and the search over all of them."""
+"""The menu bar: the commands that features declare, and the search over all of them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PLACED = {
 
 
 def build_menus(bar: QMenuBar, actions: Actions, declared: Iterable[Action | Adopted | Submenu]) -> dict[str, QMenu]:
-    """Fill the menu line with what was declared; returns the menus by key, those in menus too."""
+    """Fill the menu bar with the declared commands; return menus and submenus by key."""
     by_key = {one.key: one for one in declared}
     made: dict[str, QMenu] = {}
     for one in by_key.values():
@@ -113,14 +113,14 @@ def _put(
 
 
 def _brand(window: QWidget) -> QWidget:
-    """The program's mark and name at the head of the menu line."""
+    """Return the program's icon and name for the start of the menu bar."""
     brand = QWidget(window)
     hbox(Glyph("tapedeck", "back", size=18), label("Tapedeck", "section"), on=brand, margins=(12, 0, 10, 0), spacing=8)
     return brand
 
 
 def _search_field(window: QWidget, command: QAction) -> QWidget:
-    """Looks like a search field; opens the list of commands."""
+    """Return a button that looks like a search field and opens the list of commands."""
     button = Button("Search commands    Ctrl K", "secondary", "search", window)
     button.setFixedHeight(22)
     button.setToolTip("Every command, by name")

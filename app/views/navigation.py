@@ -62,7 +62,7 @@ def way_to(project: Project, block: str) -> Way | None:
 
 
 def _beyond(after: Project, before: Project) -> str:
-    """Why an edit makes a project larger than a file may be, "" where it does not, or where it was too large before."""
+    """Return why an edit would exceed the size limit of a file; "" if it does not, or was above it before."""
     try:
         limits.check(after.graph, after.blocks)
     except limits.TooLargeError as error:
@@ -105,7 +105,7 @@ class Navigation(QObject):
         return bool(self._way) and self.go_to(self._way[:-1])
 
     def go_to(self, way: Way) -> bool:
-        """Go to the end of a way; False if there is no such way."""
+        """Show the graph that a path leads to; False if there is none."""
         if reachable(self._document.project, way) != way:
             return False
         if way != self._way:
@@ -135,7 +135,7 @@ class SheetDocument(QObject):
     def __init__(self, document: Document, place: Navigation, catalog: Catalog | None = None) -> None:
         super().__init__(document)
         self.whole, self.place, self._catalog = document, place, catalog
-        # What gives room on other sheets to the block that is edited: it is known by who draws them.
+        # Moves nodes on other sheets to make room for the edited block; set by the canvas.
         self.make_room: Callable[[Project, Project, str], Project] | None = None
         self._shown: Sheet = document.project
         document.changed.connect(self._project_changed)
@@ -167,9 +167,9 @@ class SheetDocument(QObject):
         return self.whole.undo_stack
 
     def apply(self, text: str, sheet: Sheet, merge: str | None = None, offers: Library | None = None) -> None:
-        """Put the sheet back, changed, as one undo step; steps in a row with the same `merge` key become one.
+        """Replace the sheet as one undo step; consecutive steps with the same `merge` key become one.
 
-        Instances of blocks of the library, or of other `offers`, bring these blocks into the project.
+        Blocks of the library, or of `offers`, that the sheet uses are copied into the project.
         """
         whole = self.whole.project
         try:

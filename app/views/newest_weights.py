@@ -34,12 +34,12 @@ class NewestWeightsSource(QObject):
 
     @property
     def run(self) -> Run | None:
-        """The newest run of the open project in this window, under way or ended."""
+        """Return the newest run of the open project in this window, running or ended."""
         run = self._session.current
         return run if run is not self._before else None
 
     def of_this_window(self, source: Source) -> bool:
-        """Whether a run in this window has the newest weights, so that obtaining them takes a while."""
+        """Return whether a run in this window has the newest weights, so that obtaining them takes a while."""
         run = self.run
         started = run is not None and self._session.training_thread is not None and run.state != "starting"
         return started and run is not None and run.job.source.same_net(source)

@@ -53,7 +53,7 @@ class Pages(QObject):
         self._make_all()
 
     def show(self, key: str) -> None:
-        """Bring a page to the front, and its dock into sight; pages that are not there yet are made."""
+        """Bring a page to the front and show its dock; create pages that do not exist yet."""
         self._make_all()
         pane, dock = self._panes[self._dock_of[key]]
         if dock is not None:
@@ -69,7 +69,7 @@ class Pages(QObject):
         return self._panes[dock][0].page
 
     def is_front(self, key: str) -> bool:
-        """Whether a page is in front of its dock."""
+        """Return whether a page is in front of its dock."""
         return self.front(self._dock_of[key]) == key
 
     def set_offered(self, key: str, on: bool) -> None:

@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def reduced_motion(self) -> bool:
-        """Whether animations are off."""
+        """Return whether animations are off."""
         return str(self._store.value("look/reduced_motion", "false")).lower() == "true"
 
     @reduced_motion.setter
@@ -120,7 +120,7 @@ class Settings:
 
     @property
     def runs_folder(self) -> Path:
-        """The folder of runs of projects that have no file, or whose folder is not writable."""
+        """Return the folder for runs of projects that have no file, or whose folder is not writable."""
         data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
         return Path(data) / "Tapedeck" / "runs"
 
@@ -132,7 +132,7 @@ class Settings:
 
     @property
     def event_files(self) -> bool:
-        """Whether a run also writes TensorBoard event files."""
+        """Return whether a run also writes TensorBoard event files."""
         return str(self._store.value("runs/event_files", "false")).lower() == "true"
 
     @event_files.setter
@@ -160,7 +160,7 @@ class Settings:
 
     @property
     def launch_blocking(self) -> bool:
-        """Whether runs in other processes wait for every CUDA kernel."""
+        """Return whether runs in other processes wait for every CUDA kernel."""
         return str(self._store.value("runs/launch_blocking", "false")).lower() == "true"
 
     @launch_blocking.setter

@@ -1,4 +1,4 @@
-"""The run whose figures are shown: the run under way or a stored one, alone or compared with others."""
+"""The run whose figures are shown: the active run or a stored one, alone or compared with others."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SPARED = ("checked", "torch", "kept", "start", "parameters", "compute")
 
 
 class StatusLine(QStatusBar):
-    """Short facts, each in a label of its own; empty ones take no room, nor those that are spared for want of it."""
+    """Short facts, each in its own label; empty ones take no room, and some are hidden in a narrow window."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

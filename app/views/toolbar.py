@@ -21,7 +21,7 @@ DECK = 640
 
 
 class Toolbar(QFrame):
-    """`device_chosen(id)` says what a person picked; "auto" takes the fastest. `exported` asks for an export."""
+    """The toolbar. `device_chosen(id)` reports the chosen device; "auto" is the fastest. `exported` requests an export."""
 
     device_chosen = Signal(str)
     exported = Signal()
@@ -71,7 +71,7 @@ class Toolbar(QFrame):
         )  # fmt: skip
 
     def set_project(self, name: str, dirty: bool) -> None:
-        """Show the name; a dot says that there are changes to save."""
+        """Show the name; a dot marks unsaved changes."""
         self.project.setText(f"{name} •" if dirty else name)
         self.project.setToolTip("There are unsaved changes." if dirty else "")
 
@@ -100,7 +100,7 @@ class Toolbar(QFrame):
             self.deck.set_blocked(reason, icon, color)
 
     def _replaced(self, project: Project) -> None:
-        """Reset the deck, unless the previous project's run is still under way."""
+        """Reset the deck, unless the previous project's run is still active."""
         self.show_device(project.training.device)
         if not self._workspace.session.active:
             self.deck.set_state("idle")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """`window` is what dialogs stand over. Models tell of changes by signals; features change them by methods."""
+    """`window` is the parent of dialogs. Models report changes by signals; features change them by methods."""
 
     window: QWidget
     settings: Settings
@@ -47,7 +47,7 @@ class Workspace:
     sheet: SheetDocument
     selection: Selection
     network_selection: NetworkSelection
-    # What computes beside the window, and what is known of the drawing.
+    # Background computation, and what is known of the drawing.
     background: Background
     engine: EngineService
     live: AnalysisService
@@ -62,7 +62,7 @@ class Workspace:
     runs_keeper: RunsKeeper
     newest_weights: NewestWeightsSource
     shown_run: ShownRun
-    # What the person sees.
+    # What is visible.
     drawing: CanvasFacade
     overlays: Overlays
     pages: Pages
@@ -71,14 +71,14 @@ class Workspace:
     status: StatusLine
 
     def show_node(self, node: str) -> None:
-        """Select a node of the sheet in front and bring it into view."""
+        """Select a node of the sheet in front and scroll to it."""
         if node in self.sheet.project.graph.nodes:
             self.pages.turn_to("network")
             self.selection.set([node])
             self.drawing.frame_selection()
 
     def jump_to(self, node: str) -> None:
-        """Select a node of the network and bring it into view."""
+        """Select a node of the network and scroll to it."""
         if node in self.document.project.graph.nodes:
             self.place.go_to(NETWORK)
             self.show_node(node)

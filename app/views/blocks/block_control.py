@@ -1,4 +1,4 @@
-"""What is done with blocks: make one of the selection, go in and out, take it apart, give it parameters."""
+"""Commands on blocks: create one from the selection, open and close it, expand it, give it parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BlockControl(QObject):
-    """Every command of the Block menu. What cannot be done is said on the canvas."""
+    """All commands of the Block menu. Refusals are shown on the canvas."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
@@ -35,7 +35,7 @@ class BlockControl(QObject):
 
     @property
     def project(self) -> Project:
-        """The whole project, with a place for every node of the sheet in front."""
+        """Return the whole project, with a position for every node of the sheet in front."""
         workspace = self._workspace
         return blocks.with_sheet(workspace.document.project, self.sheet, workspace.drawing.project)
 
@@ -44,17 +44,17 @@ class BlockControl(QObject):
         return self._workspace.place.block
 
     def instance(self) -> Node | None:
-        """The selected instance, if one is selected alone."""
+        """Return the selected instance, if it is the only selected node."""
         single = self._workspace.selection.single
         node = self._workspace.sheet.project.graph.nodes.get(single or "")
         return node if node is not None and block_of(node.op) in self._workspace.document.project.blocks else None
 
     def selected(self) -> Node | None:
-        """The node that is selected alone."""
+        """Return the selected node, if it is the only one."""
         return self._workspace.sheet.project.graph.nodes.get(self._workspace.selection.single or "")
 
     def apply(self, text: str, make: Callable[[], Project]) -> str:
-        """One undo step; returns "" or why it was not made."""
+        """Apply an edit as one undo step; return "" or why it was refused."""
         try:
             project = make()
         except BlockError as error:
@@ -63,14 +63,14 @@ class BlockControl(QObject):
         return ""
 
     def _try(self, text: str, make: Callable[[], Project]) -> bool:
-        """One undo step; what is refused is said on the canvas."""
+        """Apply an edit as one undo step; show a refusal on the canvas."""
         refusal = self.apply(text, make)
         if refusal:
             self._workspace.drawing.say(refusal)
         return not refusal
 
     def enable(self) -> None:
-        """Commands that want an instance are grey without one; what they may be refused for is said when they are."""
+        """Disable commands that need an instance if none is selected; other refusals are shown when a command is used."""
         workspace, one, node = self._workspace, self.instance() is not None, self.selected()
         inside, nodes = bool(workspace.place.path), workspace.sheet.project.graph.nodes
         wants = {
@@ -85,7 +85,7 @@ class BlockControl(QObject):
             workspace.commands.set_enabled(f"block.{key}", on)
 
     def offered(self) -> list[QAction]:
-        """The commands for the menu of the selected node."""
+        """Return the commands for the context menu of the selected node."""
         one = self.instance() is not None
         keys = ("make", "in", "params", "expand", "unique", "repeat", "save") if one else ("make", "repeat", "expose")
         actions = [self._workspace.commands[f"block.{key}"] for key in keys]
@@ -121,7 +121,7 @@ class BlockControl(QObject):
         self._workspace.drawing.ask("Make a block", wanted, hint, answer)
 
     def expand(self) -> None:
-        """Put what is in the selected instance in its place."""
+        """Replace the selected instance by its contents."""
         node = self._wanted()
         if node is None:
             return
@@ -136,13 +136,13 @@ class BlockControl(QObject):
             self._workspace.selection.set(new[0])
 
     def make_unique(self) -> None:
-        """Give the selected instance a block of its own."""
+        """Give the selected instance its own copy of the block."""
         node = self._wanted()
         if node is not None:
             self._try(f"Make {node.name} unique", lambda: blocks.make_unique(self.project, self.sheet, node.id)[0])
 
     def repeat(self) -> None:
-        """Ask how many of the selected node stand one behind the other."""
+        """Ask how often to repeat the selected node in sequence."""
         node = self.selected()
         if node is None:
             self._workspace.drawing.say("Select one layer or block to repeat it")
@@ -212,7 +212,7 @@ class BlockControl(QObject):
             menu.popup(self._workspace.window.mapToGlobal(self._workspace.drawing.spot()))
 
     def exposable(self, node: Node) -> dict[str, Any]:
-        """The parameters of a node that can be exposed, with their values."""
+        """Return the parameters of a node that can be exposed, with their values."""
         graph = self._workspace.sheet.project.graph
         owner = graph.owner(node.id)
         spec = self._workspace.catalog.spec_of(graph, owner)
@@ -226,7 +226,7 @@ class BlockControl(QObject):
         return values
 
     def expose_menu(self, node: Node) -> QMenu | None:
-        """The parameters of a node that can be exposed, None if there are none."""
+        """Return a menu of the parameters of a node that can be exposed, None if there are none."""
         values = self.exposable(node)
         if not values:
             return None
@@ -237,7 +237,7 @@ class BlockControl(QObject):
         return menu
 
     def ask_expose(self, node: str, param: str) -> None:
-        """Ask what a parameter is called on the instances."""
+        """Ask for the name of a parameter on the instances."""
         block, what = self.sheet, self._workspace.sheet.project.graph.nodes[node].name
 
         def answer(name: str) -> str:
@@ -269,7 +269,7 @@ class BlockControl(QObject):
         )
 
     def meant(self) -> str:
-        """The block of the selected instance, else the one in front;  with a word if there is neither."""
+        """Return the block of the selected instance, else the one in front; show a message if there is neither."""
         node = self.instance()
         name = block_of(node.op) if node is not None else self.sheet
         if not name:

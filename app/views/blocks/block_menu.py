@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BlockMenu:
-    """A block of the project can be edited, one of the library shown where it lies."""
+    """Context menu of a block: one of the project can be edited, one of the library shown in its folder."""
 
     def __init__(self, document: Document, control: BlockControl, library: LibraryControl) -> None:
         self._document, self._control, self._library = document, control, library

@@ -1,4 +1,4 @@
-"""Blocks in the window: the Block menu, the library, and what the palette offers for a block."""
+"""Feature "blocks": the Block menu, the library, and the palette's menu for a block."""
 
 from __future__ import annotations
 

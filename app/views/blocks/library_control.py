@@ -1,4 +1,4 @@
-"""The library of blocks in the window: what its folder offers, and what is put there."""
+"""The library of blocks in the window: lists its folder, and stores blocks in it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class LibraryControl(QObject):
-    """Reads the folder anew when something in it changes. Files that are no blocks are said once each."""
+    """Rereads the folder when it changes. Each invalid file is reported once."""
 
     def __init__(self, workspace: Workspace, meant: Callable[[], str]) -> None:
-        """`meant` returns the block that a command is about, "" after a word where there is none."""
+        """`meant` returns the block that a command applies to; without one, "" after it showed a message."""
         super().__init__(workspace.window)
         self._workspace, self._meant = workspace, meant
         self._said: set[Path] = set()
@@ -35,7 +35,7 @@ class LibraryControl(QObject):
         return self._workspace.settings.library_folder
 
     def read(self) -> None:
-        """Offer what the folder holds now."""
+        """Offer the current contents of the folder."""
         found = library.read(self.folder)
         self._workspace.catalog.set_library(found)
         if self.folder.is_dir() and str(self.folder) not in self._watcher.directories():
@@ -64,7 +64,7 @@ class LibraryControl(QObject):
         workspace.drawing.ask("Save to the library", name, hint, answer, at)
 
     def write(self, name: str, new: str) -> str:
-        """Keep a block under a name; returns "" or why it was not kept."""
+        """Store a block under a name; return "" or why it was refused."""
         try:
             project = self._workspace.document.project
             path = library.save(block_edits.rename_block(project, name, new), new, self.folder)

@@ -104,7 +104,7 @@ class CodeEdit(QPlainTextEdit):
         self._mark()
 
     def reveal(self, lines: Iterable[int]) -> None:
-        """Scroll so that the first of `lines` is in sight, if none of them is."""
+        """Scroll to the first of `lines`, unless one of them is visible."""
         numbers = sorted(lines)
         if not numbers or any(self._in_sight(number) for number in numbers):
             return
@@ -185,13 +185,13 @@ class CodeEdit(QPlainTextEdit):
 
 
 def _line_end(document: QTextDocument, line: int) -> int:
-    """The place behind the last letter of a line (0-based)."""
+    """Return the position after the last character of a line (0-based)."""
     block = document.findBlockByNumber(line)
     return block.position() + block.length() - 1
 
 
 class _Gutter(QWidget):
-    """The line numbers; a bar beside those of the selection, so that colour does not speak alone."""
+    """Line numbers, with a bar next to selected lines, so that they are not marked by colour alone."""
 
     def __init__(self, edit: CodeEdit) -> None:
         super().__init__(edit)

@@ -66,9 +66,9 @@ class CodeFindBar(FindBar):
 
 
 class CodeView(QWidget):
-    """The source. A line chosen here selects its node; a node selected elsewhere marks its lines.
+    """The source. Choosing a line selects its node; selecting a node marks its lines.
 
-    Once `edits` says of what, values and the names of layers can be typed in it.
+    If `edits` is set, values and names of layers are editable.
     """
 
     def __init__(self, selection: Selection, parent: QWidget | None = None) -> None:
@@ -127,9 +127,9 @@ class CodeView(QWidget):
         return self._source
 
     def set_source(self, source: Source | None, note: str = "") -> None:
-        """Show a source, and beside its name `note`; without one, `note` says why there is none.
+        """Show a source, with `note` next to its name; without a source, `note` says why there is none.
 
-        While a line is being typed it waits for that.
+        Deferred while a line is being edited.
         """
         if self.typing is not None:
             if self.typing.under_way:

@@ -17,7 +17,7 @@ def _opaque_over(below: QColor, colour: QColor) -> QColor:
 
 
 class CodeHint(QLabel):
-    """Lies over the text, below a line, and goes where that line goes."""
+    """A hint over the text, below a line, that scrolls with it."""
 
     def __init__(self, edit: QPlainTextEdit) -> None:
         super().__init__(edit.viewport())
@@ -60,7 +60,7 @@ class CodeHint(QLabel):
         text, back, edge = (
             (colors.error, colors.errorBg, colors.error) if self._bad else (colors.text2, colors.raised, colors.line3)
         )
-        # What lies behind is text, so the colour must not let it through.
+        # It covers text, so the colour must be opaque.
         solid = _opaque_over(colors.raised, back) if self._bad else back
         self.setStyleSheet(
             f"QLabel {{ color: {text.name()}; background: {solid.name()}; border: 1px solid {edge.name()};"

@@ -44,7 +44,7 @@ class CodeTyping(QObject):
 
     @property
     def under_way(self) -> bool:
-        """Whether a statement differs from the generated text."""
+        """Return whether a statement differs from the generated text."""
         return self._statement is not None
 
     def set_source(self, source: Source | None) -> None:
@@ -82,14 +82,14 @@ class CodeTyping(QObject):
         if part is None or part.lineno != line or part.end_lineno != line:
             return None
         start = part.col_offset
-        if isinstance(part, ast.Attribute):  # the name alone, not whose it is
+        if isinstance(part, ast.Attribute):  # compare the attribute's name alone
             start = (part.end_col_offset or 0) - len(part.attr.encode())
         return _letters_before(text, start), _letters_before(text, part.end_col_offset or 0)
 
-    # --- Under way
+    # --- While editing
 
     def _typed(self, line: int) -> None:
-        """A letter has changed on a line."""
+        """Note a change on a line."""
         if self._statement is None and self._source is not None:
             self._statement = statement_at(self._source.text, line)
         self._judge()
@@ -159,7 +159,7 @@ class CodeTyping(QObject):
         self._soon.start()
 
     def _look_where_it_is(self) -> None:
-        """Leaving a statement finishes it."""
+        """Finish a statement when the caret leaves it."""
         line, statement = self._edit.caret_line(), self._statement
         if statement is None:
             if not self.hint.is_for(line):
@@ -169,10 +169,10 @@ class CodeTyping(QObject):
 
 
 def _bytes_before(text: str, column: int) -> int:
-    """The place of a letter, counted in UTF-16 as Qt does, in bytes of UTF-8 as `ast` does."""
+    """Convert a column in UTF-16 units (Qt) to bytes of UTF-8 (`ast`)."""
     return len(text.encode("utf-16-le", "surrogatepass")[: 2 * column].decode("utf-16-le", "ignore").encode())
 
 
 def _letters_before(text: str, place: int) -> int:
-    """The other way round."""
+    """Convert bytes of UTF-8 (`ast`) to a column in UTF-16 units (Qt)."""
     return len(text.encode("utf-8", "surrogatepass")[:place].decode("utf-8", "ignore").encode("utf-16-le")) // 2

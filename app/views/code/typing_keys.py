@@ -27,7 +27,7 @@ _ENTER = (_KEY.Key_Return, _KEY.Key_Enter)
 
 
 class Typing(Protocol):
-    """Who says what may be typed, and what becomes of it."""
+    """Decides what may be typed, and applies it."""
 
     @property
     def under_way(self) -> bool: ...
@@ -172,7 +172,7 @@ class TypingEdit(CodeEdit):
             super().keyPressEvent(event)
 
     def _changes(self, event: QKeyEvent) -> bool:
-        """Whether a key would change the text."""
+        """Return whether a key would change the text."""
         keys = QKeySequence.StandardKey
         if any(event.matches(key) for key in (keys.Copy, keys.SelectAll, keys.Paste, keys.Undo, keys.Redo)):
             return False  # pasting is checked in insertFromMimeData
@@ -226,7 +226,7 @@ class TypingEdit(CodeEdit):
         span = self._typing.value_span(line, column) if self._typing is not None else None
         if span is None:
             if self._typing is not None and not self._typing.under_way:
-                self._typing.may_type(line, line)  # says why, where nothing can be typed
+                self._typing.may_type(line, line)  # explains why nothing can be typed there
             return False
         block = self.document().findBlockByNumber(line - 1)
         cursor = QTextCursor(block)

@@ -1,4 +1,4 @@
-"""Asks what the network costs once its shapes are known, and shows it: table, inspector, status line, canvas."""
+"""Requests the network's cost once its shapes are known, and shows it: table, inspector, status line, canvas."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost
     from app.views.workspace import Workspace
 
-# Shapes are wanted at every keystroke, costs when the hand rests: they hold up neither the next shapes nor the painting
-# of what comes next, an undo as a rule.
+# Debounce: shapes are needed at every edit, costs only when editing pauses, so that they delay neither the next shapes
+# nor the painting.
 REST = 300
 OVERLAY = "Cost"
 RETRIES = 2  # times the question is repeated in a new engine
@@ -58,7 +58,7 @@ class CostControl(QObject):
             self._rest.start()
 
     def _forget(self, _project: object) -> None:
-        """What another project cost is shown no more; until its own cost is known nothing is."""
+        """Clear the cost of the previous project."""
         self.cost = self._of = None
         self._table.set_cost(None)
         self._workspace.overlays.know_cost(None)
@@ -66,7 +66,7 @@ class CostControl(QObject):
         self._paint()
 
     def _same(self, asked: tuple[Graph, Catalog] | None) -> bool:
-        """Whether a question is of what is open now."""
+        """Return whether a question is about the open graph."""
         workspace = self._workspace
         return asked is not None and asked[0] is workspace.document.project.graph and asked[1] is workspace.catalog.now
 
@@ -88,7 +88,7 @@ class CostControl(QObject):
             self._rest.start()
 
     def _moved(self, _before: object, _after: object) -> None:
-        """Inside a block nothing is said of its nodes one by one: what an instance costs is said at the instance."""
+        """Inside a block show no cost of single nodes: it is shown at the instance."""
         if self.cost is not None:
             self._workspace.overlays.know_cost(None if self._workspace.place.path else self.cost)
         self._paint()
@@ -110,12 +110,12 @@ class CostControl(QObject):
     # --- The canvas
 
     def _heat_chosen(self, _what: str) -> None:
-        """Who chooses what the strips show wants to see them."""
+        """Turn the overlay on when its measure is chosen."""
         self._workspace.overlays.choose(OVERLAY)
         self._paint()
 
     def _paint(self, _overlay: str = "") -> None:
-        """Strips on the nodes that have a part in what is chosen, and their part in words."""
+        """Paint a strip on each node with a share of the chosen measure, with the share as text."""
         overlays, cost = self._workspace.overlays, self.cost
         if cost is None or overlays.chosen != OVERLAY or self._workspace.place.path:
             overlays.draw_costs({}, {})

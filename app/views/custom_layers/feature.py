@@ -1,4 +1,4 @@
-"""Files of layers in the window: their rows below the palette, and the banner that asks for a look at one."""
+"""Feature "custom layers": files of layers below the palette, and the banner that asks for a review."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class CustomLayersFeature(Feature):
             menu.addAction(icons.icon("eye"), "View Its File…", lambda: look(module_of(key)))
 
     def _wait(self, title: str, reason: str, action: str) -> None:
-        """A strip rather than a dialog: who is drawing is not interrupted."""
+        """Ask in a banner, which does not interrupt the user as a dialog would."""
         self._title = title
         self.workspace.notifier.warn(title, reason, action, self.workspace.layers.look)
 
     def _settled(self, _files: object) -> None:
-        """The strip goes once the file that it speaks of is trusted, or is gone."""
+        """Hide the banner once its file is trusted or gone."""
         one = self.workspace.layers.file_of(self.workspace.layers.asked_about)
         if self._title and (one is None or one.trusted):
             self.workspace.notifier.withdraw(self._title)

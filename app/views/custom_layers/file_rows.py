@@ -22,7 +22,7 @@ MOST_ROWS = 5  # in sight at once
 
 
 class FileRow(KeyboardFocus, QAbstractButton):
-    """One file. A click looks at it; the menu has the rest."""
+    """A row for one file. A click opens it for review; its menu has further commands."""
 
     menu_wanted = Signal(QPoint)
 

@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 
 TRIED = "layers.tried"
 FILTER = "Python file (*.py)"
-SETTLED = 150  # ms: who saves a file may write it in several steps
+SETTLED = 150  # ms of debounce: programs may save a file in several steps
 
 
 class LayersControl(QObject):
-    """Keeps the catalog in step with the files. `changed(files)` comes when one was read anew or is trusted otherwise.
+    """Keeps the catalog in sync with the files. `changed(files)` is emitted when a file was reread or its trust
+    changed.
 
-    `waiting(title, reason, action)` asks for a look at the file `asked_about`, for a banner; `refused(title, reason)`
-    tells why something was not done, `said(title, detail)` what was.
+    `waiting(title, reason, action)` asks for a review of the file `asked_about`, for a banner; `refused(title, reason)`
+    reports failures, `said(title, detail)` successes.
     """
 
     changed = Signal(object)
@@ -65,7 +66,7 @@ class LayersControl(QObject):
 
     def _project_replaced(self, project: Project) -> None:
         self._follow(project)
-        QTimer.singleShot(0, self, self._ask_about_project)  # once everybody has put away what the last one left
+        QTimer.singleShot(0, self, self._ask_about_project)  # after all views have dropped the previous project
 
     def _ask_about_project(self) -> None:
         new = [one for one in self.files if one.file is not None and not one.trusted]
@@ -93,7 +94,7 @@ class LayersControl(QObject):
         self.changed.emit(files)
 
     def _watch(self) -> None:
-        """The files, and their folders: many editors put a new file in the place of the old."""
+        """Watch the files and their folders: many editors replace a file by a new one."""
         wanted = {str(one.path) for one in self.files if one.path.is_file()}
         wanted |= {str(one.path.parent) for one in self.files if one.path.parent.is_dir()}
         known = {*self._watcher.files(), *self._watcher.directories()}
@@ -103,7 +104,7 @@ class LayersControl(QObject):
             self._watcher.addPaths(sorted(new))
 
     def read_again(self) -> None:
-        """Read all files anew, as after an edit; what was trusted and is another text now is asked about."""
+        """Reread all files after a change; ask about trusted files whose text has changed."""
         before = {one.path: one for one in self.files}
         self._take(read_files(self._document.project.layer_files))
         self._watch()
@@ -137,14 +138,14 @@ class LayersControl(QObject):
                 layer_files.note_tried(sha256)
                 self._kept(partial(self.trust.mark_tried, sha256))
 
-    # -- what a person does -------------------------------------------------------------------------------------------
+    # -- commands -----------------------------------------------------------------------------------------------------
 
     def file_of(self, module: str) -> CustomFile | None:
-        """The file that is imported as `module`."""
+        """Return the file that is imported as `module`."""
         return next((one for one in self.files if one.module == module), None)
 
     def look(self, module: str = "") -> None:
-        """Show a file and ask whether it may run; without a name the one that was asked about."""
+        """Show a file and ask whether it may run; by default the one that was asked about."""
         from app.views.custom_layers.trust_dialog import TrustDialog
 
         one = self.file_of(module or self.asked_about)
@@ -163,7 +164,7 @@ class LayersControl(QObject):
     def look_at(
         self, path: Path, trusted: Callable[[], None], dialog_of: Callable[..., TrustDialog] | None = None
     ) -> None:
-        """Show a file that is none of layers, such as one with a Dataset class; `trusted` is called once it may run."""
+        """Show a file other than of layers, such as one with a Dataset class; `trusted` is called once it may run."""
         from app.views.custom_layers.trust_dialog import TrustDialog
 
         one = replace(read_file(path), problem="")
@@ -185,13 +186,13 @@ class LayersControl(QObject):
         self.look_at(path, trusted, DatasetTrustDialog)
 
     def look_at_snippet(self, path: Path, trusted: Callable[[], None]) -> None:
-        """Show a file with lines of PyTorch."""
+        """Show a snippet file."""
         from app.views.custom_layers.trust_snippet import SnippetTrustDialog
 
         self.look_at(path, trusted, SnippetTrustDialog)
 
     def let_run(self, one: CustomFile) -> None:
-        """Trust the text that was shown; what lies on the disk by now may be another, and is asked about then."""
+        """Trust the text that was shown; if the file has changed meanwhile, the new text is asked about then."""
         assert one.file is not None
         layer_files.allow(one.file.sha256)
         self._kept(partial(self.trust.trust, one.file))
@@ -204,7 +205,7 @@ class LayersControl(QObject):
         self._take(read_files(self._document.project.layer_files))
 
     def _kept(self, write: Callable[[], object]) -> None:
-        """Write to the store; what cannot be kept holds for this time."""
+        """Write to the store; if that fails, the decision applies to this session."""
         try:
             write()
         except OSError as error:
@@ -246,7 +247,7 @@ class LayersControl(QObject):
             self.look(asking.module)
 
     def remove(self, module: str) -> None:
-        """Take a file out of the project, as one undo step. Nodes of its classes stay and say what they lack."""
+        """Remove a file from the project as one undo step. Nodes of its classes stay and report what they lack."""
         one = self.file_of(module)
         if one is None:
             return

@@ -104,7 +104,7 @@ class TrustDialog(Dialog):
         return f"Layers: {listed(usable)}" if usable else ""
 
     def missing(self) -> str:
-        """Why nothing of the file can be used."""
+        """Return why nothing of the file can be used."""
         return "It has no class of nn.Module or autograd.Function."
 
     def _facts(self) -> list[tuple[str, str, str]]:
@@ -152,7 +152,7 @@ class TrustDialog(Dialog):
         self.pages.setCurrentWidget(self.changes if key == "changes" and self.changes else self.code)
 
     def _offer(self) -> None:
-        """Nothing is trusted by Enter alone: the way out has the focus."""
+        """Focus the button that declines: nothing is trusted by Enter alone."""
         if self.file.trusted:
             self.revoke_button = self.add_button("Revoke trust", left=True)
             self.revoke_button.clicked.connect(self._revoke)
@@ -177,7 +177,7 @@ class TrustDialog(Dialog):
 
 
 def _fact(icon: str, color: str, text: str) -> QWidget:
-    """An icon and a line."""
+    """Return an icon with a line of text."""
     holder = QWidget()
     hbox(
         (Glyph(icon, color, 14), 0, Qt.AlignmentFlag.AlignTop),

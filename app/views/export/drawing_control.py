@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def sheet_drawing(workspace: Workspace) -> Drawing:
-    """The sheet in front as it stands: blocks that are unfolded are seen from within."""
+    """Return a drawing of the sheet in front, with unfolded blocks open."""
     from app.builder.diagram import to_drawing
 
     analysis = workspace.live.analysis

@@ -21,7 +21,8 @@ LOOK = "export weights"
 
 
 class ExportControl(QObject):
-    """`exported(Exported)` tells what was written, `proved(Proofs)` how it held against the net."""
+    """Exports in the background. `exported(Exported)` reports written files, `proved(Proofs)` their comparison with the
+    net."""
 
     exported = Signal(object)
     proved = Signal(object)
@@ -60,7 +61,7 @@ class ExportControl(QObject):
         dialog.open()
 
     def export(self, choice: ExportChoice) -> None:
-        """Write in the background; between two steps if a run goes on."""
+        """Write in the background; between two steps if a run is active."""
         analysis = self._live.analysis
         if analysis is None:
             return
@@ -84,7 +85,7 @@ class ExportControl(QObject):
         then: Callable[[WeightsChoice], None],
         failed: Callable[[WorkerFailure], None],
     ) -> None:
-        """Name the newest weights; a run under way writes a copy between two steps."""
+        """Name the newest weights; an active run writes a copy between two steps."""
         folder = self._copies[key] = TemporaryFolder()
         choice = self._newest.choice(source, Path(folder.name))
         self._background.ask(key, choice, on_answer=then, on_error=failed)

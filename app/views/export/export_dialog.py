@@ -30,7 +30,7 @@ _SECTIONS = {"code": "Files", "pt2": "Other formats, in eval mode", "certify": "
 
 
 def folder_problem(folder: Path) -> str:
-    """Why nothing can be written into a folder, "" if it can. The folder need not be there yet."""
+    """Return why nothing can be written into a folder, "" if it can. The folder need not exist yet."""
     if folder.exists() and not folder.is_dir():
         return f"{folder} is a file, not a folder. Choose a folder."
     parent = folder
@@ -44,11 +44,11 @@ def folder_problem(folder: Path) -> str:
 
 
 class ExportDialog(Dialog):
-    """Choose the files and the folder. `chosen(ExportChoice)` comes when Export is pressed.
+    """Choose the files and the folder. `chosen(ExportChoice)` is emitted when Export is pressed.
 
     Args:
-        folder: Where to, at first.
-        weights: Which weights would be written, in words that follow "Weights": `untrained, drawn with seed 0`.
+        folder: The folder proposed at first.
+        weights: Which weights would be written, a phrase after "Weights": `untrained, drawn with seed 0`.
     """
 
     chosen = Signal(object)
@@ -87,7 +87,7 @@ class ExportDialog(Dialog):
         self._validate()
 
     def set_weights(self, weights: str) -> None:
-        """Say which weights would be written, in words that follow "Weights"."""
+        """Show which weights would be written, a phrase after "Weights"."""
         self.weights.setText(f"Weights {weights}.")
 
     def _add_box(self, key: str, name: str, on: bool) -> None:

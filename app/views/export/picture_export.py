@@ -15,7 +15,7 @@ from app.views.settings import Settings
 from app.views.ui.background import Background, WorkerFailure
 
 FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;DOT (*.dot);;JSON (*.json)"
-# Ending -> the words of the dialog's list, and who writes such a file.
+# Suffix -> the file type's name in the dialog, and the function that writes it.
 Pages = dict[str, tuple[str, Callable[[Path], None]]]
 
 
@@ -44,7 +44,7 @@ class PictureExport(QObject):
                 self.export(drawing, path)
 
     def export(self, drawing: Drawing, path: Path) -> None:
-        """Write a drawing; what its file ends in says in which form."""
+        """Write a drawing in the format of the file's suffix."""
         self._settings.export_folder = path.parent
         if path.suffix.lower().removeprefix(".") in graphviz_export.TEXTS or graphviz_export.has_dot():
             export, done, failed = graphviz_export.export, self._exported, self._not_exported

@@ -1,4 +1,4 @@
-"""Autosave: write unsaved work to the window's journal, debounced, on a thread of its own."""
+"""Autosave: write unsaved work to the window's journal, debounced, on a background thread."""
 
 from __future__ import annotations
 

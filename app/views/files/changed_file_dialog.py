@@ -25,9 +25,9 @@ MOST = 400  # lines that are shown
 
 @dataclass(frozen=True)
 class OnDisk:
-    """What the file of an open project is now. `digest` is "" if it is gone, None if it cannot be read at all.
+    """The current file of an open project. `digest` is "" if it is gone, None if it cannot be read at all.
 
-    `project` is None where it is no project that can be read, and `problem` says why. `same`: it is the open project.
+    `project` is None if the file is not a readable project, and `problem` says why. `same`: it equals the open project.
     """
 
     digest: str | None
@@ -128,7 +128,7 @@ def _summary(on_disk: OnDisk, differs: bool) -> str:
 
 
 def _compared(path: Path, opened: Project) -> tuple[OnDisk, tuple[str, ...]]:
-    """What the file is, and what differs, as lines; for a worker."""
+    """Read the file and list the differences; runs on a worker."""
     now = read_on_disk(path, opened)
     if now.project is None:
         return now, ()

@@ -1,4 +1,4 @@
-"""The file of the open project: who else has it open, and what becomes of changes from outside and of failed saves."""
+"""The file of the open project: locks, changes made by other programs, and failed saves."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from app.views.ui.widgets.banner import Banner
 if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
-SETTLED = 100  # ms: who saves a file may write it in several steps
-UNSAVED, CHANGED, OPEN = "unsaved", "changed", "open"  # what there is to say, the first of these first
+SETTLED = 100  # ms of debounce: programs may save a file in several steps
+UNSAVED, CHANGED, OPEN = "unsaved", "changed", "open"  # kinds of messages, most important first
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Notice:
 
 
 class FileControl(QObject):
-    """Marks the file as open, watches it, and asks before somebody's work would be written over."""
+    """Marks the file as open, watches it, and asks before other changes would be overwritten."""
 
     def __init__(self, workspace: Workspace, autosave: Autosave) -> None:
         super().__init__(workspace.window)
         self._workspace, self._document, self._autosave = workspace, workspace.document, autosave
         self._notices: dict[str, Notice] = {}
         self._lock: file_lock.Lock | None = None
-        self._locked: Path | None = None  # the lock file that is held, or that somebody else holds
+        self._locked: Path | None = None  # the lock file, ours or another's
         self._ignored: str | None = None  # the digest of a change that the person has let be
         self._looking: BackgroundTask | None = None
         self.banner = Banner(parent=workspace.window)
@@ -73,7 +73,7 @@ class FileControl(QObject):
         files.ask_through(self.settle, self.may_replace)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the lock and stop watching."""
         self._settle.stop()
         self._release()
 
@@ -83,7 +83,7 @@ class FileControl(QObject):
         self._ignored = None
         for key in (UNSAVED, CHANGED, OPEN):
             self._drop(key)
-        self._release()  # taken anew, also for the same file: whether somebody else has it open is said again
+        self._release()  # also for the same file, so that another owner is reported again
 
     def _path_changed(self, path: Path | None) -> None:
         wanted = file_lock.lock_beside(path) if path is not None and not _is_example(path) else None
@@ -97,18 +97,18 @@ class FileControl(QObject):
         self._watch()
 
     def _mark(self, path: Path, *, quietly: bool = False, force: bool = False) -> None:
-        """Mark the file as open here; unless `quietly`, say who else has it."""
+        """Mark the file as open here; unless `quietly`, report who else has it open."""
         try:
             self._autosave.note_open(file_lock.lock_beside(path))
         except OSError:
-            pass  # autosave says so once there is something to keep
+            pass  # autosave reports it once there is something to save
         try:
             self._lock = file_lock.mark_open(path, force=force)
         except file_lock.FileInUseError as error:
             if not quietly:
                 self._put(OPEN, self._open_notice(path, error.owner))
         except OSError:
-            pass  # a folder that cannot be written: what is read there cannot be saved there either
+            pass  # a folder that is not writable: saving there fails as well
         else:
             self._drop(OPEN)
 
@@ -138,7 +138,7 @@ class FileControl(QObject):
         self._drop(OPEN)
 
     def _open_copy(self) -> None:
-        """What is open has no file from now on; undo goes on, and saving asks where."""
+        """Detach the project from its file; undo history stays, and saving asks for a path."""
         self._document.detach()
 
     def _go_on(self, path: Path) -> None:
@@ -148,7 +148,7 @@ class FileControl(QObject):
     # -- changes from outside -----------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """The file, and its folder: most programs put a new file in the place of the old."""
+        """Watch the file and its folder: most programs replace a file by a new one."""
         path = self._document.path
         wanted = {str(one) for one in (path, path.parent) if one.exists()} if path is not None else set()
         known = {*self._watcher.files(), *self._watcher.directories()}
@@ -158,12 +158,12 @@ class FileControl(QObject):
             self._watcher.addPaths(sorted(new))
 
     def _activated(self, state: Qt.ApplicationState) -> None:
-        """Some file systems tell of no changes, so the file is looked at when the person comes back."""
+        """Check the file when the window is activated, since some file systems report no changes."""
         if state == Qt.ApplicationState.ApplicationActive:
             self._settle.start()
 
     def look(self) -> None:
-        """Hold the file against what it was, beside the window."""
+        """Compare the file with its last known content, in the background."""
         path, known = self._document.path, self._document.on_disk
         if path is None or known is None:
             return
@@ -217,7 +217,7 @@ class FileControl(QObject):
         self._put(CHANGED, Notice("warning", title, reason, actions, keep))
 
     def _keep(self, now: OnDisk) -> None:
-        """Go on with what is open: the file does not have it. Saving asks once more."""
+        """Keep the open project, which differs from the file. Saving asks again."""
         self._ignored = now.digest
         self._document.mark_unsaved()
         self._drop(CHANGED)
@@ -244,7 +244,7 @@ class FileControl(QObject):
         if seen is None:
             return False
         if dialog.choice is VersionChoice.OVERWRITE:
-            self._document.on_disk = seen.digest  # what was shown, and no later version
+            self._document.on_disk = seen.digest  # the version that was shown, no later one
             return files.save_to(path)
         if dialog.choice is VersionChoice.RELOAD and seen.project is not None:
             self._reload(seen)
@@ -255,7 +255,7 @@ class FileControl(QObject):
     # -- saving -------------------------------------------------------------------------------------------------------
 
     def may_replace(self, path: Path, asked: bool) -> bool:
-        """Ask before another file is written over that somebody has open, or that nobody was `asked` about."""
+        """Ask before overwriting another file that is open elsewhere, or that the user was not `asked` about."""
         mine = self._lock is not None and file_lock.lock_beside(path) == self._locked
         owner = None if mine else file_lock.holder(path)
         if owner is not None:
@@ -309,5 +309,5 @@ class FileControl(QObject):
 
 
 def _is_example(path: Path) -> bool:
-    """Whether it is one of the program's own projects, which any number of windows look at."""
+    """Return whether it is one of the program's examples, which several windows may open."""
     return path.resolve().parent == resource_path("examples").resolve()

@@ -72,7 +72,7 @@ class FileMenu(QObject):
             return False
         self._document.take(path, *read)
         self._settings.add_recent(path)
-        leftovers.sweep_aside(path.parent)  # what a program that was killed while it saved has left
+        leftovers.sweep_aside(path.parent)  # temporary files of a program that was killed while saving
         return True
 
     def open_example(self, name: str) -> None:

@@ -127,7 +127,7 @@ def _nodes(part: str, before: Graph, after: Graph) -> Iterator[ProjectDifference
 
 
 def _values(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """The fields in which two values of one kind differ, by their path, and how."""
+    """Yield path and description of each field in which two values of one type differ."""
     if type(before) is type(after) and is_dataclass(before):
         for field in fields(before):
             name = path if field.name == "params" else f"{path}.{field.name}" if path else field.name
@@ -164,7 +164,7 @@ def _wire(edge: Edge, graph: Graph) -> str:
 
 
 def _ordered(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> list[Any]:
-    """The keys of both, each once, in their order."""
+    """Return the keys of both, in order and without duplicates."""
     return list(dict.fromkeys((*before, *after)))
 
 

@@ -32,7 +32,7 @@ class ReadingDialog(Dialog):
 
 
 class _Reader(QObject):
-    """Waits for a file that is read on a thread of its own."""
+    """Waits for a file that a background thread reads."""
 
     def __init__(self, path: Path, parent: QWidget) -> None:
         super().__init__(parent)
@@ -79,8 +79,8 @@ def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
 
 
 def _prepared(path: Path) -> tuple[Project, str]:
-    """Read a file, and work out what the window would have to wait for: places, and what its blocks are as ops."""
-    with gc_pause.put_off():  # a search of all that is made here for garbage would hold every thread
+    """Read a file, and prepare positions and ops of its blocks on a worker, so that the window need not."""
+    with gc_pause.put_off():  # a full collection of the new objects would block every thread
         project, digest = file.read_with_digest(path)
         project = with_places(project)
         with_blocks(catalog(), project.blocks)

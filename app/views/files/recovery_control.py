@@ -1,4 +1,4 @@
-"""Unsaved work and the window: autosave, the file that is open, and what is offered after a crash."""
+"""Unsaved work: autosave, the open file, and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RecoveryControl(QObject):
         self._opening: BackgroundTask | None = None
 
     def look(self, asked: bool = False) -> None:
-        """RecoveryOffer what windows that crashed have left; with `asked`, say so if there is nothing."""
+        """Offer the journals of crashed windows; with `asked`, report if there are none."""
         if self.dialog is not None or self._looking is not None:
             return
         folder = self._workspace.settings.journal_folder
@@ -73,7 +73,7 @@ class RecoveryControl(QObject):
             raise answer.error
 
     def restore(self, found: ClaimedJournal) -> None:
-        """Open what a journal holds, here, or in a window of its own if this one has work or a run."""
+        """Open a journal's project here, or in another window if this one has unsaved work or a run."""
         workspace, entry = self._workspace, found.entry
         assert entry is not None
         if workspace.document.dirty or workspace.session.active:
@@ -91,7 +91,7 @@ class RecoveryControl(QObject):
         )
 
     def close(self) -> None:
-        """The window closes: what it had is saved or given up, and what was not decided is offered again."""
+        """Release journals when the window closes; undecided ones are offered again."""
         for task in (self._looking, self._opening):
             if task is not None:
                 task.abandon()
@@ -163,7 +163,7 @@ class RecoveryControl(QObject):
 
 
 def _offers(folder: Path) -> tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]]:
-    """What crashed windows have left, the ops of each project, and what is said of it; for a worker."""
+    """Find the journals of crashed windows, with the ops and a description of each project; runs on a worker."""
     findings = journal.find(folder)
     offers: list[tuple[ClaimedJournal, Catalog | None, str]] = []
     for found in findings.found:
@@ -173,7 +173,7 @@ def _offers(folder: Path) -> tuple[FoundJournals, tuple[tuple[ClaimedJournal, Ca
 
 
 def _placed(found: ClaimedJournal) -> ClaimedJournal:
-    """With a place for every node of large sheets: the window would stand still while it makes them."""
+    """Compute positions in large sheets on a worker, so that the window is not blocked."""
     if found.entry is not None:
         found.entry = replace(found.entry, project=with_places(found.entry.project))
     return found

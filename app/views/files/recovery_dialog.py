@@ -96,7 +96,7 @@ class RecoveryDialog(Dialog):
         self.finished.connect(self._leave)
 
     def _ask_pictures(self) -> None:
-        """A net whose painting ended the program is not painted at the next start: it would end that too."""
+        """Request previews, except of a net whose painting crashed the program before."""
         for card in self.cards:
             found, entry = card.offer.found, card.offer.found.entry
             if entry is None or card.offer.ops is None:

@@ -1,4 +1,4 @@
-"""A run whose checkpoints cannot be written: said at the first one, when it works again, and at the end."""
+"""Reports checkpoints that cannot be written: the first failure, recovery, and at the end of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_ALL = "Some data of this run could not be saved"
 
 
 class SavingControl(QObject):
-    """Shows in the banner of the window what `SaveReport` says of the run under way."""
+    """Shows `SaveReport`s of the active run in the window's banner."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)

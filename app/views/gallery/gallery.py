@@ -124,7 +124,7 @@ class GalleryDialog(Dialog):
         QTimer.singleShot(0, self, self._read_one)
 
     def _ask_one(self) -> None:
-        """One after another, so that a question of the open drawing need not wait for all."""
+        """Request one card at a time, so that requests of the open project need not wait for all."""
         if self._unasked and self.isVisible():
             example = self._unasked.pop(0)
             self._engine.ask(KEY, DescribeExample(example.project, self._data_root),
@@ -203,7 +203,7 @@ class GalleryDialog(Dialog):
 
 
 def _fitting(parent: QWidget | None, cards: int) -> QSize:
-    """As many columns as the window has room for, and as many rows as it takes then."""
+    """Return a size with as many columns as fit the window, and the rows that result."""
     room = parent.size() if parent is not None else QSize(1280, 800)
     width = min(room.width() - 120, MOST_COLUMNS * 320 + ROUND.width())
     columns = columns_in(width - ROUND.width())

@@ -18,12 +18,12 @@ from app.views.ui.widgets.banner import Banner
 if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
-LOOK = 200  # ms between two looks at the progress
+LOOK = 200  # ms between two polls of the progress
 STOP, OPEN = "Stop comparing", "Open the corrected network"
 
 
 class ComparingControl(QObject):
-    """Waits for the comparison of the drawing that was opened last.
+    """Waits for the comparison of the imported project that was opened last.
 
     Until it has ended, and for good if it is stopped, the project's notes say that the drawing was not checked.
     """
@@ -59,7 +59,7 @@ class ComparingControl(QObject):
         self._timer.start()
 
     def stop(self) -> None:
-        """Break the comparison off, if one goes on; its answer is not waited for."""
+        """Cancel a running comparison without waiting for its answer."""
         if self.running:
             self._workspace.notifier.say("The comparison was stopped", UNCHECKED)
         self._forget()
@@ -102,8 +102,8 @@ class ComparingControl(QObject):
         document.mark_unsaved()
 
     def _told(self, compared: Project | None, words: str) -> None:
-        """Let the project, and every step of its undo stack, know what came of the comparison: what `compared` says if
-        it is the model, else the words alone."""
+        """Replace the notes in the project and every undo step by the result of the comparison, or `words` if it
+        failed."""
         early = self._early
 
         def revised(project: Project) -> Project:
@@ -113,7 +113,7 @@ class ComparingControl(QObject):
                 return replace(project, notes=project.notes.replace(UNCHECKED, words))
             known = compared.origin
             origin = replace(project.origin, checked=known.checked, reference=known.reference, inits=known.inits)
-            whole = early.notes in project.notes  # else somebody has written in them
+            whole = early.notes in project.notes  # False if the user has edited them
             told = (early.notes, compared.notes) if whole else (UNCHECKED, words)
             return replace(project, origin=origin, notes=project.notes.replace(*told))
 
@@ -127,5 +127,5 @@ class ComparingControl(QObject):
 
 
 def _drawing(project: Project) -> str:
-    """The digest of the net as it was imported."""
+    """Return the digest of the imported net."""
     return project.origin.drawing if project.origin else ""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def laid_out(project: Project, room: Size) -> Project:
-    """The project with every sheet laid out anew by the sizes that its nodes are drawn with, to be seen in `room`."""
+    """Lay out every sheet of a project with the sizes of its drawn nodes, to fit a viewport."""
     ops = custom_layers.ops_of(project)
     blocks = {name: _with_places(block, ops, room) for name, block in project.blocks.items()}
     laid = replace(_with_places(project, ops, room), blocks=FrozenMap(blocks))
@@ -38,7 +38,7 @@ def laid_out(project: Project, room: Size) -> Project:
 
 
 def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
-    """The rows of that width with which the sheet is seen largest; what is kept stands under them."""
+    """Lay out a sheet at the row width that shows it largest; uncalled modules are below."""
     graph = sheet.graph
     sizes = {node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes}
     made = Arrangement(used_part(graph), sizes)
@@ -46,7 +46,7 @@ def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
     return changed(sheet, positions=positions, comments=comments)
 
 
-SHOWN = 50  # milliseconds that the drawing has to be painted in, before more is said of it
+SHOWN = 50  # ms to paint the drawing before results are shown
 
 
 class ImportControl(QObject):
@@ -73,23 +73,23 @@ class ImportControl(QObject):
         return dialog
 
     def open(self, project: Project, wanted: ImportRequest) -> bool:
-        """Lay out what was imported, and show it."""
+        """Lay out an imported project and show it."""
         from app.views.importing.importing import ImportedModel
 
         return self.show(ImportedModel(laid_out(project, self._workspace.drawing.room)), wanted)
 
     def show(self, drawn: ImportedModel, wanted: ImportRequest) -> bool:
-        """Open what is laid out, once unsaved work is cared for; False if the person would rather stay."""
+        """Open an imported project after asking about unsaved work; False if the user cancels."""
         workspace = self._workspace
         if not workspace.files.may_leave():
             return False
         workspace.document.new(drawn.project)
-        workspace.document.undo_stack.resetClean()  # it stands in no file yet, so leaving it is asked about
+        workspace.document.undo_stack.resetClean()  # it has no file yet, so leaving it asks
         workspace.pages.show("network")
         self._telling = wanted
         if drawn.rest is not None:
             self._compare(drawn, wanted)
-        if workspace.live.up_to_date and workspace.live.analysis is not None:  # known already: nobody will say it again
+        if workspace.live.up_to_date and workspace.live.analysis is not None:  # no further signal will come
             self._analysed(workspace.live.analysis)
         return True
 
@@ -103,7 +103,7 @@ class ImportControl(QObject):
         self._telling = None
 
     def _analysed(self, analysis: Analysis) -> None:
-        """Say what came of it once its parameters are counted."""
+        """Report the result once its parameters are counted."""
         wanted, self._telling = self._telling, None
         if wanted is None:
             return
@@ -114,5 +114,5 @@ class ImportControl(QObject):
         origin, start = project.origin, project.training.start
         kept = "A run starts from the model's weights." if start is not None and not start.keys else ""
         words = " ".join(filter(None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)))
-        QTimer.singleShot(0, self, self._workspace.drawing.put_callout_away)  # once the canvas has heard of it too
+        QTimer.singleShot(0, self, self._workspace.drawing.put_callout_away)  # after the canvas has handled it too
         QTimer.singleShot(SHOWN, self, lambda: self._workspace.notifier.say(f"Imported {wanted.source.name}", words))

@@ -186,7 +186,7 @@ class ImportDialog(ProgressDialog):
             self._open_it(answer, wanted)
 
     def _show_result(self, drawn: ImportedModel, found: tuple[str, ...]) -> None:
-        """The last page: what of the model is not drawn call by call, and what holds for its example alone."""
+        """Show the last page: parts that were not traced call by call, and what holds for the example input alone."""
         for part in self.form:
             part.hide()
         self.result_page, self._read = ResultPage(found), drawn
@@ -208,7 +208,7 @@ class ImportDialog(ProgressDialog):
             self._show_state("It was not opened: your project is unchanged.")
 
     def _refuse(self, failure: WorkerFailure) -> None:
-        """Say it at the field that it is about, else at the foot."""
+        """Show an error at its field, else at the bottom."""
         words = str(failure.error).strip() or type(failure.error).__name__
         entry, cure = cure_of(failure.error)
         message = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))

@@ -84,7 +84,7 @@ class ImportPage(QWidget):
         self.column = vbox(on=self, margins=0, spacing=10)
 
     def blame(self, entry: str, words: str) -> bool:
-        """Say it at an entry; False if there is none of that name."""
+        """Show an error at an entry; False if there is none of that name."""
         if entry in self.entries:
             self.entries[entry].complain(words)
             self.entries[entry].field.setFocus()
@@ -334,6 +334,6 @@ class ModelTrustDialog(TrustDialog):
 
 
 def _sentence(words: str) -> str:
-    """Words of an exception with a capital letter and a full stop."""
+    """Format an exception's message with a capital letter and a full stop."""
     words = words.strip()
     return words if words.endswith((".", "?")) else f"{words}."

@@ -1,4 +1,4 @@
-"""The last page of an import: which parts were not followed call by call and why, and what the check has found."""
+"""The last page of an import: which parts were not traced call by call and why, and the result of the comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import a model: a process of its own runs and traces it, and a worker thread lays out the resulting project."""
+"""Import a model: a separate process runs and traces it, and a worker thread lays out the resulting project."""
 
 from __future__ import annotations
 

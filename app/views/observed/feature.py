@@ -1,4 +1,4 @@
-"""Models from anywhere in the window: the command that opens one, and the page "Model" that shows what it called."""
+"""Feature "observed": the command that opens any model, and the page "Model" that shows its calls."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MOST = 12  # tensors that are listed
 
 
 class CallInspector(QScrollArea):
-    """Shows what a call took, gave and was set to, and the line that called it."""
+    """Shows inputs, outputs and settings of a call, and the line that called it."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -96,7 +96,7 @@ def _title(name: str, kind: str) -> QWidget:
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> QWidget:
-    """Two columns of text; the second, in the code font, breaks behind dots and commas where it has no room."""
+    """Return two columns of text; the second, in the code font, wraps after dots and commas."""
     widget = QWidget()
     grid = QGridLayout(widget)
     grid.setContentsMargins(0, 0, 0, 0)

@@ -112,14 +112,14 @@ class ObservedPage(QWidget):
         self.view.setFocus()
 
     def reveal(self, call: int) -> None:
-        """Select the box that stands for a call, and bring it into sight."""
+        """Select the box of a call and scroll to it."""
         key = next((key for key in self._keys_of(call) if key in self.scene.boxes), "")
         if key:
             self.scene.choose(key)
             self.view.show_near(self.scene.area_of_boxes([key]))
 
     def _keys_of(self, call: int) -> list[str]:
-        """Keys of the parts that a call lies in, innermost first."""
+        """Return the keys of the parts that contain a call, innermost first."""
         assert self._tree is not None and self.observation is not None
         found, at = [], call
         while True:

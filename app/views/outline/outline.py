@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OutlineNode:
-    """A node of the list with what is shown of it."""
+    """A node of the list, as shown."""
 
     node: Node
     label: str
@@ -67,7 +67,7 @@ class NodeModel(QAbstractListModel):
         self._values: Mapping[str, list[ValueType]] = FrozenMap()
 
     def set_entries(self, new: tuple[OutlineNode, ...]) -> bool:
-        """Show other nodes; says whether anything is different."""
+        """Show other nodes; return whether anything changed."""
         if new == self._all:
             return False
         self._all = new

@@ -54,7 +54,7 @@ def row_size(heading: bool = False) -> QSize:
 
 
 class RowPainter(QStyledItemDelegate):
-    """Paints the `OpRow` that `row_of` gives for an index. How high it is, its model says."""
+    """Paints the `OpRow` that `row_of` returns for an index; the model provides its height."""
 
     def __init__(self, row_of: Callable[[Index], OpRow | None]) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ def write(painter: QPainter, area: QRect, text: str, font: QFont, color: object,
 
 
 class RowDelegate(RowPainter):
-    """The same for a model that does not say how high its rows are."""
+    """A `RowPainter` for models that do not provide heights."""
 
     def __init__(self, row_of: Callable[[Index], OpRow | None]) -> None:
         super().__init__(row_of)

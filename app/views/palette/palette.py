@@ -98,7 +98,7 @@ class OpModel(QStandardItemModel):
         return True
 
     def set_query(self, query: str) -> str | None:
-        """Show only what fits of what the catalog has now; returns the key of the best one, None for an empty query."""
+        """Filter the catalog; return the key of the best match, None for an empty query."""
         self.specs = tuple(self._catalog.values())
         if not query.strip():
             self._show(grouped(self.specs, BLOCKS))
@@ -308,7 +308,7 @@ class Palette(QWidget):
         self._filter("")
 
     def _choose(self, key: str) -> None:
-        """A new node of an op, or a look at the file that it waits for."""
+        """Create a node of an op, or review the file that it needs."""
         spec = self.model.spec(self.model.index_of(key))
         waits = spec is not None and spec.kind == "unknown" and is_custom(key)
         (self.look_wanted if waits else self.activated).emit(key)

@@ -1,4 +1,4 @@
-"""What happens when a person takes a cure: an edit of the sheet, of the training or the data, or a place to look at."""
+"""Applies a cure: edits the sheet, the training settings or the data, or shows a place."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class ProblemRow(ListRow):
         return self.problem.message, self.problem.node, self._name
 
     def shows(self, problem: Problem, name: str, category: str) -> bool:
-        """Whether the row shows exactly this."""
+        """Return whether the row shows exactly this."""
         return (self._name, self._category) == (name, category) and self.problem == problem
 
     def natural_name_width(self) -> int:
@@ -168,7 +168,7 @@ class ProblemsPanel(QWidget):
     """
 
     jump_requested = Signal(str)
-    enter_requested = Signal(object)  # the way to the block in which something is wrong
+    enter_requested = Signal(object)  # the path of the block that contains a problem
     cure_requested = Signal(object)
     count_changed = Signal(int, int)
 

@@ -63,7 +63,7 @@ class ShellFeature(Feature):
         theme.apply(application, choice)
 
     def _motion_action(self) -> QAction:
-        """Whether reels and dashes stand still."""
+        """Return the switch "Reduce motion" for animations."""
         still = QAction("Reduce &motion", self, checkable=True)
         still.setChecked(self.workspace.settings.reduced_motion)
         still.toggled.connect(self.set_reduced_motion)

@@ -1,4 +1,4 @@
-"""Weights in the window: loading and saving them, what a run starts from, and the last layer."""
+"""Feature "weights": loading and saving them, start weights, and the last layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last layer of the net: replaced, dropped, or the only one that learns. What is refused is said on the canvas."""
+"""The last layer of the net: replace it, remove it, or train it alone. Refusals are shown on the canvas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HeadControl(QObject):
         self._workspace = workspace
 
     def offered(self) -> list[QAction]:
-        """The commands for the menu of the selected node: all of them at the last layer, none elsewhere."""
+        """Return the commands for the context menu of the last layer; none for other nodes."""
         project, workspace = self._workspace.document.project, self._workspace
         node = workspace.sheet.project.graph.nodes.get(workspace.selection.single or "")
         if node is None or workspace.place.path or node.op in ("input", "output"):
@@ -56,14 +56,14 @@ class HeadControl(QObject):
         self._workspace.drawing.ask(f"Replace {node.name}: outputs", str(now), hint, self._answered)
 
     def _answered(self, text: str) -> str:
-        """Returns "" or why it was not done."""
+        """Replace the last layer; return "" or why it was refused."""
         try:
             return self.replace(int(text))
         except ValueError:
             return f"{text!r} is not an integer."
 
     def replace(self, size: int) -> str:
-        """A new last layer; its old start weights are let go. Returns "" or why it was not done."""
+        """Insert a new last layer without the old one's start weights. Return "" or why it was refused."""
         return self._do("Replace the last layer", lambda project: head_edits.replace_last(project, self._ops, size))
 
     def drop(self) -> None:
@@ -104,13 +104,13 @@ class HeadControl(QObject):
         return ""
 
     def _show(self, head: Head) -> None:
-        """Bring the last layer into sight, inside of its blocks; where it has gone, the sheet that it stood on."""
+        """Scroll to the last layer inside its blocks; if it was removed, show its sheet."""
         workspace = self._workspace
         workspace.place.go_to(tuple((node, 0) for node in head.way))
         workspace.show_node(head.node)
 
     def _without_weights_of(self, head: Head, project: Project) -> tuple[Project, int]:
-        """The project that does not start from the weights of the layer that goes, and how many those were."""
+        """Drop the removed layer's start weights; return the project and their number."""
         from app.training.setup.weights_header import StartError, header
 
         start, analysis = project.training.start, self._workspace.live.analysis

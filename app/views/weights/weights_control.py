@@ -31,7 +31,7 @@ WAITING = "The network is still being checked, so only the file is shown. Open i
 
 
 class WeightsControl(QObject):
-    """The commands, and the word in the status line on what a run starts from."""
+    """Weights commands, and the start weights in the status line."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
@@ -60,7 +60,7 @@ class WeightsControl(QObject):
         return dialog
 
     def _net(self) -> tuple[Source | None, str]:
-        """What the weights are for, or why there is nothing to load them into."""
+        """Return the source that weights are loaded into, or why there is none."""
         live = self._workspace.live
         if live.analysis is None or not live.up_to_date:
             return None, WAITING
@@ -75,7 +75,7 @@ class WeightsControl(QObject):
         document.apply(f"Load weights of {start.name}", with_start(document.project, start))
 
     def forget(self) -> None:
-        """Start from random weights again; the buffers of an imported net stay what they are."""
+        """Start from random weights again; buffers of an imported net are kept."""
         document = self._workspace.document
         document.apply("Start from random weights", with_start(document.project, random_start(document.project)))
 
@@ -87,13 +87,13 @@ class WeightsControl(QObject):
             document.apply(f"Initialise as {origin.model}", taken_over(document.project, origin.inits))
 
     def takes(self, data: QMimeData) -> Path | None:
-        """The file of weights that is being dragged, if it is one alone."""
+        """Return the dragged weights file, if it is one file."""
         urls = data.urls()
         path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
         return path if path is not None and path.suffix.lower() in SUFFIXES else None
 
     def drop(self, data: QMimeData) -> bool:
-        """Show the file of weights that was let go over the window; False if there is none."""
+        """Show the dropped weights file; False if there is none."""
         path = self.takes(data)
         if path is not None:
             self.open(path)
@@ -117,7 +117,7 @@ class WeightsControl(QObject):
             self.save(path if path.suffix in (".safetensors", ".pt") else Path(f"{path}{_suffix(chosen)}"))
 
     def save(self, path: Path) -> None:
-        """Have the engine write them; those of a run under way as they are between two steps."""
+        """Have the engine write the weights; an active run's between two steps."""
         workspace, (source, trouble) = self._workspace, self._net()
         if source is None:
             workspace.notifier.refuse("No weights were saved", trouble)
@@ -153,14 +153,14 @@ class WeightsControl(QObject):
             self._workspace.status.set_start("")
 
     def _tell(self, analysis: Analysis) -> None:
-        """How many of the net's tensors a run starts from."""
+        """Show how many of the net's tensors start from weights."""
         self._enable()
         start = self._workspace.document.project.training.start
         if start is not None and self._workspace.live.net_runs:
             self.tell_start(STATUS, start, analysis.source, self._workspace.status.set_start)
 
     def tell_start(self, key: str, start: StartWeights, source: Source, then: Callable[[str, str], None]) -> None:
-        """Have `then` told what a run starts from, short and whole, once the engine has counted it."""
+        """Call `then` with a short and a full description of the start weights, once the engine has counted them."""
         name = start.name or Path(start.path).name
         self._workspace.engine.ask(
             key, CountStart(start, source),
@@ -170,7 +170,7 @@ class WeightsControl(QObject):
 
 
 def start_words(start: StartWeights, taken: int, whole: int) -> tuple[str, str]:
-    """What a run starts from, short and whole."""
+    """Describe the start weights, short and in full."""
     name, rest = start.name or Path(start.path).name, whole - taken
     more = f"; the other {rest:,} are initialised from the seed" if rest > 0 else ""
     return (

@@ -25,7 +25,7 @@ from app.views.ui.widgets import Button, SearchField, Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
 
-LOOK = 100  # ms between two looks at the progress
+LOOK = 100  # ms between two polls of the progress
 FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not in the net"}
 
 
@@ -167,7 +167,7 @@ class WeightsDialog(Dialog):
         self._compare()
 
     def _followed(self, number: int, on: bool) -> None:
-        """Of two suggestions the second holds the first as well."""
+        """Keep two suggestions consistent: the second includes the first."""
         other = self.follow[1 - number]
         if on and other.isChecked() and number == 0:
             other.setChecked(False)
@@ -194,14 +194,14 @@ class WeightsDialog(Dialog):
         self.table.fit()
 
     def _names(self) -> FrozenMap[str, str]:
-        """The other names for keys of the file that are followed."""
+        """Return the accepted suggestions: keys of the net by keys of the file."""
         assert self.held is not None
         offers = zip(self.follow, self.held.offers, strict=False)
         names = [offer.names for box, offer in offers if box.isChecked()]
         return FrozenMap(names[-1] if names else {})
 
     def _make_filters(self) -> None:
-        """A choice for each kind of row that there is, with how many."""
+        """Create a filter for each kind of row, with its count."""
         if self.filters is not None:
             self._place.removeWidget(self.filters)
             self.filters.hide()

@@ -17,7 +17,7 @@ from app.views.ui.tables import ColumnsModel, Index, plain
 KEY, FILE, NET, STATE = range(4)
 COLUMNS = ("Key", "In the file", "In the net", "")
 ALONE = ("Key", "Shape", "dtype", "Bytes")
-# Each state by icon, colour and words: colour never speaks alone.
+# Each state by icon, colour and text: never by colour alone.
 STATES = {
     SAME: ("check", "run", "Fits"),
     DTYPE: ("check", "warn", "Fits, converted"),
@@ -46,7 +46,7 @@ class WeightsModel(ColumnsModel):
         self._reset(found, set(found.fitting), False)
 
     def set_infos(self, infos: Infos) -> None:
-        """Show a file by itself."""
+        """Show a file without comparing it."""
         rows = tuple(KeyRow(key, UNEXPECTED, None, info, key) for key, info in infos.items())
         self._reset(Diff(rows), set(), True)
 
