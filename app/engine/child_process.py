@@ -57,7 +57,7 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-class Told:
+class StderrReader:
     """Reads a process's stderr, forwards the lines that `passes` accepts, and keeps its end."""
 
     def __init__(self, stream: IO[bytes], passes: Callable[[str], bool] = lambda _line: True) -> None:

@@ -30,7 +30,7 @@ A = TypeVar("A")
 # Bytes by which the memory of an engine that keeps nothing may grow before another takes its place.
 GROWTH = 1 << 30
 STOPPED = 60.0  # seconds for which an engine may be stopped from outside (SIGSTOP) while it is asked something
-LOOK = 5.0  # seconds between two checks of a busy engine
+CHECK_INTERVAL = 5.0  # seconds between two checks of a busy engine
 
 
 class Question(Future[A]):
@@ -57,7 +57,7 @@ class _Process:
     """One process of an engine, with everything sent to it."""
 
     def __init__(
-        self, generation: int, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.Told,
+        self, generation: int, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.StderrReader,
         longest: int = LONGEST,
     ) -> None:  # fmt: skip
         self.generation = generation
@@ -222,7 +222,7 @@ class Engine:
             return
 
     def _current(self) -> _Process:
-        """Return the process for the next request: a new one if the old has ended, or has grown and holds no handles."""
+        """Return the process for the next request; replaces one that has ended, or has grown and holds no handles."""
         process = self._process
         if process is not None and not process.retired and process.child.poll() is None:
             if not self._grown(process):
@@ -261,7 +261,7 @@ class Engine:
         pipe that a stopped process does not read."""
         since: float | None = None
         while not process.retired and process.child.poll() is None:
-            time.sleep(min(LOOK, STOPPED / 4))
+            time.sleep(min(CHECK_INTERVAL, STOPPED / 4))
             if not process.open or not _is_stopped(process.child.pid):
                 since = None
                 continue
@@ -276,7 +276,7 @@ class Engine:
     def _read(self, process: _Process) -> None:
         try:
             for message in process.channel.messages():
-                self._hear(process, message)
+                self._receive(process, message)
         except (OSError, ValueError, ChannelError, NotAValueError) as error:
             if not process.retired:
                 process.reason = f"said what is not understood ({error}) and was ended"
@@ -285,16 +285,16 @@ class Engine:
         how = process.reason or child_process.describe_exit(code, process.kills)
         if process.retired or self._closed:
             return
-        process.reason = self._words(how)
+        process.reason = self._death_message(how)
         process.retired = True
         process.fail_all(process.reason)
         for listener in tuple(self._listeners):
             listener(process.reason)
 
-    def _words(self, how: str) -> str:
+    def _death_message(self, how: str) -> str:
         return f"The engine, the process that computes for this window, {how}."
 
-    def _hear(self, process: _Process, message: Any) -> None:
+    def _receive(self, process: _Process, message: Any) -> None:
         if isinstance(message, protocol.Hello):
             if message.version != protocol.VERSION:
                 raise ChannelError(f"it speaks version {message.version}, this program version {protocol.VERSION}")

@@ -28,7 +28,7 @@ from app.engine.placement import RunPlacement
 from app.engine.protocol import EngineDiedError
 from app.engine.remote_control import RemoteControl, RemoteRunError
 from app.engine.requests.train import PrepareProcesses
-from app.engine.run_process import LOOK, STOP, kept_words
+from app.engine.run_process import CHECK_INTERVAL, STOP, resume_hint
 from app.engine.values import RemoteError
 from app.export.script.launch import on_loopback
 from app.training.control import Result
@@ -64,9 +64,9 @@ class LineControl(RemoteControl):
         """Attach the sender and flush queued commands in order."""
         with self._condition:
             self._send = lambda hand: say(hand.value)
-            for hand in self._unsaid:
+            for hand in self._queued:
                 self._send(hand)
-            self._unsaid.clear()
+            self._queued.clear()
             say("ready")  # the script waits for it, so that earlier commands are in time
 
 
@@ -110,7 +110,9 @@ class _Rank:
         self.child = child = pool.start("rank", {**extra, **own}, quiet=number > 0, arguments=arguments)
         assert child.stderr is not None
         # All ranks print the same warnings, so only the first one's are forwarded; errors are reported later.
-        self.stderr = child_process.Told(child.stderr, lambda line: number == 0 and not line.startswith("[rank"))
+        self.stderr = child_process.StderrReader(
+            child.stderr, lambda line: number == 0 and not line.startswith("[rank")
+        )
         self._ended = ended
         threading.Thread(target=self._wait, name=f"end of rank {number}", daemon=True).start()
 
@@ -164,7 +166,7 @@ class _Group:
             yield Failed(kind, f"The processes cannot be started: {error}", "", "", None, 0, 0)
             return
         ending: Finished | None = None
-        for line in self._told():
+        for line in self._read_lines():
             try:
                 event = reader.event(line)
             except ValueError:
@@ -203,9 +205,9 @@ class _Group:
             self._ranks.append(_Rank(number, arguments, extra, self._lines.put))
         stdout = self._ranks[0].child.stdout
         threading.Thread(target=self._read, args=(stdout,), name="lines of a run", daemon=True).start()
-        self.control.connect(self._say)
+        self.control.connect(self._write_command)
 
-    def _say(self, word: str) -> None:
+    def _write_command(self, word: str) -> None:
         stdin = self._ranks[0].child.stdin
         assert stdin is not None
         try:
@@ -219,12 +221,12 @@ class _Group:
             self._lines.put(line)
         self._lines.put(None)
 
-    def _told(self) -> Iterator[bytes]:
+    def _read_lines(self) -> Iterator[bytes]:
         """Yield the lines of the first process until all have ended, or the run is stopped."""
         there = True
         while there or len(self._ended) < len(self._ranks):
             try:
-                line = self._lines.get(timeout=LOOK)
+                line = self._lines.get(timeout=CHECK_INTERVAL)
             except queue.Empty:
                 line = b""
             if line is None:
@@ -265,7 +267,7 @@ class _Group:
 
     @property
     def _cure(self) -> str:
-        return kept_words(self._folder, self._resume)
+        return resume_hint(self._folder, self._resume)
 
     def close(self) -> None:
         """End all processes."""

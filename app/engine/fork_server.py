@@ -135,7 +135,7 @@ def _forked(
                     os.close(one.ends)
                     os.close(one.status)
                 os.close(status)
-                _become(request, streams, server)
+                _run_entry(request, streams, server)
             finally:
                 os._exit(1)
         made = _Forked(pid, os.pidfd_open(pid), status)
@@ -161,7 +161,7 @@ def _reap(gone: _Forked) -> None:
 # --- In the new process
 
 
-def _become(request: dict[str, Any], streams: list[int], server: int) -> NoReturn:
+def _run_entry(request: dict[str, Any], streams: list[int], server: int) -> NoReturn:
     """Set up what a fresh process would inherit or initialise, and run the entry point."""
     os.setsid()
     die_with(server)
@@ -199,14 +199,15 @@ def _set_threads(environment: Mapping[str, str]) -> None:
     import torch
     from threadpoolctl import ThreadpoolController
 
-    def said(variable: str) -> int:
+    def thread_count(variable: str) -> int:
         text = environment.get(variable, "")
         return int(text) if text.isdecimal() else 0
 
-    count, of_mkl = said("OMP_NUM_THREADS"), said("MKL_NUM_THREADS") if torch.backends.mkl.is_available() else 0
+    count = thread_count("OMP_NUM_THREADS")
+    of_mkl = thread_count("MKL_NUM_THREADS") if torch.backends.mkl.is_available() else 0
     for library in ThreadpoolController().lib_controllers:
         if library.internal_api == "openblas":  # it had to do with one, so as not to start any here
-            library.set_num_threads(said("OPENBLAS_NUM_THREADS") or count or len(os.sched_getaffinity(0)))
+            library.set_num_threads(thread_count("OPENBLAS_NUM_THREADS") or count or len(os.sched_getaffinity(0)))
         elif count and library.num_threads != count:
             library.set_num_threads(count)
     if (count := of_mkl or count) and count != torch.get_num_threads():

@@ -40,9 +40,9 @@ from app.util.leftovers import TemporaryFolder
 
 PATIENCE = 120.0  # seconds for a person's own file
 CHECKED = 300.0  # seconds more, from when the drawing is held against the model
-LOOK = 0.02  # seconds between two polls for an answer or a cancellation
+POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
 _STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
-_kept = partial(child_process.Told, passes=lambda _line: False)
+_quiet_stderr = partial(child_process.StderrReader, passes=lambda _line: False)
 
 
 class ImportProcess:
@@ -57,7 +57,7 @@ class ImportProcess:
         self._question: Question[Project] | None = None
         self.comparing = False  # the last drawing that was returned is not compared with its model yet
         fresh = bool(file) and shadows_packages(Path(file).parent)
-        self._engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh), _kept)
+        self._engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh), _quiet_stderr)
 
     @property
     def pid(self) -> int:
@@ -93,14 +93,14 @@ class ImportProcess:
         """Return the early drawing if it comes before the answer, else the answer."""
         self.comparing = False
         while not question.done():
-            if (early := self._hear(tell)) is not None:
+            if (early := self._forward_progress(tell)) is not None:
                 self.comparing = True
                 return self._project(early, folder, cancelled)
             self._stop_late(question, patience, cancelled)
-            futures.wait([question], LOOK)
+            futures.wait([question], POLL_INTERVAL)
         return self._project(self._answer(question), folder, cancelled)
 
-    def _hear(self, tell: Callable[[str], None]) -> Project | None:
+    def _forward_progress(self, tell: Callable[[str], None]) -> Project | None:
         """Forward progress messages; return the early drawing if one arrived."""
         with contextlib.suppress(queue.Empty):
             while True:
@@ -128,21 +128,21 @@ class ImportProcess:
         try:
             return question.result()
         except EngineDiedError as error:
-            words = f"{self._asked} ended the process that it ran in{self._how()}"
+            words = f"{self._asked} ended the process that it ran in{self._exit_description()}"
             raise ModelImportError(words, "process_died") from error
 
     def _project(self, project: Project, folder: Path, cancelled: Callable[[], bool]) -> Project:
-        return project if cancelled() else _adopted(project, self._path, folder, self._moved)
+        return project if cancelled() else _move_files(project, self._path, folder, self._moved)
 
-    def _how(self) -> str:
+    def _exit_description(self) -> str:
         """Describe the exit status and last line of stderr of a process that reported no error."""
         code = self._engine.child.wait()
         if code < 0 and os.name == "posix":
-            return f" by {signal.Signals(-code).name}{self._where()}"
-        words = self._last_words()
+            return f" by {signal.Signals(-code).name}{self._crash_location()}"
+        words = self._last_stderr_line()
         return f" with status {code}: {words}" if words else f" with status {code}"
 
-    def _where(self) -> str:
+    def _crash_location(self) -> str:
         """Return the line of the model's own code at which a process crashed, from the stack on its stderr."""
         root, torch = str(Path(__file__).resolve().parents[1]), f"{os.sep}torch{os.sep}"
         stack = self._engine.stderr.text().rpartition("Current thread")[2].partition("\nThread ")[0]
@@ -150,7 +150,7 @@ class ImportProcess:
         found = next((one for one in lines if not one[0].startswith((root, "<")) and torch not in one[0]), None)
         return f" in {found[2]}, line {found[1]} of {Path(found[0]).name}" if found else ""
 
-    def _last_words(self) -> str:
+    def _last_stderr_line(self) -> str:
         lines = self._engine.stderr.text().strip().splitlines()
         return next((line for line in reversed(lines) if line.strip()), "")
 
@@ -161,7 +161,7 @@ class ImportProcess:
         self._folder.cleanup()
 
 
-def _adopted(project: Project, left: Path, folder: Path, moved: dict[str, str]) -> Project:
+def _move_files(project: Project, left: Path, folder: Path, moved: dict[str, str]) -> Project:
     """Move a project's files from the process's folder to another one; `moved` lists those already there. Raises
     OSError."""
 
@@ -210,7 +210,7 @@ def shadows_packages(folder: Path) -> bool:
 def listed_models() -> tuple[KnownModel, ...]:
     """List torchvision's models in a separate engine. Raises ModelImportError without torchvision, EngineDiedError,
     OSError."""
-    engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT), _kept)
+    engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT), _quiet_stderr)
     try:
         return engine.ask(ListModels()).result()
     finally:

@@ -17,7 +17,7 @@ from app.observe.observation import Observation
 from app.sources.spec import SourceError
 
 PATIENCE = 120.0  # seconds for the model's own code
-LOOK = 0.02  # seconds between two polls for an answer or a cancellation
+POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
 
 
 class ObserveTimeoutError(SourceError):
@@ -43,7 +43,7 @@ def observe(
             if time.monotonic() > end:
                 words = f"{request.source} had not come to its end after {patience:.0f} s and was stopped"
                 raise ObserveTimeoutError(words)
-            futures.wait([question], LOOK)
+            futures.wait([question], POLL_INTERVAL)
         return question.result()
     except EngineDiedError as error:
         raise SourceError(f"{request.source} ended the process that it ran in: it {engine.how_it_ended()}") from error

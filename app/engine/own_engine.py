@@ -24,7 +24,10 @@ class OwnEngine(Engine):
     """
 
     def __init__(
-        self, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.Told, longest: int = LONGEST
+        self,
+        start: Callable[[], Any],
+        hear: Callable[[IO[bytes]], Any] = child_process.StderrReader,
+        longest: int = LONGEST,
     ) -> None:
         process = _Process(1, start, hear, longest)
         self._how = ""
@@ -56,7 +59,7 @@ class OwnEngine(Engine):
         allowed, _ = layer_files.trusted()
         return allowed, allowed
 
-    def _words(self, how: str) -> str:
+    def _death_message(self, how: str) -> str:
         self._how = how
         return f"The process {how}."
 

@@ -154,7 +154,7 @@ def _started(
 ) -> Child:
     environment = child_process.environment(extra)
     server = None if fresh else _server()
-    if server is not None and _alike(environment, server.environment):
+    if server is not None and _same_load_environment(environment, server.environment):
         if cwd is not None:
             os.stat(cwd)  # report a missing folder here
         try:
@@ -186,11 +186,11 @@ def _server() -> _Server | None:
 def _forget() -> None:
     if _state.server is not None:
         _state.server.end()
-        _state.server.let_go()
+        _state.server.reap()
         _state.server = None
 
 
-def _alike(wanted: Mapping[str, str], loaded: Mapping[str, str]) -> bool:
+def _same_load_environment(wanted: Mapping[str, str], loaded: Mapping[str, str]) -> bool:
     """Return whether the variables that libraries read when they are loaded are equal.
 
     >>> _alike({"OMP_NUM_THREADS": "1", "HOME": "/a"}, {"HOME": "/b"}), _alike({}, {"OMP_NUM_THREADS": "1"})
@@ -266,7 +266,7 @@ class _Server:
             self._control.shutdown(socket.SHUT_RDWR)
         self._process.kill()
 
-    def let_go(self) -> None:
+    def reap(self) -> None:
         """Reap the ended server and close its files."""
         self._process.wait()
         self._control.close()

@@ -33,26 +33,26 @@ class RemoteControl(Control):
 
     def __init__(self) -> None:
         self._send: Callable[[Any], object] | None = None
-        self._unsaid: list[Any] = []
+        self._queued: list[Any] = []
         self.stopped_at: float | None = None
         super().__init__()
 
     def pause(self) -> None:
         super().pause()
-        self._say(RunCommand.PAUSE)
+        self._send_or_queue(RunCommand.PAUSE)
 
     def resume(self) -> None:
         super().resume()
-        self._say(RunCommand.RESUME)
+        self._send_or_queue(RunCommand.RESUME)
 
     def step(self) -> None:
         super().step()
-        self._say(RunCommand.STEP)
+        self._send_or_queue(RunCommand.STEP)
 
     def stop(self) -> None:
         super().stop()
         self.stopped_at = self.stopped_at or monotonic()
-        self._say(RunCommand.STOP)
+        self._send_or_queue(RunCommand.STOP)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         """Return the weights of the ended run. Raises NoWeightsError."""
@@ -66,9 +66,9 @@ class RemoteControl(Control):
         assert isinstance(weights, TensorsOnDisk)
         shutil.copyfile(weights.path, path)
 
-    def _say(self, what: Any) -> None:
+    def _send_or_queue(self, what: Any) -> None:
         with self._condition:
             if self._send is not None:
                 self._send(what)
             elif self._result is None:
-                self._unsaid.append(what)
+                self._queued.append(what)

@@ -22,9 +22,9 @@ from app.engine.remote_control import RemoteControl, RemoteRunError
 from app.engine.requests.train import (
     Answered,
     Order,
+    ResumeHint,
     RunCommand,
     SetWatchPoints,
-    TellKept,
     Train,
     Trained,
     WriteWeights,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOK = 0.25  # seconds between two checks of a silent process
+CHECK_INTERVAL = 0.25  # seconds between two checks of a silent process
 HANG = 120.0  # seconds without a word and without work after which it counts as hung
 LITTLE = 0.02  # of one core; a process that only waits takes less
 STOP = 20.0  # seconds that the current step may take after a stop
@@ -69,7 +69,7 @@ class ChildControl(RemoteControl):
     @watch.setter
     def watch(self, points: WatchPoints) -> None:
         self._points = points
-        self._say(SetWatchPoints(points))
+        self._send_or_queue(SetWatchPoints(points))
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Send a request of `app.training.run_requests` to the process; others get RemoteRunError."""
@@ -77,7 +77,7 @@ class ChildControl(RemoteControl):
             future: Future[T] = Future()
             future.set_exception(RemoteRunError())
             return future
-        return self._ask(function)
+        return self._send_order(function)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         if self._result is None and self._folder is not None:
@@ -98,14 +98,14 @@ class ChildControl(RemoteControl):
     def _written(self, path: Path, timeout: float | None) -> bool:
         """Have the process leave a copy in a file; False where it ended meanwhile."""
         try:
-            self._ask(WriteWeights(path)).result(timeout)
+            self._send_order(WriteWeights(path)).result(timeout)
         except RunEndedError:  # it ended before answering; its result is on its way
             with self._condition:
                 self._condition.wait_for(lambda: self._result is not None, timeout)
             return False
         return True
 
-    def _ask(self, what: Any) -> Future[Any]:
+    def _send_order(self, what: Any) -> Future[Any]:
         """Send a command that is answered. Raises NotAValueError."""
         future: Future[Any] = Future()
         with self._condition:
@@ -113,14 +113,14 @@ class ChildControl(RemoteControl):
                 future.set_exception(RunEndedError("The run has ended; its weights are in `Control.result`."))
                 return future
             order = Order(next(self._numbers), what)
-            self._say(order)
+            self._send_or_queue(order)
             self._asked[order.number] = future
         return future
 
-    def _say(self, what: Any) -> None:
+    def _send_or_queue(self, what: Any) -> None:
         """Send a command. Raises NotAValueError before it could end the run."""
         Codec(0).encode(what)
-        super()._say(what)
+        super()._send_or_queue(what)
 
     # What follows is for `train` alone.
 
@@ -130,10 +130,10 @@ class ChildControl(RemoteControl):
         """Start the run with `ask` and the queued commands; files that it is told to write go to `folder`."""
         with self._condition:
             self._folder = folder
-            self._send = ask(tuple(self._unsaid)).send
-            self._unsaid.clear()
+            self._send = ask(tuple(self._queued)).send
+            self._queued.clear()
 
-    def answered(self, answer: Answered) -> None:
+    def complete_order(self, answer: Answered) -> None:
         """Complete the future of an order with its answer or error."""
         with self._condition:
             future = self._asked.pop(answer.number, None)
@@ -205,13 +205,13 @@ class _Child:
             return
 
         def ask(said: tuple[RunCommand | SetWatchPoints | Order, ...]) -> Question[Trained]:
-            question = engine.ask(Train(self.job, self._scratch, threads, folder, resume, said), self._hear)
+            question = engine.ask(Train(self.job, self._scratch, threads, folder, resume, said), self._receive)
             question.add_done_callback(self._end)
             return question
 
         self.control.begin(self._scratch, ask)
         ending: Finished | Failed | None = None
-        for event in self._told(engine):
+        for event in self._events(engine):
             self._follow(event)
             if isinstance(event, Finished | Failed):
                 ending = event  # yielded after the process has handed over the weights
@@ -221,9 +221,9 @@ class _Child:
 
     # On the reading thread: a caller that waits for an answer may be the one that consumes events.
 
-    def _hear(self, said: list[Event] | Answered) -> None:
+    def _receive(self, said: list[Event] | Answered) -> None:
         if isinstance(said, Answered):
-            self.control.answered(said)
+            self.control.complete_order(said)
         else:
             self._heard.put(said)
 
@@ -237,14 +237,14 @@ class _Child:
 
     # On the thread that asks for events.
 
-    def _told(self, engine: OwnEngine) -> Iterator[Event]:
+    def _events(self, engine: OwnEngine) -> Iterator[Event]:
         """Yield the events of the process until it has no more or is stopped."""
         self._silence = ""
         pid = engine.child.pid
         quiet_since, work = monotonic(), child_process.work_of(pid)
         while not self._silence:
             try:
-                events = self._heard.get(timeout=LOOK)
+                events = self._heard.get(timeout=CHECK_INTERVAL)
             except queue.Empty:
                 now, done = monotonic(), child_process.work_of(pid)
                 spent = now - quiet_since
@@ -252,15 +252,15 @@ class _Child:
                     quiet_since, work = now, done
                 elif spent > self._hang:
                     self._silence = f"has done nothing for {spent:.0f} seconds and was ended"
-                self._look_at_stop()
+                self._check_stop()
                 continue
             if events is None:
                 return
             quiet_since, work = monotonic(), child_process.work_of(pid)
             yield from events
-            self._look_at_stop()
+            self._check_stop()
 
-    def _look_at_stop(self) -> None:
+    def _check_stop(self) -> None:
         at = self.control.stopped_at
         if at is not None and monotonic() - at > self._grace:
             self._silence = f"had not stopped {self._grace:.0f} seconds after it was told to, and was ended"
@@ -288,7 +288,7 @@ class _Child:
         where = f"in step {self.step + 1:,}" if began else "before its first step"
         message = f"The process of the run {how} {where}{why}"
         node = crashed_node(told, self.job.source)
-        return Failed("process", message, self._kept(), told, node, self.epoch, self.step)
+        return Failed("process", message, self._resume_hint(), told, node, self.epoch, self.step)
 
     def _marked(self) -> tuple[int, int]:
         try:
@@ -300,8 +300,8 @@ class _Child:
         finally:
             mark.close()
 
-    def _kept(self) -> str:
-        return kept_words(self._folder, self._resume)
+    def _resume_hint(self) -> str:
+        return resume_hint(self._folder, self._resume)
 
     def close(self) -> None:
         """Leave nothing of it behind."""
@@ -310,10 +310,10 @@ class _Child:
             self.control.ended(Result("failed", self.epoch, self.step, None))
 
 
-def kept_words(folder: Path | None, resume: Path | None) -> str:
+def resume_hint(folder: Path | None, resume: Path | None) -> str:
     """Describe what a run that ended abruptly can be resumed from; a separate process reads the checkpoints."""
     try:
-        return once(TellKept(folder, resume))
+        return once(ResumeHint(folder, resume))
     except (OSError, EngineDiedError):
         return f"Its checkpoints are in {folder}, and cannot be read now." if folder is not None else ""
 

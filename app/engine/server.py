@@ -49,7 +49,7 @@ class Context:
     def progress(self, value: Any) -> None:
         """Report progress before the answer; from any thread."""
         if not self._cancelled.is_set():
-            self._server.say(protocol.Progress, self._number, value)
+            self._server.send(protocol.Progress, self._number, value)
 
     def cancelled(self) -> bool:
         """Return whether the request was cancelled."""
@@ -69,9 +69,9 @@ class Context:
         """Keep something alive under a handle until the window releases it."""
         return self._server.keep(thing, self._number)
 
-    def kept(self, handle: Handle) -> Any:
+    def object_of(self, handle: Handle) -> Any:
         """Return the object of a handle. Raises HandleLostError."""
-        return self._server.kept(handle)
+        return self._server.object_of(handle)
 
 
 class Server:
@@ -98,7 +98,7 @@ class Server:
         status = 0
         try:
             for message in self._channel.messages():
-                self._hear(message)
+                self._receive(message)
         except (OSError, ChannelError, NotAValueError) as error:
             print(f"engine: {error}", file=sys.stderr)
             sys.stderr.flush()
@@ -110,7 +110,7 @@ class Server:
         time.sleep(max((context.left_alone for context in left), default=0.0))
         os._exit(status)  # lanes that still compute are not waited for
 
-    def _hear(self, message: Any) -> None:
+    def _receive(self, message: Any) -> None:
         if isinstance(message, protocol.Ask):
             request = self._codec.decode(message.generation, message.body)
             context = self._open[message.number] = Context(self, message.number, request.left_alone)
@@ -170,14 +170,14 @@ class Server:
     def _answer(self, number: int, request: Request[Any], context: Context) -> None:
         try:
             answer = _handler(type(request))(request, context)
-            self.say(protocol.Answer, number, answer, len(self._things))
+            self.send(protocol.Answer, number, answer, len(self._things))
         except BaseException as error:  # raised in the client
             if type(request).lane == protocol.MAIN and not isinstance(error, Exception):
                 raise  # user code has ended this process; the client sees the status
             trace = traceback.format_exc().encode("utf-8", "backslashreplace").decode("utf-8")
-            self.say(protocol.Failure, number, error, trace, len(self._things))
+            self.send(protocol.Failure, number, error, trace, len(self._things))
 
-    def say(self, kind: Callable[..., protocol.Message], number: int, value: Any, *rest: Any) -> None:
+    def send(self, kind: Callable[..., protocol.Message], number: int, value: Any, *rest: Any) -> None:
         with self._codec.lock:
             generation, body = self._codec.encode(value)
             try:
@@ -204,7 +204,7 @@ class Server:
                 self._things.pop(number, None)
                 self._keepers.pop(number, None)
 
-    def kept(self, handle: Handle) -> Any:
+    def object_of(self, handle: Handle) -> Any:
         try:
             return self._things[handle.number]
         except KeyError:

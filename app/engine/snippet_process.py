@@ -24,9 +24,9 @@ from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 
 START = 120.0  # seconds that torch may take to load
-LOOK = 0.02  # seconds between two polls of the process
+POLL_INTERVAL = 0.02  # seconds between two polls of the process
 MOST = 64 << 20  # bytes of an answer
-KEPT = 200_000  # bytes of output that are kept
+OUTPUT_LIMIT = 200_000  # bytes of output that are kept
 WATCHED = sys.platform == "linux"  # whether memory can be watched here
 THREADS = "2"
 SURROUNDINGS = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
@@ -75,21 +75,21 @@ class _Attempt:
                 reason = f"its limit of {self._limits.seconds:g} s" if working else f"{START:.0f} s for loading torch"
                 return self._end("time", f"The snippet had not come to its end after {reason} and was stopped.")
             if working and self._memory() - self._base > self._limits.memory:
-                return self._end("memory", self._memory_words())
+                return self._end("memory", self._memory_text())
             if printed.count != told:
                 told = printed.count
                 tell(printed.text(now=True))
-            futures.wait([self._question], LOOK)
-        return self._answered()
+            futures.wait([self._question], POLL_INTERVAL)
+        return self._answer()
 
-    def _answered(self) -> SnippetAnswer:
+    def _answer(self) -> SnippetAnswer:
         try:
             answer = self._question.result()
         except EngineDiedError:
             return self._died(f"The process of the snippet {self._engine.how_it_ended()}.")
         except Exception as error:  # of its process, not of the text
             return self._died(f"The snippet could not be run: {error}.")
-        return replace(answer, words=self._memory_words()) if answer.ended == "memory" else answer
+        return replace(answer, words=self._memory_text()) if answer.ended == "memory" else answer
 
     @property
     def _took(self) -> float:
@@ -98,7 +98,7 @@ class _Attempt:
     def _memory(self) -> int:
         return child_process.memory_of(self._engine.child.pid) or 0
 
-    def _memory_words(self) -> str:
+    def _memory_text(self) -> str:
         limit = bytes_text(self._limits.memory)
         return f"The snippet wanted more memory than its limit of {limit} and was stopped."
 
@@ -124,7 +124,7 @@ class _Printed:
     def _read(self, stream: IO[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError):  # it was closed while something held its other end
             while data := os.read(stream.fileno(), 1 << 16):
-                self._kept += data[: max(0, KEPT - len(self._kept))]
+                self._kept += data[: max(0, OUTPUT_LIMIT - len(self._kept))]
                 self.count += len(data)
 
     def text(self, now: bool = False) -> str:
@@ -132,5 +132,5 @@ class _Printed:
         if not now:
             self._thread.join(2.0)
         text = bytes(self._kept).decode("utf-8", "replace")
-        left = self.count - KEPT
+        left = self.count - OUTPUT_LIMIT
         return text if left <= 0 else f"{text}\n… and {bytes_text(left)} more"

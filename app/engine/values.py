@@ -159,7 +159,7 @@ def _weight(value: Any) -> int:
     return max(len(value), min(len(value) * STRUCT, MOST // 10)) if struct else len(value)
 
 
-def _is_told_once(value: Any) -> bool:
+def _is_sent_once(value: Any) -> bool:
     """Return whether a container is never sent again: events of a run."""
     return type(value) is tuple and isinstance(value[0], msgspec.Struct) and value[0].__module__ == EVENTS
 
@@ -191,7 +191,7 @@ class Codec:
     # -- sending
 
     def encode(self, value: Any) -> tuple[int, Any]:
-        """Return the generation and plain data of a value. Raises NotAValueError and undoes what it added to the table."""
+        """Return the generation and plain data of a value. On NotAValueError the table is unchanged."""
         with self._guard:
             if self._asks and self.full:
                 self._renew(self.generation + 1)
@@ -239,7 +239,7 @@ class Codec:
         encode = _ENCODE.get(kind)
         if encode is not None:
             data = encode(self, value)
-            shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG and not _is_told_once(value))
+            shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG and not _is_sent_once(value))
         elif kind.__module__ == "numpy" and isinstance(value, np.ndarray):
             return self._array(value)
         elif value is AUTO:

@@ -74,7 +74,7 @@ class Collector:
         self._took = 0.0  # seconds, by the last full one
 
     def look(self, rests: Callable[[float], bool]) -> None:
-        """Run the generations that are due; `rests` returns whether the window has been idle for a number of seconds."""
+        """Collect the generations that are due; `rests` returns whether the window was idle for some seconds."""
         freeze_new_modules()
         young, middle, _ = gc.get_count()
         if self._is_full_due(self._made + young, rests):

@@ -21,7 +21,7 @@ DECK = 640
 
 
 class Toolbar(QFrame):
-    """The toolbar. `device_chosen(id)` reports the chosen device; "auto" is the fastest. `exported` requests an export."""
+    """Emits `device_chosen(id)`, where "auto" is the fastest device, and `exported` to request an export."""
 
     device_chosen = Signal(str)
     exported = Signal()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.diagram.layout.layered import Layered
 from app.diagram.layout.model import Link, Rows, Spacing, Vertex
-from app.diagram.layout.rows import break_into_rows, under_way
+from app.diagram.layout.rows import break_costs, break_into_rows
 
 GRID = Spacing(column=104, box=40, bend=24, band=72, frame=104, fold=64, edge=24, track=36, grid=8)
 
@@ -31,7 +31,7 @@ def nets(draw: st.DrawFn) -> tuple[list[Vertex], list[Link]]:
 
 
 def placed(boxes: list[Vertex], links: list[Link], limit: float) -> list[tuple[float, float]]:
-    return Layered(boxes, links, GRID, led=False).place(Rows(limit, 1.4, folds=True)).corners
+    return Layered(boxes, links, GRID, routed=False).place(Rows(limit, 1.4, folds=True)).corners
 
 
 @given(nets(), st.sampled_from([300.0, 1080.0, 9000.0]))
@@ -50,7 +50,7 @@ def test_links_lead_to_the_right_in_a_row_and_downwards_to_the_next(
     case: tuple[list[Vertex], list[Link]], limit: float
 ) -> None:
     boxes, links = case
-    corners = Layered(boxes, links, GRID, led=False).place(Rows(limit)).corners
+    corners = Layered(boxes, links, GRID, routed=False).place(Rows(limit)).corners
     for link in links:
         (x, y), (to_x, to_y) = corners[link.tail], corners[link.head]
         assert x + boxes[link.tail].width < to_x or (limit < 1e6 and y < to_y)
@@ -61,12 +61,12 @@ def test_one_engine_used_for_several_widths_tells_the_same_as_one_for_each(
     case: tuple[list[Vertex], list[Link]], limit: float
 ) -> None:
     boxes, links = case
-    engine = Layered(boxes, links, GRID, led=False)
+    engine = Layered(boxes, links, GRID, routed=False)
     tries = [Rows(limit * times, 1.4, folds=True) for times in (1.0, 2.0, 4.0)]
-    promised = engine.by_promise(tries, (1200.0, 700.0))
+    promised = engine.by_scale_bound(tries, (1200.0, 700.0))
     for most, rows in promised:
         got = engine.place(rows)
-        assert got.corners == Layered(boxes, links, GRID, led=False).place(rows).corners
+        assert got.corners == Layered(boxes, links, GRID, routed=False).place(rows).corners
         right = max(x + box.width for box, (x, _) in zip(boxes, got.corners, strict=True))
         low = max(y + box.height for box, (_, y) in zip(boxes, got.corners, strict=True))
         assert min(1200.0 / right, 700.0 / (low + 1)) <= most  # a line may go back to the grid by half a pixel
@@ -103,7 +103,7 @@ def test_no_other_way_to_break_the_rows_costs_less(layers: list[tuple[int, float
 
 def test_a_value_that_goes_on_counts_once_and_its_further_ends_a_little() -> None:
     links = [Link(0, 1, 0, 0), Link(0, 2, 0, 0), Link(1, 2, 0, 0), Link(2, 3, 0, 0)]
-    assert under_way([0, 1, 2, 3], links) == [0.0, 1.25, 2.0, 1.0, 0.0]
+    assert break_costs([0, 1, 2, 3], links) == [0.0, 1.25, 2.0, 1.0, 0.0]
 
 
 def test_a_parameter_stands_beside_what_takes_it_with_all_that_is_made_of_it() -> None:

@@ -105,7 +105,7 @@ def test_an_engine_that_is_stopped_from_outside_is_ended_and_started_again(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_client, "STOPPED", 0.2)
-    monkeypatch.setattr(engine_client, "LOOK", 0.05)
+    monkeypatch.setattr(engine_client, "CHECK_INTERVAL", 0.05)
     pid = engine.ask(Measure()).result(PATIENCE).pid
     stop(pid)
     with pytest.raises(EngineDiedError, match="SIGSTOP"):
@@ -117,7 +117,7 @@ def test_a_question_larger_than_the_pipe_does_not_hide_a_stopped_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engine_client, "STOPPED", 0.2)
-    monkeypatch.setattr(engine_client, "LOOK", 0.05)
+    monkeypatch.setattr(engine_client, "CHECK_INTERVAL", 0.05)
     engine = Engine()
     try:
         stop(engine.ask(Measure()).result(PATIENCE).pid)

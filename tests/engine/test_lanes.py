@@ -44,7 +44,7 @@ class Lane:
         return request.number
 
     def ask(self, number: int) -> None:
-        self.server._hear(Ask(number, Slow.lane, 0, Slow(number)))
+        self.server._receive(Ask(number, Slow.lane, 0, Slow(number)))
 
 
 def test_a_playback_let_go_in_a_long_step_does_not_delay_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +52,9 @@ def test_a_playback_let_go_in_a_long_step_does_not_delay_the_next(monkeypatch: p
     lane.ask(0)
     assert lane.begun[0].wait(PATIENCE)
     lane.ask(1)
-    lane.server._hear(Cancel(0))
+    lane.server._receive(Cancel(0))
     assert lane.begun[1].wait(PATIENCE)  # while the first is amid its step
-    lane.server._hear(Cancel(0))  # twice is once
+    lane.server._receive(Cancel(0))  # twice is once
     lane.ask(2)
     lane.may_end[0].set()
     assert lane.answers.acquire(timeout=PATIENCE)
@@ -70,7 +70,7 @@ def test_what_was_cancelled_before_it_began_is_passed_over(monkeypatch: pytest.M
     assert lane.begun[0].wait(PATIENCE)
     lane.ask(1)
     lane.ask(2)
-    lane.server._hear(Cancel(1))
+    lane.server._receive(Cancel(1))
     lane.may_end[0].set()
     assert lane.begun[2].wait(PATIENCE)
     assert not lane.begun[1].is_set()

@@ -124,7 +124,7 @@ def test_what_an_answer_names_is_released_when_nobody_waits_for_it_any_more(
     monkeypatch: pytest.MonkeyPatch, engine: OwnEngine
 ) -> None:
     """An evaluation that is cancelled at the moment when it is ready would leave its net in the engine."""
-    hear, answered, stopped = engine._hear, threading.Event(), threading.Event()
+    hear, answered, stopped = engine._receive, threading.Event(), threading.Event()
 
     def heard_late(process: object, message: object) -> None:
         if isinstance(message, Answer):
@@ -132,7 +132,7 @@ def test_what_an_answer_names_is_released_when_nobody_waits_for_it_any_more(
             assert stopped.wait(PATIENCE)
         hear(process, message)
 
-    monkeypatch.setattr(engine, "_hear", heard_late)
+    monkeypatch.setattr(engine, "_receive", heard_late)
     question = engine.ask(PrepareEvaluation(job(SMALL_NET), InitialWeights(), None))
     assert answered.wait(PATIENCE)
     question.stop()

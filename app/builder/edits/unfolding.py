@@ -127,7 +127,7 @@ def _with_room(sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str,
     if places.keys() == sheet.graph.nodes.keys():
         widths = [ROW_WIDTH, *(room.width * times for times in WIDTHS)] if room else [ROW_WIDTH]
         for sizes in before:
-            width = layout.standing_as(sheet, sizes, widths)
+            width = layout.current_row_width(sheet, sizes, widths)
             if width is not None:
                 if room and len(nodes) <= MANY:
                     width = layout.row_width(sheet, now, room)

@@ -37,7 +37,7 @@ from app.builder.importer.tracing.patches import gradient_hooks
 from app.builder.importer.tracing.proxies import on_meta
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.layout.arrange import arrange
-from app.builder.layout.uncalled_modules import used_part, with_kept
+from app.builder.layout.uncalled_modules import used_part, with_uncalled
 from app.builder.sheet import Comments, Positions
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
@@ -140,7 +140,7 @@ class _Drawing:
         number(root, self.model)
         graph, blocks = as_called(*Merger(self.catalog).merge(root), self.catalog)
         laid = FrozenMap({name: _laid(block) for name, block in blocks.items()})
-        places = with_kept(graph, arrange(used_part(graph), {}), {})
+        places = with_uncalled(graph, arrange(used_part(graph), {}), {})
         return Imported(graph, laid, *places, remarks=tuple(self.remarks))
 
     def _check_model(self, chooser: FallbackChooser) -> None:
@@ -202,7 +202,7 @@ class _Drawing:
 
 
 def _laid(block: Block) -> Block:
-    positions, comments = with_kept(block.graph, arrange(used_part(block.graph), {}), {})
+    positions, comments = with_uncalled(block.graph, arrange(used_part(block.graph), {}), {})
     return replace(block, positions=positions, comments=comments)
 
 

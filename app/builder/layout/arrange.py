@@ -74,7 +74,7 @@ class Arrangement:
         spacing = Spacing(column=GAP, box=LANE_GAP, bend=PAST, band=ROW_GAP, frame=FRAME_GAP, fold=FOLD_GAP, edge=PAST,
                           track=TRACK, grid=GRID)  # fmt: skip
         # The canvas leads the wires, as it does wherever a person puts the nodes.
-        self._layered = Layered(vertices, _links(graph, self._sizes), spacing, led=False)
+        self._layered = Layered(vertices, _links(graph, self._sizes), spacing, routed=False)
         self._rows = partial(Rows, widest=WIDEST, folds=True)
 
     def places(self, row_width: float) -> FrozenMap[str, Point]:
@@ -85,10 +85,10 @@ class Arrangement:
         """Return the smallest row width that shows the graph at the largest scale in a viewport."""
         tries = [self._rows(room.width * times) for times in WIDTHS]
         best, largest = tries[0].limit, 0.0
-        for most, rows in self._layered.by_promise(tries, (room.width, room.height)):
+        for most, rows in self._layered.by_scale_bound(tries, (room.width, room.height)):
             if min(most, 1.0) < largest:
                 break  # nor does any further one come up to it
-            zoom = self._seen(rows.limit, room)
+            zoom = self._scale_in(rows.limit, room)
             if zoom > largest or (zoom == largest and rows.limit < best):
                 best, largest = rows.limit, zoom
         return best
@@ -96,7 +96,7 @@ class Arrangement:
     def _corners(self, row_width: float) -> list[Point]:
         return self._layered.place(self._rows(row_width)).corners
 
-    def _seen(self, row_width: float, room: Size) -> float:
+    def _scale_in(self, row_width: float, room: Size) -> float:
         """Return the scale at which the graph fits a viewport, 1 at most."""
         placed = list(zip(self._corners(row_width), self._sizes, strict=True))
         right = max((x + size.width for (x, _), size in placed), default=0.0)
@@ -141,7 +141,7 @@ def complete(
         if source and target:
             _put_between(places, sizes, source, target, node)
         else:
-            places[node] = _free_place(places, sizes, node, _wished(places, sizes, source, target, node))
+            places[node] = _free_place(places, sizes, node, _preferred_position(places, sizes, source, target, node))
     return FrozenMap(places)
 
 
@@ -161,7 +161,7 @@ def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: st
     places[node] = _free_place(places, sizes, node, (snapped(left), line - size.anchor))
 
 
-def _wished(
+def _preferred_position(
     places: Mapping[str, Point], sizes: Mapping[str, Size], source: str | None, target: str | None, node: str
 ) -> Point:
     """Return the position behind a node's source, before its target, or below everything."""

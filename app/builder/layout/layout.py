@@ -34,7 +34,7 @@ def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_wi
     return edits.changed(sheet, positions=places, comments=comments, bends=FrozenMap(stay))
 
 
-def standing_as(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[float]) -> float | None:
+def current_row_width(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[float]) -> float | None:
     """Return the row width at which the whole sheet was laid out; None if nodes were moved since."""
     for node, (x, y) in sheet.positions.items():
         if x % GRID or (y + sizes.get(node, DEFAULT).anchor) % GRID:

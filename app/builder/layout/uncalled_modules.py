@@ -24,7 +24,7 @@ def used_part(graph: Graph) -> Graph:
     return replace(graph, nodes=FrozenMap({key: node for key, node in graph.nodes.items() if key not in alone}))
 
 
-def with_kept(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> tuple[Positions, Comments]:
+def with_uncalled(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> tuple[Positions, Comments]:
     """Add positions of uncalled modules, in rows below the drawing, and the frame around them if there are any."""
     left = [node for node in graph.nodes if node not in places]
     if not left:

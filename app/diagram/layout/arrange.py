@@ -24,11 +24,11 @@ PAD = 10.0
 PAGE = (1100.0, 650.0)
 WASTE = 1.5
 TRIES = (1.0, 1.2, 1.4, 0.85)  # factors of the estimated row width that are tried
-GOOD = 0.95  # fraction of the best scale at which an earlier try is accepted
+ACCEPTED_SCALE = 0.95  # fraction of the best scale at which an earlier try is accepted
 _LINE = 17.0
 _CHARACTER = 7.0
 # The end of an arrow's segment on the border of its group.
-DOOR = "door"
+PORT = "port"
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class _Arranger:
         self.pieces: dict[str, Piece] = {}
         self.origin: dict[str, Point] = {}
         # y of the ports at which an arrow crosses a group's border, from the group's top.
-        self.doors: dict[tuple[str, int, str], float] = {}
+        self.ports: dict[tuple[str, int, str], float] = {}
         # (arrow, group of the segment) -> its points from left to right, relative to the corner of the group's content.
-        self.stretches: dict[tuple[int, str | None], list[Point]] = {}
+        self.segments: dict[tuple[int, str | None], list[Point]] = {}
         self.label_at: list[tuple[str | None, Point] | None] = [None] * len(drawing.arrows)
         self._chains: dict[str | None, list[str | None]] = {}
         self._leftwards = drawing.direction == "RL"
@@ -143,12 +143,12 @@ class _Arranger:
             if self.top_of[box.id] == box.id:
                 members.setdefault(box.group, []).append(f"box {box.id}")
         links = self._links_by_group(hanging)
-        for group in sorted(self.parents, key=lambda g: -len(self._around(g))):
+        for group in sorted(self.parents, key=lambda g: -len(self._enclosing(g))):
             if group in members:
                 self._arrange_group(group, members[group], links.get(group, []))
                 members.setdefault(self.parents[group], []).append(f"group {group}")
         width, height = self._arrange_inside(None, members[None], links.get(None, []))
-        return self._result(hanging, width, height)
+        return self._layout(hanging, width, height)
 
     def _hang(self) -> set[int]:
         """Build the tree of each box that has boxes under it; return the arrows inside these trees."""
@@ -168,7 +168,7 @@ class _Arranger:
         """Return (left end, right end); gradients run leftwards."""
         return (arrow.target, arrow.source) if self._leftwards else (arrow.source, arrow.target)
 
-    def _around(self, group: str | None) -> list[str | None]:
+    def _enclosing(self, group: str | None) -> list[str | None]:
         """Return a group and its ancestors, innermost first; None, the whole drawing, is last."""
         known = self._chains.get(group)
         if known is None:
@@ -192,13 +192,13 @@ class _Arranger:
             if left_group == right_group:
                 found.setdefault(left_group, []).append((number, left_piece, right_piece))
                 continue
-            left_around, right_around = self._around(left_group), self._around(right_group)
+            left_around, right_around = self._enclosing(left_group), self._enclosing(right_group)
             shared = next(group for group in left_around if group in right_around)
             for group in left_around[: left_around.index(shared)]:
-                found.setdefault(group, []).append((number, left_piece, DOOR))
+                found.setdefault(group, []).append((number, left_piece, PORT))
                 left_piece = f"group {group}"
             for group in right_around[: right_around.index(shared)]:
-                found.setdefault(group, []).append((number, DOOR, right_piece))
+                found.setdefault(group, []).append((number, PORT, right_piece))
                 right_piece = f"group {group}"
             found.setdefault(shared, []).append((number, left_piece, right_piece))
         return found
@@ -211,33 +211,33 @@ class _Arranger:
         self, group: str | None, members: list[str], links: list[tuple[int, str, str]]
     ) -> tuple[float, float]:
         """Place the members of a group relative to its content's corner; return the content's size."""
-        members = sorted(members, key=self._reading_place) if group is None or len(members) > 1 else members
+        members = sorted(members, key=self._reading_index) if group is None or len(members) > 1 else members
         index = {name: number for number, name in enumerate(members)}
         vertices = [Vertex(self.pieces[name].width, self.pieces[name].height) for name in members]
         made: list[Link] = []
-        doors: dict[tuple[str, str, float], int] = {}
+        ports: dict[tuple[str, str, float], int] = {}
 
-        def door(pin: Literal["first", "last"], piece: str, height: float) -> int:
+        def port_vertex(pin: Literal["first", "last"], piece: str, height: float) -> int:
             """Return the vertex of a port; arrows to the same point inside share one."""
             key = (pin, piece, height)
-            if key not in doors:
-                doors[key] = len(vertices)
+            if key not in ports:
+                ports[key] = len(vertices)
                 vertices.append(Vertex(0.0, 0.0, pin, 1))
-            return doors[key]
+            return ports[key]
 
         arrows, labels = self.drawing.arrows, self.sizes.labels
         for number, left, right in links:
-            tail_dy = 0.0 if left == DOOR else self._height_of(left, number, "right")
-            head_dy = 0.0 if right == DOOR else self._height_of(right, number, "left")
-            tail = door("first", right, head_dy) if left == DOOR else index[left]
-            head = door("last", left, tail_dy) if right == DOOR else index[right]
+            tail_dy = 0.0 if left == PORT else self._port_y(left, number, "right")
+            head_dy = 0.0 if right == PORT else self._port_y(right, number, "left")
+            tail = port_vertex("first", right, head_dy) if left == PORT else index[left]
+            head = port_vertex("last", left, tail_dy) if right == PORT else index[right]
             text = arrows[number].label
-            label = labels.get(text, 0.0) if text and left != DOOR and right != DOOR else 0.0
+            label = labels.get(text, 0.0) if text and left != PORT and right != PORT else 0.0
             made.append(Link(tail, head, tail_dy, head_dy, label))
         limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
         if self.limit is not None:
             limit = self.limit if group is None else 0.8 * self.limit
-        placed = self._placed(Layered(vertices, made, self.spacing), limit, group)
+        placed = self._place_rows(Layered(vertices, made, self.spacing), limit, group)
         width = placed.width
         if group is not None:
             width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
@@ -248,27 +248,27 @@ class _Arranger:
             self.origin[name] = (x + shift, y)
         for (number, left, right), link, route, at in zip(links, made, placed.routes, placed.labels, strict=True):
             points = [(px + shift, py) for px, py in route] if shift else route
-            if group is not None and left == DOOR:
+            if group is not None and left == PORT:
                 points[0] = (-PAD, points[0][1])
-                self.doors[(group, number, "left")] = points[0][1] + HEADER + PAD
-            if group is not None and right == DOOR:
+                self.ports[(group, number, "left")] = points[0][1] + HEADER + PAD
+            if group is not None and right == PORT:
                 points[-1] = (width + PAD, points[-1][1])
-                self.doors[(group, number, "right")] = points[-1][1] + HEADER + PAD
-            self.stretches[(number, group)] = points
+                self.ports[(group, number, "right")] = points[-1][1] + HEADER + PAD
+            self.segments[(number, group)] = points
             if link.label_width and at is not None:
                 self.label_at[number] = (group, (at[0] + shift, at[1]))
         return width, placed.height
 
-    def _placed(self, layered: Layered, limit: float, group: str | None) -> Placed:
+    def _place_rows(self, layered: Layered, limit: float, group: str | None) -> Placed:
         """Place at the row limit; without one, at the first tried limit with nearly the best scale on the page."""
-        if group is not None or self.limit is not None or layered.string:
+        if group is not None or self.limit is not None or layered.is_chain:
             return layered.place(Rows(limit))
         tries = [Rows(max(limit * times, self.page[0])) for times in TRIES]
-        promised = layered.by_promise(tries, self.page)
-        good = {rows for most, rows in promised if most > GOOD * promised[0][0]}
+        promised = layered.by_scale_bound(tries, self.page)
+        good = {rows for most, rows in promised if most > ACCEPTED_SCALE * promised[0][0]}
         return layered.place(next(rows for rows in tries if rows in good))
 
-    def _reading_place(self, piece: str) -> int:
+    def _reading_index(self, piece: str) -> int:
         """Return the index of a piece in the drawing's order."""
         return self.place_in_drawing[piece[4:]] if piece.startswith("box ") else self._first_box[piece[6:]]
 
@@ -276,27 +276,27 @@ class _Arranger:
     def _first_box(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for box in self.drawing.boxes:
-            for group in self._around(box.group):
+            for group in self._enclosing(box.group):
                 if group is None or group in found:
                     break  # and so are those around it
                 found[group] = self.place_in_drawing[box.id]
         return found
 
-    def _height_of(self, piece: str, number: int, side: str) -> float:
+    def _port_y(self, piece: str, number: int, side: str) -> float:
         """Return the y at which an arrow meets this side of a piece, from the piece's top."""
         if piece.startswith("group "):
-            return self.doors[(piece[6:], number, side)]
+            return self.ports[(piece[6:], number, side)]
         arrow = self.drawing.arrows[number]
         _, y, _, height = self.pieces[piece].rects[
             arrow.target if (side == "right") == self._leftwards else arrow.source
         ]
         return y + height / 2
 
-    def _result(self, hanging: set[int], width: float, height: float) -> Layout:
+    def _layout(self, hanging: set[int], width: float, height: float) -> Layout:
         """Translate everything to the drawing's coordinates."""
         corner: dict[str | None, Point] = {None: (0.0, 0.0)}
         groups: dict[str, Rect] = {}
-        for group in sorted(self.parents, key=lambda g: len(self._around(g))):
+        for group in sorted(self.parents, key=lambda g: len(self._enclosing(g))):
             name = f"group {group}"
             if name in self.pieces:
                 x, y = _plus(corner[self.parents[group]], self.origin[name])
@@ -326,20 +326,20 @@ class _Arranger:
         # The piece of a box that has boxes hanging under it can be wider than the box, so the ends are the boxes' own.
         start, end = boxes[left].x + boxes[left].width, boxes[right].x
         if left_group == right_group:
-            stretch = self.stretches[(number, left_group)]
-            if len(stretch) == 2 and abs(start - end) > 0.01:
+            segment = self.segments[(number, left_group)]
+            if len(segment) == 2 and abs(start - end) > 0.01:
                 down = corner[left_group][1]
-                first, last = (start, stretch[0][1] + down), (end, stretch[1][1] + down)
+                first, last = (start, segment[0][1] + down), (end, segment[1][1] + down)
                 return (first, last) if arrow.source == left else (last, first)
             way = [left_group]
         else:
-            left_around, right_around = self._around(left_group), self._around(right_group)
+            left_around, right_around = self._enclosing(left_group), self._enclosing(right_group)
             shared = next(group for group in left_around if group in right_around)
             way = left_around[: left_around.index(shared) + 1] + right_around[: right_around.index(shared)][::-1]
         all_points: list[Point] = []
         for group in way:
             dx, dy = corner[group]
-            all_points += [(x + dx, y + dy) for x, y in self.stretches[(number, group)]]
+            all_points += [(x + dx, y + dy) for x, y in self.segments[(number, group)]]
         all_points[0], all_points[-1] = (start, all_points[0][1]), (end, all_points[-1][1])
         points = all_points[:1]
         for before, point in zip(all_points, all_points[1:], strict=False):

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from app.diagram.layout.model import Chain, Link, State
 
 
-def is_string(layer: Sequence[int], links: Sequence[Link]) -> bool:
+def is_chain(layer: Sequence[int], links: Sequence[Link]) -> bool:
     """Return whether each layer has one vertex and all links go to the next layer."""
     if len(layer) != max(layer) + 1:
         return False
     return all(layer[link.head] == layer[link.tail] + 1 for link in links)
 
 
-def string(state: State) -> None:
+def place_chain(state: State) -> None:
     """Assign rows, chains and y; all links are level but those to the next band."""
     layer, links, band_of = state.layer, state.links, state.band_of_layer
     at_layer = [0] * len(layer)

@@ -9,7 +9,7 @@ Neighbours = dict[int, list[tuple[int, float]]]
 _STIFFNESS = {0: 1.0, BEND: 1.0, 2: 1e7}
 
 
-def stand(state: State) -> None:
+def assign_y(state: State) -> None:
     """Assign the tops of all items, relative to the top of their band."""
     state.y = [0.0] * len(state.heights)
     before, after = (_heaviest(state, neighbours) for neighbours in (state.before, state.after))

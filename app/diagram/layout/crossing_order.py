@@ -24,7 +24,7 @@ def make_rows(state: State) -> None:
             items = [link.tail, *_bends(state, keyed, inner, link.tail, link.below), link.head]
             add_chain(state, Chain(number, items, from_band))
             continue
-        if not state.led:
+        if not state.routed:
             continue
         rest = _bends(state, keyed, range(tail + 1, state.bands[from_band][1]), link.tail)
         first = _bends(state, keyed, range(state.bands[to_band][0], head), link.head)

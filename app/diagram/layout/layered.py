@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from app.diagram.layout.chain_layout import is_string, string
-from app.diagram.layout.coordinates import stand
+from app.diagram.layout.chain_layout import is_chain, place_chain
+from app.diagram.layout.coordinates import assign_y
 from app.diagram.layout.crossing_order import make_rows, order_rows
 from app.diagram.layout.model import Link, Placed, Rows, Spacing, State, Vertex
 from app.diagram.layout.ranks import acyclic, layers
@@ -28,18 +28,18 @@ class Layered:
     """
 
     def __init__(
-        self, vertices: Sequence[Vertex], links: Sequence[Link], spacing: Spacing | None = None, led: bool = True
+        self, vertices: Sequence[Vertex], links: Sequence[Link], spacing: Spacing | None = None, routed: bool = True
     ) -> None:
         if any(link.tail == link.head for link in links):
             raise ValueError("a link leads from a vertex to itself")
-        self._vertices, self._spacing, self._led = list(vertices), spacing or Spacing(), led
+        self._vertices, self._spacing, self._routed = list(vertices), spacing or Spacing(), routed
         self._turned, rank = acyclic(len(vertices), links)
         self._links = [
             Link(k.head, k.tail, k.head_dy, k.tail_dy, k.label_width, k.below) if turn else k
             for k, turn in zip(links, self._turned, strict=True)
         ]
         self._layer = layers(self._vertices, self._links, rank)
-        self.string = bool(vertices) and is_string(self._layer, self._links)
+        self.is_chain = bool(vertices) and is_chain(self._layer, self._links)
         self._cuts: dict[Rows, State] = {}
         self._known: dict[tuple[tuple[int, ...], ...], Placed] = {}
 
@@ -50,16 +50,16 @@ class Layered:
         state = self._cuts.pop(rows, None) or self._cut(rows)
         key = (*state.bands, tuple(state.arms))
         if key not in self._known:
-            if self.string:
-                string(state)
+            if self.is_chain:
+                place_chain(state)
             else:
                 make_rows(state)
                 order_rows(state)
-                stand(state)
+                assign_y(state)
             self._known[key] = draw(state, self._turned)
         return self._known[key]
 
-    def by_promise(self, tries: Sequence[Rows], page: tuple[float, float]) -> list[tuple[float, Rows]]:
+    def by_scale_bound(self, tries: Sequence[Rows], page: tuple[float, float]) -> list[tuple[float, Rows]]:
         """Return (upper bound of the scale at which all fits a page, rows) for each candidate, the best first.
 
         Computed from the columns alone, so that most candidates need not be placed.
@@ -71,7 +71,7 @@ class Layered:
         return sorted(found, key=lambda pair: -pair[0])
 
     def _least_size(self, rows: Rows) -> tuple[float, float]:
-        """Return the width, and a lower bound of the height: stacked boxes, gaps between bands and tracks in the gaps."""
+        """Return the width, and a lower bound of the height from stacked boxes and the gaps and tracks of bands."""
         if not self._vertices:
             return 0.0, 0.0
         state = self._cuts[rows] = self._cut(rows)
@@ -81,14 +81,14 @@ class Layered:
         gap = min(spacing.band, spacing.frame, spacing.fold)
         gap -= spacing.grid  # by which lines may come nearer to one another
         height = sum(max(stacks[a:b]) - spacing.box + gap for a, b in state.bands) - gap
-        if self._led:
+        if self._routed:
             bands = [state.band_of_layer[layer] for layer in state.layer]
             leaving = Counter(bands[link.tail] for link in self._links if bands[link.tail] != bands[link.head])
             height += sum(min(count, MOST_TRACKS) - 1 for count in leaving.values()) * spacing.track * CROWDED
         return max(state.right), height
 
     def _cut(self, rows: Rows) -> State:
-        state = State(self._vertices, self._links, self._spacing, self._layer, self._led, self.string)
+        state = State(self._vertices, self._links, self._spacing, self._layer, self._routed, self.is_chain)
         state.heights = [v.height for v in self._vertices]
         state.weights = [v.weight for v in self._vertices]
         cut_into_bands(state, rows)

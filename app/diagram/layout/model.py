@@ -116,8 +116,8 @@ class State:
     links: list[Link]
     spacing: Spacing
     layer: list[int]
-    led: bool
-    string: bool
+    routed: bool
+    is_chain: bool
     band_of_layer: list[int] = field(default_factory=list)
     arms: list[int] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)

@@ -10,7 +10,7 @@ MOST_TRACKS = 5  # that a gutter is made wider for, where links lead themselves,
 
 def draw(state: State, turned: list[bool]) -> Placed:
     """Return corners, and routes unless links are not routed, from layers, order and y."""
-    crossers = _crossers(state) if state.led else {}
+    crossers = _crossers(state) if state.routed else {}
     tops, bottom, tracks = _bands_down(state, crossers)
     lanes = _left_lanes(state, crossers)
     right_lanes = {link: lane for links in crossers.values() for lane, link in enumerate(links)}
@@ -23,7 +23,7 @@ def draw(state: State, turned: list[bool]) -> Placed:
         for vertex, n, y in zip(state.vertices, state.layer, state.y, strict=False)
     ]
     full = max(state.right) + margin
-    if not state.led:
+    if not state.routed:
         return Placed(corners, [], [], full, bottom)
     routes: list[list[Point]] = [[] for _ in state.links]
     labels: list[Point | None] = [None] * len(state.links)
@@ -72,7 +72,7 @@ def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[floa
     spacing, count = state.spacing, len(state.vertices)
     framed = [any(state.frames[a:b]) for a, b in state.bands]
     through = [0] * len(state.bands)  # links in the gutter under a band that lead themselves
-    for own in () if state.led else state.links:
+    for own in () if state.routed else state.links:
         tail, head = (state.band_of_layer[state.layer[end]] for end in (own.tail, own.head))
         for gutter in {tail, head - 1} if tail < head else ():
             through[gutter] += 1
@@ -91,7 +91,7 @@ def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[floa
         if band + 1 == len(state.bands):
             break
         gap = spacing.fold if state.arms else spacing.frame if framed[band] or framed[band + 1] else spacing.band
-        if not state.led:
+        if not state.routed:
             gap = max(gap, min(through[band], MOST_TRACKS) * spacing.track)
         crossing = crossers.get(band, [])
         crowded = len(crossing) > spacing.crowd

@@ -10,7 +10,7 @@ from app.diagram.layout import skip_layout
 from app.diagram.layout.model import Link, Rows, State, snapped_up
 
 FURTHER = 0.25  # cost of each further link of a vertex across a row break
-NEVER = 100.0  # cost of a break inside a frame that fits a row, or next to a layer of ports alone
+PROHIBITIVE = 100.0  # cost of a break inside a frame that fits a row, or next to a layer of ports alone
 SPARE = 90.0  # a justified row widens its gaps by at most this
 
 
@@ -39,7 +39,7 @@ def cut_into_bands(state: State, rows: Rows) -> None:
         state.bands = [(0, count)]
     else:
         state.frames = _frames(state, count)
-        crossing = [1.0] * (count + 1) if state.string else under_way(state.layer, state.links)
+        crossing = [1.0] * (count + 1) if state.is_chain else break_costs(state.layer, state.links)
         state.bands = break_into_rows(widths, gaps, crossing, rows, state.frames)
     for number, (a, b) in enumerate(state.bands):
         state.band_of_layer += [number] * (b - a)
@@ -86,7 +86,7 @@ def _columns(state: State, widths: Sequence[float], gaps: Sequence[float]) -> No
             x = snapped_up(x + widths[n] + (gaps[n] + min(spare, SPARE) if gaps[n] else 0.0), grid)
 
 
-def under_way(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
+def break_costs(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
     """Return the cost of a break at the left edge of each layer and the right edge of the last.
 
     1 for each vertex whose value is used beyond it, and `FURTHER` for each further link of that vertex: a break behind
@@ -118,14 +118,14 @@ def break_into_rows(
     costs = [2.0 * max(0.0, values - 1.0) for values in crossing]
     for n in range(1, len(widths)):
         if not widths[n - 1] or not widths[n]:
-            costs[n] += NEVER  # a layer of ports alone
+            costs[n] += PROHIBITIVE  # a layer of ports alone
     for frame, members in groupby(range(len(frames)), key=lambda n: frames[n]):
         first, *others = members
         if frame and sum(widths[n] + gaps[n] for n in (first, *others)) - gaps[-1] > rows.widest * rows.limit:
-            costs[first], costs[first + len(others) + 1] = -NEVER, -NEVER
+            costs[first], costs[first + len(others) + 1] = -PROHIBITIVE, -PROHIBITIVE
         elif frame:
             for n in others:
-                costs[n] += NEVER
+                costs[n] += PROHIBITIVE
     costs[len(widths)] = 0.0
     # Fullest rows first; the rest are pruned by a lower bound, so that a chain takes linear time.
     count, limit, widest = len(widths), rows.limit, rows.widest * rows.limit

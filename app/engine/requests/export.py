@@ -67,7 +67,7 @@ class ToProve:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """Folder and files of an export, the origin of the weights ("" if none), and the comparisons that are still to run."""
+    """Folder and files of an export, the origin of the weights ("" if none), and the comparisons still to run."""
 
     folder: Path
     names: tuple[str, ...]

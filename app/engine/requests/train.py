@@ -107,7 +107,7 @@ class PrepareProcesses(Request[PreparedProcesses]):
 
 
 @dataclass(frozen=True)
-class TellKept(Request[str]):
+class ResumeHint(Request[str]):
     """Describe what a run that ended abruptly can be resumed from, given its folder of checkpoints and the one it
     started from."""
 

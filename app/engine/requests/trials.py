@@ -13,7 +13,7 @@ from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class TryOnMadeData(Request[DryRun | Failed]):
+class TryOnSyntheticData(Request[DryRun | Failed]):
     """Run two steps and a validation batch on synthetic data; `fact` describes the job's files."""
 
     lane: ClassVar[str] = "trials"

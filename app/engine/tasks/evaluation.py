@@ -108,14 +108,14 @@ def _in_file(path: Path) -> Mapping[str, Tensor]:
 
 @handles(ShowSamples)
 def show_samples(request: ShowSamples, context: Context) -> tuple[Shown, ...]:
-    net: _Net = context.kept(request.net)
+    net: _Net = context.object_of(request.net)
     assert net.found is not None
     return predict.shown(net.evaluator, net.found, request.numbers)
 
 
 @handles(ReadSample)
 def read_sample(request: ReadSample, context: Context) -> Image:
-    net: _Net = context.kept(request.net)
+    net: _Net = context.object_of(request.net)
     assert net.found is not None
     values: Image = net.evaluator.read(net.found.part, [request.number])[0][0].float().numpy()
     return np.ascontiguousarray(values)
@@ -123,12 +123,12 @@ def read_sample(request: ReadSample, context: Context) -> Image:
 
 @handles(TryInput)
 def try_input(request: TryInput, context: Context) -> Prediction:
-    net: _Net = context.kept(request.net)
+    net: _Net = context.object_of(request.net)
     return predict.try_input(net.evaluator, request.sample, layers=True)
 
 
 @handles(ReadActivations)
-def look_inside(request: ReadActivations, _context: Context) -> LayerInside:
+def read_activations(request: ReadActivations, _context: Context) -> LayerInside:
     """Return activations and filters. Raises what `load_chosen` and `activations.of_weights` raise."""
     job = request.job
     found = load_chosen(request.weights, job.source, job.training.seed, job.training.start)

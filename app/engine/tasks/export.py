@@ -53,7 +53,7 @@ def export(request: Export, context: Context) -> ExportResult:
 @handles(Prove)
 def prove_export(request: Prove, context: Context) -> Proofs:
     """Write further formats and the certificate. Raises ExportCancelledError, OSError, WeightsError."""
-    return prove(context.kept(request.handle), context.progress, context.cancelled)
+    return prove(context.object_of(request.handle), context.progress, context.cancelled)
 
 
 @dataclass(frozen=True)

@@ -98,10 +98,10 @@ def begin_event_files(request: BeginEventFiles, context: Context) -> Handle:
 @handles(WriteEvents)
 def write_events(request: WriteEvents, context: Context) -> None:
     with _as_run_errors():
-        context.kept(request.files).write(list(request.events))
+        context.object_of(request.files).write(list(request.events))
 
 
 @handles(EndEventFiles)
 def end_event_files(request: EndEventFiles, context: Context) -> None:
     with _as_run_errors():
-        context.kept(request.files).close()
+        context.object_of(request.files).close()

@@ -17,9 +17,9 @@ from app.engine.requests.train import (
     Order,
     PreparedProcesses,
     PrepareProcesses,
+    ResumeHint,
     RunCommand,
     SetWatchPoints,
-    TellKept,
     Train,
     Trained,
     WriteWeights,
@@ -148,6 +148,6 @@ def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     return PreparedProcesses((*arguments, "--resume", str(request.resume)), changed, state["position"]["seconds"])
 
 
-@handles(TellKept)
-def tell_kept(request: TellKept, _context: Context) -> str:
+@handles(ResumeHint)
+def resume_hint(request: ResumeHint, _context: Context) -> str:
     return checkpoint.resume_hint(request.folder, request.resumed)

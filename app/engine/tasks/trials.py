@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.data.own_files import cache
-from app.engine.requests.trials import RangeTest, TryOnMadeData
+from app.engine.requests.trials import RangeTest, TryOnSyntheticData
 from app.engine.server import Context, handles
 from app.training.events import Failed
 from app.training.trials.dry_run import dry_run
@@ -12,8 +12,8 @@ from app.training.trials.results import DryRun, RateTest
 from app.util.pace import Pace
 
 
-@handles(TryOnMadeData)
-def try_on_made_data(request: TryOnMadeData, _context: Context) -> DryRun | Failed:
+@handles(TryOnSyntheticData)
+def try_on_synthetic_data(request: TryOnSyntheticData, _context: Context) -> DryRun | Failed:
     cache.learn(request.fact)
     return dry_run(request.job)
 

@@ -70,7 +70,7 @@ class BlockControl(QObject):
         return not refusal
 
     def enable(self) -> None:
-        """Disable commands that need an instance if none is selected; other refusals are shown when a command is used."""
+        """Disable commands that need an instance if none is selected; other refusals are shown on use."""
         workspace, one, node = self._workspace, self.instance() is not None, self.selected()
         inside, nodes = bool(workspace.place.path), workspace.sheet.project.graph.nodes
         wants = {

@@ -90,7 +90,7 @@ def run_pictures(
 ) -> None:
     """Draw the network, the curves and the autograd graph of a run into a folder; `part(name, draw)` calls each.
 
-    `analyse` and `capture` work out what the first and the last of them show.
+    `analyse` and `capture` compute the input of the first and the last.
     """
     application()
     with _collected_here():

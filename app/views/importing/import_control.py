@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.layout.arrange import Arrangement, Size
-from app.builder.layout.uncalled_modules import used_part, with_kept
+from app.builder.layout.uncalled_modules import used_part, with_uncalled
 from app.builder.sheet import S, changed
 from app.project import custom_layers
 from app.project.project import Project
@@ -42,7 +42,7 @@ def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
     graph = sheet.graph
     sizes = {node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes}
     made = Arrangement(used_part(graph), sizes)
-    positions, comments = with_kept(graph, made.places(made.best_width(room)), sizes)
+    positions, comments = with_uncalled(graph, made.places(made.best_width(room)), sizes)
     return changed(sheet, positions=positions, comments=comments)
 
 

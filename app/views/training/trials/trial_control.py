@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 
 from app.data.own_files import cache
-from app.engine.requests.trials import TryOnMadeData
+from app.engine.requests.trials import TryOnSyntheticData
 from app.preflight import preflight
 from app.training.events import Failed
 from app.training.job import Job
@@ -81,7 +81,7 @@ class TrialControl(QObject):
             return
         self._workspace.notifier.say("Dry run", "Two steps on synthetic data…")
         self._trying = True
-        request = TryOnMadeData(job, cache.fact(job.data))
+        request = TryOnSyntheticData(job, cache.fact(job.data))
         self._workspace.engine.ask("dry run", request, on_answer=self._ended, on_error=self._ended)
 
     def _ended(self, answer: DryRun | Failed | WorkerFailure) -> None:
