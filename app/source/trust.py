@@ -63,7 +63,7 @@ class TrustStore:
         return self._entries.get(sha256)
 
     def before(self, path: str | Path) -> TrustRecord | None:
-        """Return the last trusted version of the file at a path, to show changes; None without one or without its text."""
+        """Return the last trusted version of the file at a path, to show changes; None if there is none with a text."""
         found = [entry for entry in self._entries.values() if entry.path == str(path) and entry.text]
         return found[-1] if found else None
 
