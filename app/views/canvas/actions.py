@@ -81,7 +81,7 @@ ROWS = (
 
 
 def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QAction]:
-    """The actions by key, added to a widget so that their shortcuts work in it and in its children alone."""
+    """Return the actions by key, added to a widget so that their shortcuts work in it and its children alone."""
     actions = {}
     for row in ROWS:
         action = QAction(row.text, widget)
@@ -97,7 +97,7 @@ def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QA
 
 
 def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
-    """What each action of a canvas does, by key."""
+    """Return the callback of each action of a canvas, by key."""
     commands, view, hand = canvas.commands, canvas.view, canvas.hand
     steps = {"left": (-GRID, 0), "right": (GRID, 0), "up": (0, -GRID), "down": (0, GRID)}
     return {
@@ -141,7 +141,7 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
 
 
 def enable(canvas: Canvas) -> None:
-    """Actions that need a selection are grey without one."""
+    """Disable actions that need a selection if there is none."""
     nodes, notes = canvas.selection.ids, canvas.scene.notes.selected
     one = canvas.selection.single is not None
     wires = bool(canvas.scene.selected_wires)
@@ -165,7 +165,7 @@ def enable(canvas: Canvas) -> None:
 
 
 def _caller(function: Callable[[], object]) -> Callable[[], None]:
-    """Without the `checked` that `triggered` brings along."""
+    """Wrap a function so that it ignores the `checked` argument of `triggered`."""
 
     def call() -> None:
         function()

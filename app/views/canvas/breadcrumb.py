@@ -1,4 +1,4 @@
-"""Where one is: the way from the network into blocks, over the canvas."""
+"""Breadcrumb over the canvas: the path from the network into blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.views.ui.widgets.painting import box, label, start
 
 @dataclass(frozen=True)
 class Crumb:
-    """One part of the way: what it is called, and what a click on it does."""
+    """One part of the path: its name, and what a click on it does."""
 
     text: str
     tip: str
@@ -29,7 +29,7 @@ NETWORK = Crumb("Network", "Back to the network", "network")
 
 
 class Breadcrumb(QWidget):
-    """The way from the network to the sheet in front. `chosen(number)` asks to go to one of its parts."""
+    """The path from the network to the sheet in front. `chosen(number)` requests one of its parts."""
 
     chosen = Signal(int)
 
@@ -43,7 +43,7 @@ class Breadcrumb(QWidget):
         self.set_crumbs((NETWORK,))
 
     def set_crumbs(self, crumbs: Sequence[Crumb], note: str = "") -> None:
-        """Show another way; `note` says what the last part is."""
+        """Show another path; `note` describes the last part."""
         if (tuple(crumbs), note) == self._shown:
             return
         self._shown = (tuple(crumbs), note)
@@ -75,7 +75,7 @@ class Breadcrumb(QWidget):
         self.fit(10_000)
 
     def _put(self, part: QWidget) -> None:
-        """At the end of the row; shown at once, since what is hidden takes no room in the size."""
+        """Append a part to the row, and show it at once, since hidden parts have no size."""
         self._row.addWidget(part)
         part.show()
 
@@ -85,8 +85,8 @@ class Breadcrumb(QWidget):
         self.chosen.emit(number)
 
     def fit(self, room: int) -> bool:
-        """Take no more than there is: the note goes first, then the parts between the network and the last. Tells
-        whether every part is shown."""
+        """Shrink to the room: hide the note first, then the parts between the network and the last. Return whether
+        every part is shown."""
         for part in (*self.buttons, *self._strokes):
             part.show()
         self.note.setVisible(bool(self.note.text()))

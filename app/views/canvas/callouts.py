@@ -1,4 +1,4 @@
-"""Which problem the callout tells: one at a time, so that callouts do not cover each other."""
+"""Choose the problem that the callout shows: one at a time, so that callouts do not cover each other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NEAR = 0.6  # under this zoom the callout shows only for a node that is selected
 
 
 class Callouts:
-    """Keeps the canvas's callout at the node whose problem is told.
+    """Keeps the canvas's callout at the node whose problem is shown.
 
-    Where nobody asked for it, by selecting that node or pointing at it, it covers no other node and no control: the
-    error then stands on its node and in the list of problems alone, and nothing is in the way of a hand elsewhere.
+    Unless the user selects or hovers over that node, the callout covers no other node and no control: the error is then
+    shown on its node and in the list of problems alone.
     """
 
     def __init__(self, canvas: Canvas) -> None:
@@ -30,7 +30,7 @@ class Callouts:
         canvas.callout.dismissed.connect(self._dismiss)
 
     def show(self, hovered: str | None = None) -> None:
-        """The problem of the selected node, else of the one pointed at, else of the first that has an error."""
+        """Show the problem of the selected node, else of the hovered one, else of the first with an error."""
         canvas = self._canvas
         self._told = self._choose(hovered)
         problem = canvas.scene.problems[self._told][0] if self._told is not None else None
@@ -57,7 +57,7 @@ class Callouts:
         return next(filter(wrong, problems), None) if self._canvas.view.zoom >= NEAR else None
 
     def place(self) -> None:
-        """At its node, wherever that is now, where least is covered; not at all while the node is out of sight."""
+        """Move the callout to its node, where it covers least; hide it while the node is out of view."""
         canvas, callout = self._canvas, self._canvas.callout
         node = canvas.scene.nodes.get(self._told) if self._told is not None else None
         if node is None or callout.problem is None:
@@ -78,7 +78,7 @@ class Callouts:
             callout.stackUnder(canvas.search)
 
     def _covered(self, place: QRect) -> int:
-        """How much a place is in the way: nodes that it would cover; a control, or the canvas's edge, is worse."""
+        """Rate how much a place covers: nodes; a control, or the canvas's edge, counts more."""
         canvas = self._canvas
         controls = (canvas.minimap, canvas.zoom_control, canvas.breadcrumb)
         worse = sum(one.isVisible() and one.geometry().intersects(place) for one in controls)

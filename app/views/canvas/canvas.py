@@ -1,4 +1,4 @@
-"""The canvas: the view on the drawing and what lies over it, joined to the document and the selection."""
+"""The canvas: the view of the drawing and its overlays, connected to the document and the selection."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 SAID_FOR = 6000
 CACHE_KILOBYTES = 64 * 1024
-DRAWN = ("graph", "positions", "comments", "bends", "unfolded")  # the parts of a project that stand on the canvas
-LEAST_SHARE = 0.001  # what is a smaller part of the network has the lowest colour
+DRAWN = ("graph", "positions", "comments", "bends", "unfolded")  # fields of a project that the canvas shows
+LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
 
 
 class Canvas(QWidget):
@@ -57,7 +57,7 @@ class Canvas(QWidget):
     editRequested = Signal(str)  # node id: Enter or a double click
     renameRequested = Signal(str, str)  # node id, name; the canvas renames by itself
     exampleRequested = Signal()
-    insideRequested = Signal(str, object)  # node, the way from it to a node inside: a double click there
+    insideRequested = Signal(str, object)  # node, path from it to a node inside: a double click there
     leaveRequested = Signal()  # Esc with nothing to cancel: out of the block
     said = Signal(str)  # why something was not done
 
@@ -109,7 +109,7 @@ class Canvas(QWidget):
         self.finder = Finder(self)
         self.writing = Writing(self)
         self.connector = Connector(self)
-        # It stands in the viewport, so that a layer can be let go on it.
+        # A child of the viewport, so that a layer can be dropped on it.
         ground = self.view.viewport()
         self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Choose an example…", ground)
 
@@ -179,9 +179,9 @@ class Canvas(QWidget):
             self._show_heat()
 
     def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
-        """Colour nodes by their share of a whole, on a log scale up to 1; `words` stand on them.
+        """Colour nodes by their share of a whole, on a log scale up to 1; `words` are shown on them.
 
-        An empty mapping takes the strips away. The caption says what it is a share of.
+        An empty mapping removes the strips. The caption names the whole.
         """
         self.scene.set_costs(shares, words, LEAST_SHARE, 1.0)
         self._cost_caption = caption if shares else ""
@@ -197,7 +197,7 @@ class Canvas(QWidget):
         arrange_overlays(self)
 
     def set_running(self, running: bool) -> None:
-        """While a run goes on, wires are as wide as what one sample puts on them. Editing goes on as before."""
+        """Show wire widths by activation size per sample while a run is active. Editing stays possible."""
         self._running = running
         self.scene.set_widths(running)
         self._show_widths()
@@ -207,8 +207,7 @@ class Canvas(QWidget):
         arrange_overlays(self)
 
     def add_op(self, op: str) -> str | None:
-        """Put a new node on the canvas: behind the selected node if there is one, else in the middle of what is in
-        sight. Returns its id."""
+        """Add a node behind the selected node, else in the middle of the viewport. Returns its id."""
         single = self.selection.single
         if single in self.scene.nodes:
             new = self.commands.add_behind(op, single)
@@ -219,7 +218,8 @@ class Canvas(QWidget):
         return new
 
     def placed(self, project: Sheet) -> Sheet:
-        """A project with a place for each node that has none (as after a cure): on its wire, with room made for it."""
+        """Return a project with a position for each node that has none (as after a cure): on its wire, with room made
+        for it."""
         return self.commands.placed(project)
 
     def frame_all(self) -> None:
@@ -248,7 +248,7 @@ class Canvas(QWidget):
             self.view.show_point(area.center())
 
     def say(self, text: str, bad: bool = False) -> None:
-        """A word at the foot of the canvas, for a while; `bad` is for what was refused."""
+        """Show a short message at the bottom of the canvas; `bad` for refusals."""
         self.word.say(text, QPoint(EDGE, self.height() - 44), SAID_FOR, bad)
 
     # --- Following the document, the selection, the theme
@@ -273,7 +273,7 @@ class Canvas(QWidget):
         self.selection.set((), self)
 
     def _began(self) -> None:
-        """A large sheet comes: it is painted when all of it is there, and shown whole."""
+        """Prepare for a large sheet: it is painted when it is complete, and shown whole."""
         self._framed = False
         self._unveiling.veil()
 
@@ -315,7 +315,7 @@ class Canvas(QWidget):
         self._enable()
 
     def _enable(self) -> None:
-        """Actions that need a selection are grey without one."""
+        """Disable actions that need a selection if there is none."""
         actions.enable(self)
 
     # --- Keys and menus
@@ -324,12 +324,12 @@ class Canvas(QWidget):
         self.view.setFocus()
 
     def open_menu(self, hit: Hit, spot: QPoint) -> None:
-        """The menu for what is hit, at a spot of the screen."""
+        """Open the context menu of what was hit, at a point of the screen."""
         menu = menu_for(self, hit, spot)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(spot)
 
-    # --- What lies over the canvas
+    # --- Overlays
 
     def _refuse(self, text: str, position: QPoint) -> None:
         self.word.say(text, self.view.mapTo(self, position) + QPoint(16, 14), bad=True)
@@ -341,7 +341,7 @@ class Canvas(QWidget):
         self.say(text, bad=True)
 
     def on_canvas(self, area: QRectF) -> QRectF:
-        """An area of the scene in this widget's pixels."""
+        """Map an area of the scene to this widget's pixels."""
         seen = self.view.viewportTransform().mapRect(area)
         return seen.translated(QPointF(self.view.mapTo(self, QPoint(0, 0))))
 

@@ -21,11 +21,11 @@ LONGEST = 8 * 2**20
 
 
 class NotNodes(ValueError):
-    """Text on the clipboard that is no nodes; says why."""
+    """Text on the clipboard that is not nodes; the message says why."""
 
 
 def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  it never changes
-    """The text of some nodes, with comments, frames and bends, and the blocks that they are instances of."""
+    """Serialise nodes with comments, frames, bends, and the blocks that they are instances of."""
     taken: Blocks = FrozenMap()
     for name in used(piece.graph):
         taken = taken.update(with_contents(blocks, name)) if name in blocks else taken
@@ -34,10 +34,7 @@ def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008
 
 
 def from_text(text: str) -> tuple[Fragment, Library]:
-    """The nodes in a text, and the blocks that came along: instances of them have ops that `library.taken` puts right.
-
-    Raises NotNodes.
-    """
+    """Parse nodes and the blocks that came with them; their instances have ops that `library.taken` resolves."""
     if not text.strip():
         raise NotNodes("The clipboard is empty: select nodes and copy them first")
     if len(text) > LONGEST:

@@ -1,4 +1,4 @@
-"""What can be done on the canvas, each a step of the document with a text that says it."""
+"""Commands of the canvas, each an undo step of the document with a text that describes it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ NOT_FLAGGED = {
 
 
 class Commands(QObject):
-    """Edits through the document. `said` carries a word to the person, `refused` why something was not done.
+    """Edits through the document. `said` reports a message, `refused` why something was not done.
 
-    `marked` comes when something may be selected that was not, or the other way round; `notes` are the commands for
-    comments, frames and bends.
+    `marked` is emitted when whether something is selected may have changed; `notes` are the commands for comments,
+    frames and bends.
     """
 
     said = Signal(str)
@@ -56,7 +56,7 @@ class Commands(QObject):
 
     @property
     def project(self) -> Sheet:
-        """The open project with a place for every node, as shown; edits start from it."""
+        """Return the open project with a position for every node, as shown; edits start from it."""
         project = self._document.project
         if all(node in project.positions for node in project.graph.nodes):
             return project
@@ -87,14 +87,14 @@ class Commands(QObject):
         self.marked.emit()
 
     def held(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The selected nodes and notes, and what the selected frames take along."""
+        """Return the selected nodes and notes, with those inside selected frames."""
         if not self._scene.notes.selected:
             return self._selection.ids, frozenset()
         nodes, notes = comments.taken_along(self.project, self._scene.notes.selected, self._scene.sizes())
         return self._selection.ids | nodes, notes
 
     def apply(self, text: str, make: Callable[[], Sheet], merge: str | None = None) -> bool:
-        """One step; a refused connection is said instead."""
+        """Apply one undo step; report a refused connection."""
         try:
             project = make()
         except ConnectError as error:
@@ -104,14 +104,14 @@ class Commands(QObject):
         return True
 
     def _apply_new(self, text: str, make: Callable[[], tuple[Sheet, str]]) -> str | None:
-        """One step that makes a node, which is selected then."""
+        """Apply one undo step that adds a node, and select it."""
         try:
             project, new = make()
         except ConnectError as error:
             self.refused.emit(str(error))
             return None
         self._document.apply(text, project)
-        if new not in self._document.project.graph.nodes:  # the document would not have it, and has said so
+        if new not in self._document.project.graph.nodes:  # the document refused it, and has reported that
             return None
         self.select([new])
         return new
@@ -150,7 +150,7 @@ class Commands(QObject):
         )
 
     def insert(self, op: str, wire: Edge, middle: QPointF) -> str | None:
-        """Put a new node on a wire: at the point if there is room, else in the row, which makes way."""
+        """Insert a new node on a wire: at the point if there is room, else in the row, which is shifted."""
 
         def make() -> tuple[Sheet, str]:
             corner, size = self._corner(op, middle), self._scene.size_of(op)
@@ -162,7 +162,7 @@ class Commands(QObject):
         return self._apply_new(f"Insert {self._label(op)} before {self.name(wire.target)}", make)
 
     def placed(self, project: Sheet) -> Sheet:
-        """A project with a place for each node that has none."""
+        """Return a project with a position for each node that has none."""
         new = {node: self._scene.size_of(value.op) for node, value in project.graph.nodes.items()
                if node not in self._scene.nodes and value.op in self._catalog}  # fmt: skip
         sizes = {**self._scene.sizes(), **new}
@@ -211,7 +211,7 @@ class Commands(QObject):
     # --- Removing
 
     def delete(self) -> None:
-        """Remove the selected nodes, notes and wires; of a wire whose bend is selected the bend alone."""
+        """Remove the selected nodes, notes and wires; of a wire with a selected bend only the bend."""
         nodes, wires, notes = self._selection.ids, self._scene.selected_wires, self._scene.notes.selected
         if self._scene.bends.selected is not None:
             self.notes.unbend(*self._scene.bends.selected)
@@ -221,7 +221,7 @@ class Commands(QObject):
             self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes, wires), notes))
 
     def delete_reconnect(self) -> None:
-        """Remove the selected nodes and connect what was before them to what was after."""
+        """Remove the selected nodes and connect their sources to their targets."""
         nodes, notes = self._selection.ids, self._scene.notes.selected
         if nodes:
             text = f"Delete {self.many(nodes, notes)} and reconnect"
@@ -234,7 +234,7 @@ class Commands(QObject):
             self.delete()
 
     def many(self, nodes: Iterable[str], notes: Iterable[str] = ()) -> str:
-        """Nodes and notes in words: the name of one, else how many there are of each."""
+        """Describe nodes and notes: the name of one, else the number of each."""
         known, noted = list(nodes), list(notes)
         if len(known) == 1 and not noted:
             return self.name(known[0])
@@ -244,7 +244,7 @@ class Commands(QObject):
     # --- Clipboard
 
     def copy(self) -> bool:
-        """What is selected as text on the clipboard; a frame with what lies in it."""
+        """Copy the selection to the clipboard as text; a frame with its contents."""
         nodes, notes = self.held()
         if not nodes and not notes:
             return False
@@ -255,7 +255,7 @@ class Commands(QObject):
         return True
 
     def cut(self) -> None:
-        """Copy what is selected and remove it."""
+        """Copy the selection and remove it."""
         if self.copy():
             nodes, notes = self.held()
             text = f"Cut {self.many(nodes, notes)}"
@@ -263,7 +263,7 @@ class Commands(QObject):
             self._pastes = (self._pastes[0], -1)
 
     def paste(self, at: QPointF | None = None) -> None:
-        """Put what is on the clipboard beside where it was, or about a point."""
+        """Paste next to the original position, or at a point."""
         text = QGuiApplication.clipboard().text()
         try:
             piece, blocks = clipboard.from_text(text)
@@ -282,7 +282,7 @@ class Commands(QObject):
         self._paste("Paste", piece, dx, dy, blocks)
 
     def duplicate(self) -> None:
-        """Copy what is selected beside itself, past the clipboard."""
+        """Copy the selection next to itself, without the clipboard."""
         nodes, notes = self.held()
         if nodes or notes:
             self._paste("Duplicate", edits.copy(self.project, nodes, notes), PASTE_STEP, PASTE_STEP)
@@ -310,7 +310,7 @@ class Commands(QObject):
         self.apply(text, lambda: comments.shift(self.project, moved, noted, dx, dy))
 
     def nudge(self, dx: float, dy: float) -> None:
-        """Shift what is selected; presses in a row are one step."""
+        """Move the selection; consecutive presses are one undo step."""
         nodes, notes = self.held()
         if self._scene.bends.selected is not None:
             self.notes.nudge_bend(*self._scene.bends.selected, dx, dy)
@@ -320,7 +320,7 @@ class Commands(QObject):
             self.apply(text, lambda: comments.shift(self.project, nodes, notes, dx, dy), key)
 
     def lay_out(self, row_width: float) -> None:
-        """Place the selected nodes anew, in rows, or all if fewer than two are selected."""
+        """Lay out the selected nodes in rows, or all if fewer than two are selected."""
         chosen = [node for node in self._selection.ids if node in self._scene.nodes]
         nodes = chosen if len(chosen) > 1 else list(self._scene.nodes)
         if nodes:
@@ -350,7 +350,7 @@ class Commands(QObject):
         self.apply(f"{verb} {self.many(nodes)}", lambda: edits.flagged(self.project, nodes, flag, on))
 
     def replace(self, node: str, op: str) -> None:
-        """Make a node another op in its place; wires that do not fit are said."""
+        """Replace a node by another op; report wires that do not fit."""
         before = len(self.project.graph.edges)
         name = self.name(node)
         self.apply(

@@ -1,4 +1,4 @@
-"""What differs between two values of which most is shared, told by identity first. Qt-free."""
+"""Differences between two values that share most of their content, compared by identity first. Qt-free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ABSENT = object()
 
 
 def differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
-    """The keys that came, went or have another value.
+    """Return the keys that were added, removed or changed.
 
     >>> sorted(differing({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}))
     ['a', 'c', 'd']
@@ -27,7 +27,7 @@ def differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
 
 
 def moved(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[set[T], set[T]]:
-    """What went and what came. Only what lies between the first and the last difference is looked at.
+    """Return removed and added items. Only the range between the first and the last difference is compared.
 
     >>> moved((1, 2, 3, 4), (1, 3, 5, 4))
     ({2}, {5})

@@ -1,4 +1,4 @@
-"""The canvas in the window: the page "Network", its commands, and what is drawn over its nodes."""
+"""Feature "canvas": the page "Network", its commands, and the overlays on its nodes."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ class CanvasFeature(Feature):
             self.workspace.commands.trigger("edit-fields")
 
     def _go_inside(self, node: str, way: Iterable[str]) -> None:
-        """Go to a node inside an instance: to the sheet that it stands on, and select it there."""
+        """Show the sheet of a node inside an instance, and select the node there."""
         workspace, steps = self.workspace, [(step, 0) for step in (node, *way)]
         if workspace.place.go_to((*workspace.place.path, *steps[:-1])):
             workspace.selection.set([steps[-1][0]])
 
     def _ops_changed(self) -> None:
-        """Blocks or layers of the person's own are others: their nodes may have other ports."""
+        """Update nodes whose blocks or custom layers have changed: their ports may differ."""
         scene, torchs = self.canvas.scene, catalog()
         scene.refresh_faces({node.op for node in scene.graph.nodes.values() if node.op not in torchs})
 
     def _forget_analysis(self) -> None:
-        """What is known is of the sheet that was in front; the nodes of another may have the same ids."""
+        """Drop the analysis of the previous sheet, whose nodes may have the same ids."""
         scene = self.canvas.scene
         scene.analysis, scene.problems = None, {}
 
     def _shapes_ready(self, shapes: Analysis) -> None:
-        """The canvas shows them at once; the others wait until the whole answer is there."""
+        """Show shapes on the canvas at once; other views wait for the whole analysis."""
         in_front = self.workspace.live.front_of(shapes)
         if in_front is not None:
             self.canvas.set_analysis(in_front)

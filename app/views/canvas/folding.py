@@ -1,4 +1,4 @@
-"""Unfolding blocks where they stand, and folding them: one undo step each, whatever sheets it is seen on."""
+"""Unfold blocks in place, and fold them: one undo step each, on all sheets that show them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LEAST_ROOM = (640.0, 320.0)
 
 
 class Folding:
-    """What unfolds and folds on a canvas. A node is told by its id on the sheet in front, and by the way from there
-    into what is unfolded."""
+    """Unfolds and folds blocks on a canvas. A node is given by its id on the sheet in front, and the path from
+    there into unfolded blocks."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
@@ -43,23 +43,23 @@ class Folding:
 
     @property
     def _project(self) -> Project:
-        """The whole project, with a place for every node of the sheet in front."""
+        """Return the whole project, with a position for every node of the sheet in front."""
         return with_sheet(self._document.project, self._front, self._canvas.commands.project)
 
     def instances(self) -> frozenset[str]:
-        """The selected nodes that can be unfolded."""
+        """Return the selected nodes that can be unfolded."""
         return self._canvas.selection.ids & unfolding.instances_on(self._document.project, self._front)
 
     @property
     def any_here(self) -> bool:
-        """Whether anything on the sheet can be unfolded."""
+        """Return whether anything on the sheet can be unfolded."""
         return bool(unfolding.instances_on(self._document.project, self._front))
 
     def is_unfolded(self, nodes: Collection[str]) -> bool:
-        """Whether all of some nodes are unfolded."""
+        """Return whether all given nodes are unfolded."""
         return frozenset(nodes) <= self._canvas.document.project.unfolded
 
-    # --- What is done
+    # --- Commands
 
     def toggle(self) -> None:
         """Unfold the selected instances, or fold them if all of them are unfolded."""
@@ -74,7 +74,7 @@ class Folding:
         self._apply(text, {self._front: unfolded - nodes if fold else unfolded | nodes}, nodes)
 
     def toggle_at(self, node: str, inside: Sequence[str] = ()) -> None:
-        """Unfold or fold one block, on the sheet in front or within what is unfolded there."""
+        """Unfold or fold one block, on the sheet in front or within an unfolded one."""
         project, name = self._document.project, self._front
         *way, last = (node, *inside)
         for step in way:
@@ -84,7 +84,7 @@ class Folding:
         self._apply(f"{verb} {drawn.graph.nodes[last].name}", {name: drawn.unfolded ^ {last}}, [node])
 
     def one_level(self) -> None:
-        """Unfold what is seen folded, in the selected instances or everywhere."""
+        """Unfold the visible folded blocks, in the selected instances or everywhere."""
         nodes = self.instances() or None
         wanted = unfolding.one_level(self._document.project, self._front, nodes)
         if not wanted:
@@ -102,7 +102,7 @@ class Folding:
         self._apply("Fold all", wanted, None)
 
     def _apply(self, text: str, wanted: Mapping[str, Collection[str]], nodes: Collection[str] | None) -> None:
-        """One step; then what was unfolded is in sight, or everything if that was all."""
+        """Apply one undo step; then show the unfolded blocks, or everything if all were."""
         canvas = self._canvas
         with canvas.glide.from_here():
             project = unfolding.with_unfolded(self._project, wanted, self._sizes, self._room)
@@ -116,18 +116,18 @@ class Folding:
                 canvas.view.frame(area, most=canvas.view.zoom)
 
     def make_room(self, before: Project, after: Project, block: str) -> Project:
-        """The project after an edit of a block, with room wherever that is seen unfolded."""
+        """Return the project after an edit of a block, with room wherever it is shown unfolded."""
         return unfolding.with_room_for(before, after, block, self._sizes, self._room)
 
     @property
     def _room(self) -> Size:
-        """What there is of the window for a sheet."""
+        """Return the size of the window available to a sheet."""
         width, height = self._canvas.width() - MARGIN, self._canvas.height() - MARGIN
         return Size(max(width, LEAST_ROOM[0]), max(height, LEAST_ROOM[1]), 0.0)
 
     def _sizes(self, project: Whole, name: str) -> list[dict[str, Size]]:
-        """The sizes of the nodes of a sheet as they are drawn, as they are while nothing is known of shapes, and none,
-        as where a command has laid it out."""
+        """Return the possible sizes of a sheet's nodes: as drawn now, as drawn without shapes, and none, as commands
+        without a window lay out."""
         scene = self._canvas.scene
         catalog = with_blocks(getattr(scene.catalog, "now", scene.catalog), project.blocks)
         drawn = sheet_named(project, name)

@@ -27,10 +27,10 @@ TURN = 1  # millisecond: a timer of none comes before the window answers
 
 
 class Growth(QObject):
-    """Shows sheets in the scene: at once, or, where many nodes are new, in turns until all of it is there.
+    """Shows sheets in the scene: at once or, with many new nodes, in several turns of the event loop.
 
-    Meanwhile the view hears no mouse and no key. `said(words)` tells how far it is, "" at the end; `grown` comes then.
-    `busy` tells when turns begin, of drawing or of what is known of the nodes, and when the last one is over.
+    Meanwhile the view ignores mouse and keys. `said(words)` reports progress, "" at the end; `grown` follows. `busy`
+    reports the begin and the end of these turns, of drawing or of showing an analysis.
     """
 
     said = Signal(str)
@@ -52,12 +52,12 @@ class Growth(QObject):
 
     @property
     def growing(self) -> bool:
-        """Whether nodes are still to come."""
+        """Return whether nodes are still to be added."""
         return self._target is not None
 
     @property
     def active(self) -> bool:
-        """Whether something is still to be drawn."""
+        """Return whether anything is still to be drawn."""
         return self._target is not None or bool(self._learnt)
 
     def learn(self, analysis: Analysis) -> None:
@@ -72,7 +72,7 @@ class Growth(QObject):
             self._turn.start()
 
     def show(self, sheet: Sheet) -> None:
-        """Bring the scene in line with a sheet, at once or in turns."""
+        """Update the scene to a sheet, at once or in turns."""
         new = sum(node not in self._scene.nodes for node in sheet.graph.nodes)
         if new <= MANY and len(sheet.graph.edges) - len(self._scene.wires) <= MANY_WIRES:
             self._end(sheet)

@@ -1,4 +1,4 @@
-"""What the keys and menus of the canvas do beyond plain commands: walking, and what opens a field where it stands."""
+"""Canvas commands by keys and menus beyond plain edits: navigation, and opening in-place editors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class KeyboardActions:
-    """Acts on what is selected on a canvas."""
+    """Acts on the selection of a canvas."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
 
     def pointed(self) -> tuple[QPointF, bool]:
-        """The point of the scene under the pointer if it is over the canvas, else the middle of what is in sight."""
+        """Return the point of the scene under the pointer if it is over the canvas, else the centre of the viewport."""
         canvas, view = self._canvas, self._canvas.view
         spot = view.mapFromGlobal(canvas.cursor().pos())
         inside = view.viewport().rect().contains(spot) and canvas.underMouse()
@@ -33,7 +33,7 @@ class KeyboardActions:
         self._canvas.finder.at(*self.pointed())
 
     def edit(self) -> None:
-        """The text of the selected note where it stands, else the form of the selected node."""
+        """Edit the text of the selected note in place, else show the form of the selected node."""
         canvas = self._canvas
         notes = canvas.scene.notes.selected
         if len(notes) == 1 and not canvas.selection.ids:
@@ -42,7 +42,7 @@ class KeyboardActions:
             canvas.editRequested.emit(canvas.selection.single)
 
     def rename(self) -> None:
-        """Edit the name of the selected node, or the text of the selected note, where it stands."""
+        """Edit the name of the selected node, or the text of the selected note, in place."""
         canvas, node = self._canvas, self._canvas.selection.single
         if len(canvas.scene.notes.selected) == 1 and not canvas.selection.ids:
             self.edit()
@@ -61,7 +61,7 @@ class KeyboardActions:
             self._canvas.finder.for_node(single)
 
     def comment(self) -> None:
-        """A frame round what is selected, to be named at once; with nothing selected a comment at the pointer."""
+        """Add a frame around the selection and edit its title; with no selection a comment at the pointer."""
         canvas = self._canvas
         nodes, notes = canvas.selection.ids & canvas.scene.nodes.keys(), canvas.scene.notes.selected
         if nodes or notes:
@@ -70,7 +70,7 @@ class KeyboardActions:
             canvas.writing.begin(self.pointed()[0])
 
     def bend(self) -> None:
-        """A bend in the middle of the selected wire, or of the wire into the selected node."""
+        """Add a bend in the middle of the selected wire, or of the wire into the selected node."""
         wire = self._wire()
         if wire is not None:
             self._canvas.commands.notes.bend(wire)
@@ -100,16 +100,16 @@ class KeyboardActions:
             announce(self._canvas.view, f"{item.note.kind} {item.note.text}")
 
     def lay_out(self) -> None:
-        """Place the selected nodes anew, or all of them, in rows as wide as the window."""
+        """Lay out the selected nodes, or all, in rows as wide as the window."""
         canvas = self._canvas
         if canvas.scene.nodes:
             with canvas.glide.from_here():
                 canvas.commands.lay_out(max(canvas.width() - 96.0, 640.0))
                 if len(canvas.selection.ids) < 2:
-                    canvas.frame_all()  # now that everything is in its new place, and not on its way there
+                    canvas.frame_all()  # after everything has reached its new position
 
     def open_menu(self) -> None:
-        """The menu for what is selected, where it stands; that of nothing in the middle."""
+        """Open the context menu at the selection; without one, that of the canvas in its centre."""
         canvas, scene = self._canvas, self._canvas.scene
         nodes, notes = canvas.selection.ids & scene.nodes.keys(), scene.notes.selected
         if nodes:
@@ -132,7 +132,7 @@ class KeyboardActions:
         canvas.open_menu(hit, view.viewport().mapToGlobal(view.mapFromScene(point)))
 
     def cancel(self) -> None:
-        """Cancel the gesture under way; without one select nothing; with nothing selected go out of the block."""
+        """Cancel the gesture; without one clear the selection; without a selection leave the block."""
         canvas, scene = self._canvas, self._canvas.scene
         if canvas.view.cancel_gesture():
             return
@@ -142,7 +142,8 @@ class KeyboardActions:
             canvas.leaveRequested.emit()
 
     def walk(self, direction: tuple[int, int]) -> None:
-        """One node selected: walk. Several, or notes: nudge by a pixel. None: begin with the first."""
+        """Move the selection to the next node; with several nodes or notes selected nudge them by a pixel; with none
+        select the first."""
         canvas = self._canvas
         if len(canvas.selection.ids) > 1 or canvas.scene.notes.selected or canvas.scene.bends.selected:
             canvas.commands.nudge(*direction)

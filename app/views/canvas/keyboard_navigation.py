@@ -12,7 +12,7 @@ LEFT, RIGHT, UP, DOWN = (-1, 0), (1, 0), (0, -1), (0, 1)
 
 
 def step(graph: Graph, places: Mapping[str, QRectF], node: str, direction: tuple[int, int]) -> str | None:
-    """Left and right follow the wires first; up and down, and ends of wires, go to the nearest node that way."""
+    """Return the next node: left and right follow the wires; otherwise the nearest node in that direction."""
     if direction == LEFT and graph.into(node):
         return graph.into(node)[0].source
     if direction == RIGHT and graph.out_of(node):
@@ -23,7 +23,7 @@ def step(graph: Graph, places: Mapping[str, QRectF], node: str, direction: tuple
 
 
 def nearest(places: Mapping[str, QRectF], node: str, direction: tuple[int, int]) -> str | None:
-    """The nearest node in a direction; what lies aside counts twice as far."""
+    """Return the nearest node in a direction; sideways distance counts twice."""
     here = places[node].center()
     best, least = None, float("inf")
     for other, rect in places.items():

@@ -31,7 +31,7 @@ EMPTY = (
 
 
 def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
-    """The menu for what was clicked with the right button, at a spot of the screen."""
+    """Return the context menu of what was clicked, at a point of the screen."""
     menu = QMenu(canvas)
     point = canvas.view.mapToScene(canvas.view.mapFromGlobal(spot))
     if hit.wire is not None:
@@ -73,7 +73,7 @@ def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPoint
 
 
 def _of_inside(canvas: Canvas, menu: QMenu, node: str, way: tuple[str, ...]) -> None:
-    """What can be done with a node in an unfolded block, before what can be done with the block."""
+    """Add commands for a node in an unfolded block, before those for the block."""
     face = canvas.scene.nodes[node].face_at(way)
     if face is not None:
         if face.block:
@@ -123,7 +123,7 @@ def _add(menu: QMenu, text: str, does: Callable[[], object], icon: str = "") -> 
 
 
 def _swatch(color: QColor, chosen: bool) -> QIcon:
-    """A piece of a colour; the one in force has a ring."""
+    """Return a colour swatch; the current one has a ring."""
     picture = QPixmap(32, 32)
     picture.setDevicePixelRatio(2.0)
     picture.fill(Qt.GlobalColor.transparent)

@@ -1,4 +1,4 @@
-"""What lies over the canvas: legend, zoom control, the callout of an error, the word beside the pointer."""
+"""Overlays of the canvas: legend, zoom control, the callout of an error, the message next to the pointer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = (("Tensor", "tensor"), ("Number", "number"), ("Tuple", "tuple"))
 
 
 class Legend(QWidget):
-    """What the forms of ports mean."""
+    """Legend of the port shapes."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -54,7 +54,7 @@ class Legend(QWidget):
 
 
 class Scales(QWidget):
-    """While gradients, costs or widths are shown: the ramp with its bounds, and what three widths stand for."""
+    """Legend of gradients, costs or widths: the colour ramp with its bounds, and three widths with their meaning."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -193,11 +193,11 @@ class Callout(QWidget):
         self.hide()
 
     def dismiss(self) -> None:
-        """Have the problem that it tells stay untold."""
+        """Hide the callout of this problem."""
         self.dismissed.emit(self.problem)
 
     def set_problem(self, problem: Problem) -> None:
-        """Say another problem."""
+        """Show another problem."""
         if problem == self.problem:
             return
         self.problem = problem
@@ -231,7 +231,7 @@ class Callout(QWidget):
             self.cure_wanted.emit(cure)
 
     def menu(self) -> QMenu:
-        """Every cure of the problem."""
+        """Return a menu with every cure of the problem."""
         menu = QMenu(self)
         for cure in self.problem.cures if self.problem is not None else ():
             menu.addAction(cure.label.replace("&", "&&"), partial(self.cure_wanted.emit, cure))
@@ -243,11 +243,11 @@ class Callout(QWidget):
         menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
     def places_at(self, node: QRectF) -> list[tuple[QRect, bool]]:
-        """Return where it can stand in its parent to point at a node, the usual first, and whether that is above."""
+        """Return the positions at which it points at a node, the preferred first, each with whether it is above."""
         room, width, height = present(self.parentWidget()).width() - 8, self.width(), self.height()
         found = []
         for above in (False, True):
-            # At the upper edge it may stand closer than usual.
+            # At the upper edge it may be closer than usual.
             over = max(node.top() - self.OFF - height, min(node.top() - height, 0))
             top = over if above else node.bottom() + self.OFF
             for before_tip in (min(width / 2, 120), width / 2, width - 28, 28):
@@ -256,7 +256,7 @@ class Callout(QWidget):
         return found
 
     def point_at(self, spot: float, place: QRect, above: bool) -> None:
-        """Stand at a place, with the tip at an x of the parent, at the lower side if it stands above."""
+        """Move to a position, with the tip at an x of the parent, at the lower side if it is above."""
         self._tip = min(max(spot - place.left(), 20), place.width() - 20)
         if above != self._above:
             self._above = above
@@ -314,9 +314,9 @@ class Word(QLabel):
         )
 
     def say(self, text: str, spot: QPoint, milliseconds: int = 0, bad: bool = False) -> None:
-        """Show words with their left edge at a spot of the parent, for a while or until others come; "" hides.
+        """Show a text with its left edge at a point of the parent, for a time or until the next; "" hides.
 
-        `bad` is for what was refused.
+        `bad` is for refusals.
         """
         self._timer.stop()
         if not text:
@@ -340,7 +340,7 @@ class Word(QLabel):
 
 
 class FocusRing(QWidget):
-    """Round the canvas when the keyboard came to it. It is a frame and nothing else, so that what is inside shows."""
+    """A focus ring around the canvas for keyboard users. It is only a frame, so that the contents stay visible."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -358,11 +358,11 @@ class FocusRing(QWidget):
 
 
 def arrange_overlays(canvas: Canvas) -> None:
-    """Put what lies over the canvas into its corners."""
+    """Place the overlays in the corners of the canvas."""
     width, height = canvas.width(), canvas.height()
     scales, legend, minimap, zoom = canvas.scales, canvas.legend, canvas.minimap, canvas.zoom_control
     shown = not scales.heat.isHidden() or scales.has_widths
-    # Where one stands is said in full before what the ports mean, which can be read on them.
+    # The breadcrumb takes precedence over the legend of ports.
     whole = canvas.breadcrumb.fit(width - 3 * EDGE - legend.width())
     if shown or not whole:
         canvas.breadcrumb.fit(width - 2 * EDGE)

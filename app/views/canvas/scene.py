@@ -53,7 +53,7 @@ class CanvasScene(QGraphicsScene):
         self._drawn_positions: Positions = FrozenMap()
         self.coming: Positions | None = None  # of all nodes, while the sheet comes in turns
         self._unfolded: frozenset[str] = frozenset()
-        self._touched: int | None = None  # how often in the change under way
+        self._touched: int | None = None  # number of repaints in the current change
         self._near = ItemLayer()
         self.notes = Notes(self)
         self.bends = BendDots(self._near)
@@ -73,7 +73,7 @@ class CanvasScene(QGraphicsScene):
 
     @property
     def positions(self) -> Positions:
-        """A place for each node, those included that the project has none for."""
+        """Return a position for each node, also for those without one in the project."""
         return self.places.positions if self.coming is None else self.coming
 
     def set_zoom(self, zoom: float) -> None:
@@ -86,7 +86,7 @@ class CanvasScene(QGraphicsScene):
             self._far.setVisible(far)
 
     def touch(self, item: object, area: QRectF) -> None:
-        """A node or a wire looks different within an area: paint it anew."""
+        """Repaint an area of a changed node or wire."""
         if self._touched is not None:
             self._touched += 1
             if self._touched > MANY:  # see `_change`
@@ -99,7 +99,7 @@ class CanvasScene(QGraphicsScene):
 
     @contextmanager
     def _change(self) -> Iterator[None]:
-        """Where much is touched in one change, everything is painted anew: that is quicker told."""
+        """Collect repaints; after many of them in one change repaint everything, which is faster."""
         self._touched = 0
         try:
             yield
@@ -113,7 +113,7 @@ class CanvasScene(QGraphicsScene):
     # --- The project
 
     def show_project(self, project: Sheet) -> None:
-        """Bring the items in line with a project. Nodes without a place are shown where `complete` puts them."""
+        """Update the items to a project. Nodes without a position are placed by `complete`."""
         if len(self.nodes) > CLEARED and 20 * len(self.nodes.keys() & project.graph.nodes.keys()) < len(self.nodes):
             self._clear()
         before, after = self.graph, project.graph
@@ -133,7 +133,7 @@ class CanvasScene(QGraphicsScene):
         self.redrawn.emit()
 
     def _clear(self) -> None:
-        """Let go of a large sheet of which hardly anything stays: node by node would take long."""
+        """Remove a large sheet of which little stays; node by node would be slow."""
         self._clearing.take((*self.nodes.values(), *self.wires.values()))
         for part in (self._far, self.wiring, self.places, self.nodes):
             part.clear()
@@ -157,8 +157,8 @@ class CanvasScene(QGraphicsScene):
         self.wiring.follow(touched, swept)
 
     def _change_nodes(self, before: Graph, after: Graph, folded: frozenset[str], swept: list[QRectF]) -> set[str]:
-        """Make, remove and repaint nodes, `folded` those that were folded or unfolded; returns those whose shape is
-        new."""
+        """Create, remove and repaint nodes, `folded` those that were unfolded or folded; return those with a new
+        shape."""
         if after is before and not folded:
             return set()
         changed = differing(before.nodes, after.nodes)
@@ -184,7 +184,7 @@ class CanvasScene(QGraphicsScene):
         return touched
 
     def _moved(self, nodes: set[str]) -> None:
-        """Many that moved did not tell it themselves."""
+        """Repaint many moved nodes at once."""
         self._touched = None if self._touched is None else self._touched + len(nodes)
         for node in nodes if len(nodes) > MANY else ():
             self._far.mark(self.nodes[node])
@@ -216,7 +216,7 @@ class CanvasScene(QGraphicsScene):
         self.redrawn.emit()
 
     def settle(self) -> None:
-        """Put everything where the project has it, and let the wires make way for what was dragged."""
+        """Put everything at its position in the project, and reroute wires around dragged nodes."""
         self.notes.settle()
         self.wiring.lead(self.bends.settle())
         self._reshaped(set())
@@ -233,7 +233,7 @@ class CanvasScene(QGraphicsScene):
         return learnt | {n for n in self._unfolded if before is None or before.results.get(n) is not new.get(n)}
 
     def show_known(self, nodes: set[str], last: bool = True) -> None:
-        """Show what is known of some nodes and on their wires; the `last` ones bring the frames' sums up to date."""
+        """Show the analysis of some nodes and on their wires; with the `last` ones the frames' sums are updated."""
         with self._change():
             self._show_faces(nodes)
             self.wiring.label(self.analysis, self.problems, set(self.wiring.of(nodes & self.nodes.keys())))
@@ -243,11 +243,11 @@ class CanvasScene(QGraphicsScene):
             self._notes_changed()
 
     def set_analysis(self, analysis: Analysis) -> None:
-        """Show shapes, counts and problems. Only what differs from what was known is looked at."""
+        """Show shapes, counts and problems. Only differences are processed."""
         self.show_known(self.learn(analysis))
 
     def refresh_faces(self, ops: Collection[str] | None = None) -> None:
-        """The catalog says something else of some ops, or of all."""
+        """Update faces after a change of some ops, or of all."""
         self._show_faces({n.id for n in self.graph.nodes.values() if ops is None or n.op in ops})
 
     def _show_faces(self, nodes: set[str]) -> None:
@@ -258,12 +258,12 @@ class CanvasScene(QGraphicsScene):
             self.redrawn.emit()
 
     def _notes_changed(self) -> None:
-        """Put the parameters of what lies in it beside the title of each frame."""
+        """Show the parameter count of each frame's contents next to its title."""
         if self.notes.items:
             self.notes.count(subtotals(self.notes.items, self.index, self.graph, self.analysis))
 
     def _reshaped(self, nodes: set[str]) -> None:
-        """Nodes have another size or are out of their places."""
+        """Update nodes with another size or position."""
         swept: list[QRectF] = []
         if nodes or self.places.adrift:
             self.places.bring(self.graph, self._drawn_positions, nodes, swept)
@@ -278,7 +278,7 @@ class CanvasScene(QGraphicsScene):
         self.wiring.widen(self.analysis if on else None)
 
     def largest_count(self) -> int | None:
-        """The most values that one sample puts on a wire, None while nothing is known."""
+        """Return the largest number of values per sample on a wire, None if unknown."""
         return self.wiring.largest_count(self.analysis)
 
     def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
@@ -319,7 +319,7 @@ class CanvasScene(QGraphicsScene):
         item.set_state(selected=chosen)
 
     def set_hovered(self, node: str | None, wire: Edge | None = None) -> None:
-        """Show what the pointer is over, here or in another view."""
+        """Set the hovered node or wire, here or in another view."""
         if self._hovered != node:
             for changed in (self._hovered, node):
                 if changed in self.nodes:
@@ -332,18 +332,18 @@ class CanvasScene(QGraphicsScene):
             self.hovered_wire = wire
 
     def clear_marks(self) -> None:
-        """No wire is being drawn any more."""
+        """Remove the marks of a wire that was drawn."""
         for item in self.nodes.values():
             item.set_marks({})
 
     # --- Questions
 
     def sizes(self) -> dict[str, Size]:
-        """The sizes of the nodes, for whoever lays out."""
+        """Return the sizes of the nodes, for layout."""
         return self.places.sizes()
 
     def size_of(self, op: str) -> Size:
-        """The size that a new node of an op will have."""
+        """Return the size of a new node of an op."""
         from app.builder.edits.edits import new_node
 
         node = new_node(self.graph, self.catalog, op)
@@ -351,34 +351,34 @@ class CanvasScene(QGraphicsScene):
         return shape_of(face).size
 
     def free_spot(self, op: str, middle: QPointF) -> QPointF:
-        """The nearest point below `middle` where a new node has room about it."""
+        """Return the nearest position below `middle` where a new node has room."""
         return self.places.free_spot(self.size_of(op), middle)
 
     def hit(self, point: QPointF, zoom: float = 1.0) -> Hit:
-        """What is at a point: ports before nodes before wires. Far out, ports are reached from further away."""
+        """Return the target at a point: ports before nodes before wires. Zoomed out, ports have a larger reach."""
         return hit_in(self, point, zoom)
 
     def wire_near(self, area: QRectF) -> Edge | None:
-        """The wire that runs through an area, the shortest if there are several."""
+        """Return the wire that crosses an area, the shortest of several."""
         return self.wiring.near(area)
 
     def content_rect(self) -> QRectF:
-        """The rectangle about all nodes, notes and bends."""
+        """Return the bounding rectangle of all nodes, notes and bends."""
         return bounds([self.places.content_rect(), *self.notes.bodies(), *self.bends.bodies()])
 
     def map_shapes(self) -> MapShapes | None:
-        """All nodes and the frames of notes, for a map; None while a large sheet comes in turns."""
+        """Return all nodes and frames for a minimap; None while a large sheet is being added."""
         if self.coming is not None:
             return None
         rects, complete = self._far.map_rects()
         return MapShapes(rects, [note.body for note in self.notes.items.values() if note.is_frame], complete)
 
     def rect_of(self, nodes: Iterable[str]) -> QRectF:
-        """The rectangle about some nodes."""
+        """Return the bounding rectangle of some nodes."""
         return self.places.about(nodes)
 
     def retheme(self) -> None:
-        """Colours and fonts are others now."""
+        """Apply changed colours and fonts."""
         for node in self.nodes.values():
             node.retheme()
         for wire in self.wires.values():

@@ -1,4 +1,4 @@
-"""The window on the scene: zooms, pans, hands mouse and drag events to gestures. It decides nothing itself."""
+"""The view of the scene: zooms, pans, passes mouse and drag events to gestures. It decides nothing itself."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ SIZING = {
 
 
 class CanvasView(PanZoomView):
-    """Shows the scene. Signals speak of points of the scene, `refusal` and `hint` of the viewport."""
+    """Shows the scene. Signals carry points of the scene, `refusal` and `hint` of the viewport."""
 
     refusal = Signal(str, QPoint)
     hint = Signal(str, QPoint)
     search_wanted = Signal(QPointF)
-    loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, where it was let go
+    loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, drop point
     open_wanted = Signal(str)
-    inside_wanted = Signal(str, object)  # node, the way from it to a node inside
-    fold_wanted = Signal(str, object)  # the same: fold or unfold what is at the end
+    inside_wanted = Signal(str, object)  # node, path from it to a node inside
+    fold_wanted = Signal(str, object)  # the same: unfold or fold the block at its end
     note_wanted = Signal(str)
-    parameter_wanted = Signal(str, int, str, object, QPointF)  # source, output, target, names, where it was let go
+    parameter_wanted = Signal(str, int, str, object, QPointF)  # source, output, target, names, drop point
     pressed = Signal()
     menu_wanted = Signal(object, QPoint)
     menu_key = Signal()
@@ -84,30 +84,30 @@ class CanvasView(PanZoomView):
         return min(QApplication.startDragDistance(), 6)
 
     def is_drag(self, began: QPointF, point: QPointF) -> bool:
-        """Whether the pointer has gone far enough to mean it."""
+        """Return whether the pointer has moved far enough for a drag."""
         step = (point - began) * self.zoom
         return math.hypot(step.x(), step.y()) >= self._drag_distance()
 
     def set_dragging(self, on: bool) -> None:
-        """A gesture moves something, so what floats over the canvas stands aside."""
+        """Hide overlays while a gesture moves something."""
         self.dragging.emit(on)
 
     def let_go(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
-        """A wire was let go on nothing."""
+        """Report a wire that was dropped on the canvas."""
         self.loose_end.emit(node, from_output, pin, point)
 
     @property
     def gesture(self) -> Gesture | None:
-        """The gesture under way."""
+        """Return the current gesture."""
         return self._gesture
 
     @property
     def busy(self) -> bool:
-        """Whether a gesture is under way."""
+        """Return whether there is a gesture."""
         return self._gesture is not None
 
     def cancel_gesture(self) -> bool:
-        """Cancel what is under way; False if nothing is."""
+        """Cancel the gesture; False if there is none."""
         gesture, self._gesture = self._gesture, None
         if gesture is not None:
             gesture.cancel()
@@ -273,7 +273,7 @@ class CanvasView(PanZoomView):
         return super().viewportEvent(event)
 
     def _tip(self, position: QPoint) -> str:
-        """What a port or a wire is, in words."""
+        """Describe the port or wire at a point."""
         scene = self.canvas_scene
         hit = scene.hit(self.mapToScene(position), self.zoom)
         if hit.node is not None and hit.pin is not None:

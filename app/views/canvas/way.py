@@ -1,4 +1,4 @@
-"""The way from the network to the sheet in front: written over the canvas, and each sheet seen as it was left."""
+"""Navigation on the canvas: the breadcrumb, and zoom and position of each sheet, which are restored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WayOverCanvas(QObject):
         self._show_way()
 
     def _crumb_chosen(self, number: int) -> None:
-        """Go to a part of the way; at its end, to the next of the repetitions."""
+        """Show a part of the path; at its end, the next repetition."""
         place = self._workspace.place
         if number < len(place.path):
             place.go_to(place.path[:number])
@@ -46,7 +46,7 @@ class WayOverCanvas(QObject):
             place.go_to((*before, (node, (turn + 1) % repeat)))
 
     def _moved(self, before: Way, after: Way) -> None:
-        """Another sheet is in front: seen whole at first, as it was left on the way back."""
+        """Show another sheet: fitted at first, later as it was left."""
         workspace, canvas = self._workspace, self._canvas
         self._looks[before] = (canvas.view.zoom, canvas.view.visible_area().center())
         outwards = before[: len(after)] == after
@@ -64,7 +64,7 @@ class WayOverCanvas(QObject):
         announce(canvas, canvas.breadcrumb.accessibleName())
 
     def _sheets(self) -> list[Project | Block]:
-        """The sheets along the way, the network first."""
+        """Return the sheets along the path, the network first."""
         project = self._workspace.document.project
         sheets: list[Project | Block] = [project]
         for node, _ in self._workspace.place.path:
@@ -72,7 +72,7 @@ class WayOverCanvas(QObject):
         return sheets
 
     def _show_way(self) -> None:
-        """Write the way over the canvas."""
+        """Show the path in the breadcrumb."""
         place, project = self._workspace.place, self._workspace.document.project
         place.step_out()
         sheets, crumbs = self._sheets(), [OUTERMOST]

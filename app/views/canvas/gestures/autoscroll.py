@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 EDGE = 32  # pixels of the viewport from its edge in which it moves
 FASTEST = 18.0  # pixels a tick
 TICK = 16  # milliseconds
-PATIENCE = 250  # milliseconds at the edge before it moves: who passes over it, or lets go there, wants no such thing
+PATIENCE = 250  # ms at the edge before it scrolls, so that passing over or dropping there does not
 
 
 class AutoScroll(QObject):
-    """Watches the pointer over a view; moves the view on while the gesture under way `scrolls`."""
+    """Watches the pointer over a view; scrolls the view during a gesture with `scrolls`."""
 
     def __init__(self, view: CanvasView) -> None:
         super().__init__(view)
@@ -41,12 +41,12 @@ class AutoScroll(QObject):
         return False
 
     def speed(self, spot: QPoint) -> QPointF:
-        """Pixels a tick by which the view goes on, for a pointer at a spot of the viewport."""
+        """Return the pixels per tick to scroll by for a pointer at a point of the viewport."""
         size = self._view.viewport().size()
         return QPointF(_speed(spot.x(), size.width()), _speed(spot.y(), size.height()))
 
     def tick(self) -> None:
-        """Go on by one step, as long as the gesture is under way."""
+        """Scroll by one step during the gesture."""
         gesture = self._view.gesture
         speed = self.speed(self._spot)
         if gesture is None or speed.isNull():

@@ -71,7 +71,7 @@ class LooseWireItem(QGraphicsItem):
 
 
 class GhostItem(QGraphicsItem):
-    """Where a new node would stand."""
+    """Preview of a new node's position."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class DrawWire(Gesture):
-    """Draw a wire from a port. Ports that fit are ringed; a port that refuses says why; nothing opens the search."""
+    """Draw a wire from a port. Ports that fit are ringed; a port that refuses says why; dropping it on the canvas opens
+    the search."""
 
     def __init__(self, view: CanvasView, point: QPointF, hit: Hit, detached: Edge | None = None) -> None:
         super().__init__(view, point)
@@ -73,7 +74,7 @@ class DrawWire(Gesture):
         return item.output_point(target[2]) if target[1] else item.input_point(target[2])
 
     def _aim(self, point: QPointF) -> tuple[str | None, tuple[str, bool, int] | None]:
-        """The node under the pointer, and the (node, is an output, number) of the port that is meant."""
+        """Return the node under the pointer, and the targeted port as (node, is an output, number)."""
         hit = self.scene.hit(point, self.view.zoom)
         if hit.node is None or (hit.node == self._node and hit.pin is not None):
             return None, None
@@ -96,7 +97,7 @@ class DrawWire(Gesture):
         return next((i for i in outputs if not self._refusal((node, True, i))), 0 if outputs else None)
 
     def _ends(self, target: tuple[str, bool, int]) -> tuple[str, int, str, str]:
-        """The wire as (source, output, target, port)."""
+        """Return the wire as (source, output, target, port)."""
         node, is_output, number = target
         if is_output:
             return node, number, self._node, self._pin.port
@@ -110,7 +111,7 @@ class DrawWire(Gesture):
         return ""
 
     def _ring_what_fits(self) -> None:
-        """Rings for the ports in sight; out of sight nobody sees them, and a port aimed at is asked again."""
+        """Ring the fitting ports in view; others are checked when aimed at."""
         for node in self.scene.index.inside(self.view.visible_area()):
             if node == self._node:
                 continue

@@ -15,8 +15,8 @@ Modifiers = Qt.KeyboardModifier
 class Gesture:
     """One gesture. `point` is on the scene; `keys` are the modifiers held.
 
-    While `scrolls`, the view moves along when the pointer is held at its edge; a gesture that comes `from_outside`
-    crosses the edge on its way and has to have been inside first.
+    With `scrolls`, the view scrolls when the pointer is held at its edge; a gesture that starts `from_outside` crosses
+    the edge on its way and must have been inside first.
     """
 
     scrolls = False
@@ -27,13 +27,13 @@ class Gesture:
         self.began = point
 
     def start(self, keys: Modifiers) -> None:
-        """The button went down."""
+        """Handle the button press."""
 
     def move(self, point: QPointF, keys: Modifiers) -> None:
-        """The pointer moved."""
+        """Handle a move of the pointer."""
 
     def finish(self, point: QPointF, keys: Modifiers) -> None:
-        """The button went up: do it."""
+        """Handle the button release: apply the gesture."""
 
     def cancel(self) -> None:
         """Leave everything as it was."""

@@ -1,7 +1,7 @@
 """Mouse gestures, each an object: `start`, any number of `move`, then `finish` or `cancel`. They end in one command.
 
-A gesture sees the view and the scene; what it changes on the way (nodes shown elsewhere, rings, a loose wire) it puts
-back itself, so that cancelling leaves nothing.
+A gesture has the view and the scene; temporary changes (moved nodes, rings, a loose wire) it reverts itself, so that
+cancelling leaves nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class Marquee(Gesture):
 
 
 class DropOp(Gesture):
-    """A layer dragged in from the palette: a ghost on the grid, and the wire that it would go on lit up."""
+    """A layer dragged in from the palette: a preview on the grid, and the wire that it would be inserted on
+    highlighted."""
 
     scrolls = True
     from_outside = True
@@ -134,7 +135,7 @@ class DropOp(Gesture):
 
 
 def begin(view: CanvasView, point: QPointF, keys: Modifiers) -> Gesture | None:
-    """The gesture that a press of the left button at a point begins; a cut is made, and a block folded, at once."""
+    """Return the gesture for a press of the left button; cutting a wire and folding a block happen at once."""
     hit = view.canvas_scene.hit(point, view.zoom)
     if hit.wire is not None:
         if keys & Modifiers.AltModifier:

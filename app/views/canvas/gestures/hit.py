@@ -1,4 +1,4 @@
-"""What a point of the scene means."""
+"""Hit testing on the scene."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hit:
-    """What a point of the scene means: a port of a node, a node, a wire, its bend of a number, a note, or nothing.
+    """The target at a point of the scene: a port of a node, a node, a wire, one of its bends, a note, or nothing.
 
-    `grip` says which edges of a note are taken hold of, by the letters l, r, t, b. `inside` is the way to a node in a
-    block that is unfolded; `folds` says that a press folds or unfolds the block, the one at the end of that way.
+    `grip` names the edges of a note that are dragged, by the letters l, r, t, b. `inside` is the path to a node in an
+    unfolded block; `folds` means that a press unfolds or folds the block at the end of that path.
     """
 
     node: str | None = None
@@ -39,7 +39,7 @@ NOTHING = Hit()
 
 
 def hit_in(scene: CanvasScene, point: QPointF, zoom: float) -> Hit:
-    """What is at a point of a scene: ports before nodes before wires."""
+    """Return the target at a point: ports before nodes before wires."""
     reach = max(PORT_REACH, min(PORT_REACH / zoom, 18.0))
     near = QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
     found = [scene.nodes[node] for node in scene.index.inside(near)]

@@ -1,4 +1,4 @@
-"""Dragging what is there: nodes, comments and frames, the edges of a note, the bend of a wire."""
+"""Drag gestures: nodes, comments and frames, the edges of a note, the bend of a wire."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ ADDING = Modifiers.ControlModifier | Modifiers.ShiftModifier
 
 
 class Move(Gesture):
-    """Drag the selected nodes and notes over the grid, and with a frame what lies in it; a press that does not move
-    selects."""
+    """Drag the selected nodes and notes over the grid, a frame with its contents; a press without a move selects."""
 
     def __init__(self, view: CanvasView, point: QPointF, node: str | None, note: str | None = None) -> None:
         super().__init__(view, point)
@@ -46,7 +45,7 @@ class Move(Gesture):
         self._take(nodes | held, notes | noted)
 
     def _take(self, nodes: frozenset[str], notes: frozenset[str]) -> None:
-        """What moves, and from where."""
+        """Set what moves, and its start positions."""
         project = self.commands.project
         self._starts = {node: self.scene.nodes[node].pos() for node in nodes if node in self.scene.nodes}
         self._notes = {note: project.comments[note] for note in notes if note in project.comments}
@@ -67,7 +66,7 @@ class Move(Gesture):
         )
 
     def _shift(self, point: QPointF) -> QPointF:
-        """Everything moves as far as what is held: a node to the grid, a note by steps of it."""
+        """Return how far everything moves: a node to the grid, a note by steps of it."""
         step = point - self.began
         if self._node is not None:
             start = self._starts[self._node]
@@ -82,7 +81,7 @@ class Move(Gesture):
             return
         self.view.set_dragging(False)
         shift = self._shift(point)
-        self.scene.settle()  # so that the command finds everything where it was, and wires make way for what moved
+        self.scene.settle()  # restore positions for the command, and reroute wires around what moved
         if not shift.isNull():
             self.commands.shift(self._starts, self._notes, shift.x(), shift.y())
 
@@ -118,7 +117,7 @@ class ResizeNote(Gesture):
         self.scene.drag({}, {self._key: made})
 
     def _area(self, point: QPointF) -> Area:
-        """The edges that are held move over the grid, but not past the others."""
+        """Return the note's area with the dragged edges on the grid, but not beyond the opposite edges."""
         step, area = point - self.began, comments.rect_of(self._note)
         left, top, right, bottom = area.left, area.top, area.right, area.bottom
         if "l" in self._edges:
@@ -166,7 +165,7 @@ class BendWire(Gesture):
         self.scene.drag({}, None, {self._wire: self._led(point)})
 
     def _open(self) -> None:
-        """A new bend where the wire is held."""
+        """Add a bend where the wire is grabbed."""
         path = self.scene.wires[self._wire].way.path
         ends = [(end.x(), end.y()) for end in (path.pointAtPercent(0.0), path.pointAtPercent(1.0))]
         held = (self.began.x(), self.began.y())

@@ -1,4 +1,4 @@
-"""Nodes that glide to their new places: what is seen alone moves, the document has changed already."""
+"""Animated moves of nodes to new positions: only the display moves, the document has changed already."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 400  # nodes; more cannot be led along in a frame's time
 
 
 class Glide(QObject):
-    """One movement at a time; `finish` puts everything where it belongs at once. `moving` tells of begin and end."""
+    """One animation at a time; `finish` ends it at once. `moving` reports begin and end."""
 
     moving = Signal(bool)
 
@@ -67,7 +67,7 @@ class Glide(QObject):
             self._end()
 
     def _show(self, share: float) -> None:
-        if share >= 1:  # the end is not a place on the way: there the wires find their ways anew
+        if share >= 1:  # wires are routed again at the final position only
             return
 
         def between(start: float, end: float) -> float:

@@ -1,4 +1,4 @@
-"""Items of a large sheet that is gone are let go a few a turn: all at once would hold the window up."""
+"""Free the items of a large removed sheet a few per turn, since all at once would block the window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FEW = 100  # items of a turn
 
 
 class Clearing(QObject):
-    """Keeps what it is given, for a while."""
+    """Holds items until they are freed."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)

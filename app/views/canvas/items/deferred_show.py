@@ -1,4 +1,4 @@
-"""Another project comes into sight: its nodes are pictured a slice a turn, and what was there stays until they are."""
+"""Deferred display of another project: its sprites are made a few per turn, and the old picture stays until then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 40  # turns: then the rest is pictured while it is painted
 
 
 class Unveiling(QObject):
-    """From `veil` on a view paints nothing new until `frame` has chosen what it shows and that has been pictured.
+    """After `veil` a view keeps its old picture until `frame` has set the visible area and its sprites are made.
 
     While nodes are still `coming` it waits for them.
 

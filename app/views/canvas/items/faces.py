@@ -1,4 +1,4 @@
-"""What a node shows, as a value: an item is painted anew only when its face is another. Qt-free."""
+"""View model of a node: an item is repainted only when its face differs. Qt-free."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pin:
     index: int = 0
     wired: bool = False
     error: bool = False
-    idle: bool = False  # nothing is known of what it gives
+    idle: bool = False  # its output shape is unknown
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class Face:
     frozen: bool = False
     shared: bool = False  # its module is called by another node too
     block: bool = False
-    badge: str = ""  # how often it stands behind itself
+    badge: str = ""  # its number of repetitions
     inside: Inner | None = None  # of a block that is unfolded
 
     @property
     def signed(self) -> bool:
-        """Whether an icon stands at the right of the name."""
+        """Return whether an icon is shown right of the name."""
         return bool(self.state) or self.muted or self.frozen or self.shared
 
     def number_of(self, port: str, index: int = 0) -> int:
-        """Which of the pins a wire into `port` ends at."""
+        """Return the index of the pin for a wire into `port`."""
         numbers = self._numbers
         return numbers.get((port, index), numbers.get((port, -1), 0))
 
@@ -85,9 +85,9 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Inner:
-    """What is seen inside an instance: its faces at that instance, and what the outputs in it give, as text.
+    """The visible inside of an instance: its faces, and the shapes at its outputs as text.
 
-    The places of things follow from `drawn` alone, so that nothing moves when shapes become known.
+    Positions depend on `drawn` alone, so that nothing moves when shapes become known.
     """
 
     drawn: Drawn
@@ -102,7 +102,7 @@ _inner: LruCache[Inner] = LruCache(512)
 
 
 def problems_by_node(analysis: Analysis | None) -> Problems:
-    """The problems of each node, errors first."""
+    """Group problems by node, errors first."""
     found: dict[str, list[Problem]] = defaultdict(list)
     for problem in analysis.problems if analysis else ():
         if problem.node is not None and problem.severity != "info":
@@ -113,7 +113,7 @@ def problems_by_node(analysis: Analysis | None) -> Problems:
 
 
 def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:
-    """The nodes of which something else is known than before."""
+    """Return the nodes whose analysis differs from the previous one."""
     if before is None:
         return set(after.graph.nodes) | {node for node, _ in after.values}
     values = {node for node, _ in differing(before.values, after.values)}
@@ -129,7 +129,7 @@ def face_of(
     problems: Problems,
     unfolded: bool = False,
 ) -> Face:
-    """The face of a node; of an instance of a block with its inside if it is `unfolded`."""
+    """Return the face of a node; of an instance of a block with its inside if it is `unfolded`."""
     node = graph.nodes[node_id]
     spec = catalog.spec_of(graph, node)
     parameters = analysis.parameters.get(node_id) if analysis else None
@@ -159,7 +159,7 @@ def face_of(
 
 
 def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | None) -> Inner:
-    """What is seen inside an instance of a block."""
+    """Return the visible inside of an instance of a block."""
     drawn = drawn_of(spec, catalog)
     block = drawn.block
     result = analysis.results.get(node) if analysis else None
@@ -178,7 +178,7 @@ def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | No
 
 
 def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:
-    """How a block is drawn. Asked again it gives the same, for as long as it is."""
+    """Return the drawing of a block; cached."""
     block = spec.definition
     assert block is not None
     inside = (block, *spec.contains)
@@ -192,7 +192,7 @@ def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:
 
 
 def _ops_in(block: Block) -> tuple[str, ...]:
-    """The ops in a block that are no blocks, each once."""
+    """Return the ops in a block that are not blocks, without duplicates."""
     ops = (node.op for node in block.graph.nodes.values() if not block_of(node.op))
     return _ops.get_or_compute(Same(block), lambda: tuple(dict.fromkeys(ops)))
 
@@ -203,7 +203,7 @@ def _faces(block: Block, catalog: Catalog, known: Analysis | None) -> FrozenMap[
 
 
 def _arriving(node_id: str, analysis: Analysis | None) -> str:
-    """What arrives at an input of a block, which has no shape of its own; "" while it is not known."""
+    """Return the shape at an input node of a block; "" if unknown."""
     value = analysis.values.get((node_id, 0)) if analysis else None
     return f"Tensor {str(value).removeprefix('N×')}" if value is not None else ""
 

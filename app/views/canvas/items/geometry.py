@@ -28,8 +28,8 @@ OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the r
 
 @dataclass(frozen=True)
 class Shape:
-    """A node's extent and the heights of its ports under its top. `base` is the height without the gradient strip,
-    `line` the height on which ports lie where that is not the middle."""
+    """A node's size and the y of its ports from its top. `base` is the height without the gradient strip, `line` the y
+    of the ports if that is not the middle."""
 
     width: float
     base: float
@@ -44,7 +44,7 @@ class Shape:
 
     @property
     def anchor(self) -> float:
-        """The line on which the ports lie; aligned nodes have it in common."""
+        """Return the y of the port line, by which nodes are aligned."""
         return self.base / 2 if self.line is None else self.line
 
     @property
@@ -63,7 +63,7 @@ class Shape:
 
 
 def shape_of(face: Face, strip: bool = False) -> Shape:
-    """The shape of a node with this face."""
+    """Return the shape of a node with this face."""
     if face.inside is not None:
         from app.views.canvas.items.unfolded_blocks import frame_shape
 
@@ -78,13 +78,13 @@ def shape_of(face: Face, strip: bool = False) -> Shape:
 
 
 def beside_name(face: Face) -> float:
-    """The room that an icon, a count and the sign of a block take at the right of the name."""
+    """Return the width of icon, count and block sign right of the name."""
     badge = text_width(face.badge, "caption") + 2 * BADGE_PAD + 4.0 if face.badge else 0.0
     return badge + (20.0 if face.signed else 0.0) + (14.0 if face.block else 0.0)
 
 
 def fold_area(face: Face, shape: Shape) -> QRectF:
-    """Where a press folds or unfolds a block, from its top left corner; empty for what is none."""
+    """Return the area that unfolds or folds a block on press, from its top left corner; empty for other nodes."""
     if not face.block:
         return QRectF()
     right = shape.width - INSET + 3 - (20.0 if face.signed else 0.0)
@@ -92,7 +92,7 @@ def fold_area(face: Face, shape: Shape) -> QRectF:
 
 
 def _spread(count: int, height: float) -> tuple[float, ...]:
-    """Heights of ports, about the middle."""
+    """Distribute ports vertically around the middle."""
     if count < 2:
         return (height / 2,) * count
     step = min(PORT_SPREAD, (height - 2 * PORT_MARGIN) / (count - 1))
@@ -102,15 +102,15 @@ def _spread(count: int, height: float) -> tuple[float, ...]:
 
 @lru_cache(maxsize=8192)
 def text_width(text: str, role: str) -> float:
-    """The width of a text in the font of a role."""
+    """Return the width of a text in the font of a role."""
     return QFontMetricsF(font(role)).horizontalAdvance(text)
 
 
 def forget_fonts() -> None:
-    """The fonts are others now."""
+    """Clear cached widths after a change of fonts."""
     text_width.cache_clear()
 
 
 def snapped(point: QPointF, anchor: float) -> QPointF:
-    """The top left corner nearest to `point` with which a node's left edge and port line are on the grid."""
+    """Return the top left corner nearest to `point` with left edge and port line on the grid."""
     return QPointF(round(point.x() / GRID) * GRID, round((point.y() + anchor) / GRID) * GRID - anchor)

@@ -1,7 +1,7 @@
-"""The drawing from near: what is in sight of it, in two items, one for the wires and one for what lies over them.
+"""Detailed rendering of the visible part, in two items: wires, and what is above them.
 
-Thousands of items of Qt's own would be asked for their bounds in every frame. Here the index tells what is in sight,
-and a node is put down as the picture that was made of it when it last changed.
+Thousands of Qt items would be asked for their bounds in every frame. Here a spatial index finds what is visible, and a
+node is drawn as a cached sprite.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.builder.graph import Edge
     from app.views.canvas.items.unfolded_blocks import InnerLook
 
-LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
+LABELS = 1.0  # z value of labels and nodes; bends are between it and the wires
 
 
 class ItemLayer(QGraphicsItem):
@@ -40,7 +40,7 @@ class ItemLayer(QGraphicsItem):
 
 
 class WiresItem(QGraphicsItem):
-    """Paints the wires in sight, selected ones last; `catch_up` has seen to their ways first."""
+    """Paints the visible wires, selected ones last; `catch_up` has routed them before."""
 
     def __init__(
         self,
@@ -98,12 +98,12 @@ class NodesItem(SpriteItem):
         )
 
     def prepare(self, view: QTransform, ratio: float, area: QRectF, seconds: float) -> bool:
-        """Make pictures of what a view is going to show of an area, for so long; tells whether all are there."""
+        """Make sprites for an area within a time budget; return whether all are made."""
         wires, nodes = self._in(area)
         return self._sprites.prepare(_things(wires, nodes, area, view, view.m11()), (view.m11(), ratio), seconds)
 
     def _in(self, area: QRectF) -> tuple[list[WireItem], list[NodeItem]]:
-        """What is in an area, in the order in which it is painted."""
+        """Return the items in an area, in paint order."""
         wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
         nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
         return sorted(wires, key=_order), sorted(nodes, key=_level)
@@ -112,7 +112,7 @@ class NodesItem(SpriteItem):
 def _things(
     wires: Iterable[WireItem], nodes: Iterable[NodeItem], area: QRectF, view: QTransform, zoom: float
 ) -> Iterator[SpriteRequest]:
-    """Labels and nodes, and in the place of an unfolded block those in it; of these only what an area touches."""
+    """Yield labels and nodes and, of unfolded blocks, the visible ones inside."""
     for wire in wires:
         yield _label(wire, view)
     for item in nodes:
@@ -132,7 +132,7 @@ def _inside(item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zo
 
 
 def _paint_frame(painter: QPainter, item: NodeItem, area: QRectF, zoom: float) -> None:
-    """An unfolded block without the nodes and labels in it, and such blocks in it."""
+    """Paint the frame of an unfolded block, and of those nested in it, without nodes and labels."""
     inner = item.inner
     assert inner is not None
     here = area.translated(-item.pos())

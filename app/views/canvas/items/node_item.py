@@ -30,9 +30,9 @@ _versions = itertools.count()  # of all nodes, so that no two looks have the sam
 
 
 class NodeItem:
-    """One node. The scene tells it what to show; it tells where its ports are.
+    """One node. The scene sets what it shows; it knows where its ports are.
 
-    `rank` says which of two nodes that overlap is painted later; `version` is another whenever it looks different.
+    `rank` orders overlapping nodes; `version` changes whenever it looks different.
     """
 
     def __init__(self, node: str, face: Face, ground: Ground, shape: Shape | None = None) -> None:
@@ -54,7 +54,7 @@ class NodeItem:
         self._looks_like: tuple[int, Hashed] | None = None
         self._inner: InnerLook | None = None
 
-    # --- What it shows
+    # --- Appearance
 
     @property
     def face(self) -> Face:
@@ -86,17 +86,17 @@ class NodeItem:
 
     @property
     def raised(self) -> bool:
-        """Whether it lies over the others."""
+        """Return whether it is painted above the others."""
         return self._selected
 
     @property
     def level(self) -> tuple[bool, bool, int]:
-        """What is painted later has a higher one: unfolded blocks lie under all else, what is selected over it."""
+        """Return the stacking order: unfolded blocks below everything, selected nodes on top."""
         return self._face.inside is None, self._selected, self.rank
 
     @property
     def inner(self) -> InnerLook | None:
-        """What is seen inside, of a block that is unfolded."""
+        """Return the visible inside of an unfolded block."""
         if self._inner is None and self._face.inside is not None:
             from app.views.canvas.items.unfolded_blocks import look_of
 
@@ -104,8 +104,8 @@ class NodeItem:
         return self._inner
 
     def within(self, point: QPointF) -> tuple[tuple[str, ...], bool]:
-        """The way to the innermost node at a point of the scene, through what is unfolded, and whether the point is
-        where that node, or this one if the way is empty, is folded or unfolded."""
+        """Return the path to the innermost node at a point of the scene, through unfolded blocks, and whether the point
+        is on that node's fold button (this node's if the path is empty)."""
         here = point - self._place
         inner = self.inner
         if inner is not None:
@@ -116,7 +116,7 @@ class NodeItem:
         return (), fold_area(self._face, self._shape).contains(here)
 
     def pos(self) -> QPointF:
-        """Its top left corner on the scene."""
+        """Return its top left corner on the scene."""
         return QPointF(self._place)
 
     def x(self) -> float:
@@ -126,7 +126,7 @@ class NodeItem:
         return self._place.y()
 
     def words_of(self, way: Sequence[str]) -> str:
-        """A node inside, by the way to it, in words: its name, what it is and what it gives."""
+        """Describe a node inside by its path: its name, its op and its output shape."""
         found = self._inside(way)
         if found is None:
             return ""
@@ -136,12 +136,12 @@ class NodeItem:
         return "\n".join(line for line in lines if line)
 
     def face_at(self, way: Sequence[str]) -> Face | None:
-        """The face of a node inside, None if it is not seen."""
+        """Return the face of a node inside, None if it is not visible."""
         found = self._inside(way)
         return found[0].face if found is not None else None
 
     def _inside(self, way: Sequence[str]) -> tuple[NodeItem, InnerLook] | None:
-        """A node inside and what it stands in."""
+        """Return a node inside and its container."""
         item, inner = self, self.inner
         for number, step in enumerate(way):
             inner = item.inner if number else inner
@@ -164,19 +164,19 @@ class NodeItem:
         self._body = self._shape.rect.translated(self._place)
 
     def set_face(self, face: Face) -> bool:
-        """Show another face; tells whether the shape or the pins are others too, so that wires must follow."""
+        """Set another face; return whether shape or pins changed, so that wires must be routed again."""
         if face == self._face:
             return False
         before, self._face = self._face, face
         return self._remake() or _ends(before) != _ends(face)
 
     def retheme(self) -> None:
-        """Colours and fonts are others now."""
+        """Apply changed colours and fonts."""
         self._cells = self._strip()
         self._remake()
 
     def set_gradients(self, norms: Sequence[float] | None, low: float, high: float) -> bool:
-        """Show the gradient strip, oldest norm first, or none; tells whether the shape is another."""
+        """Show the gradient strip, oldest norm first, or none; return whether the shape changed."""
         if norms is None and self._norms is None:
             return False
         gradient = ""
@@ -188,9 +188,9 @@ class NodeItem:
         return self._show_strip(gradient)
 
     def set_cost(self, share: float | None, low: float, high: float, words: str) -> bool:
-        """Show a share of the whole as a strip of one colour, or none; tells whether the shape is another.
+        """Show a share of the whole as a strip of one colour, or none; return whether the shape changed.
 
-        Gradients, while they are shown, go before it.
+        Gradients take precedence.
         """
         cost = None if share is None else (share, low, high, words)
         if cost == self._cost:
@@ -204,7 +204,7 @@ class NodeItem:
         return heat_cells([self._cost[0]], *self._cost[1:3]) if self._cost is not None else None
 
     def _show_strip(self, words: str) -> bool:
-        """Paint the strip anew and with it the words that go with it; tells whether the shape is another."""
+        """Repaint the strip and set its text; return whether the shape changed."""
         had, self._cells = self._cells is not None, self._strip()
         if self._norms is None and self._cost is not None and self._face.tall:
             words = self._cost[3]
@@ -226,7 +226,7 @@ class NodeItem:
         return other
 
     def repaint(self) -> None:
-        """It looks different now."""
+        """Mark the appearance as changed."""
         self.version = next(_versions)
         self._ground.touch(self, self.extent)
 
@@ -247,11 +247,11 @@ class NodeItem:
             self.repaint()
 
     def far_color(self, now: Theme) -> QColor:
-        """The colour of its category."""
+        """Return the colour of its category."""
         return now.categories.get(self._face.category, now.line3)
 
     def far_ring(self, now: Theme) -> QColor | None:
-        """The colour that its state has from afar, None for no state."""
+        """Return the colour of its state for the overview, None for no state."""
         if self._face.state == "error":
             return now.error
         return now.accent if self._selected else now.text3 if self._hovered else None
@@ -265,11 +265,11 @@ class NodeItem:
         return self._place + self._shape.output(number)
 
     def input_number(self, port: str, index: int = 0) -> int:
-        """Which of the pins a wire into `port` ends at."""
+        """Return the index of the pin for a wire into `port`."""
         return self._face.number_of(port, index)
 
     def port_at(self, point: QPointF, reach: float = PORT_REACH) -> tuple[bool, int, Pin] | None:
-        """The nearest port within reach of a point of the scene: (is an output, number, pin)."""
+        """Return the nearest port within reach of a point of the scene: (is an output, number, pin)."""
         best, nearest = None, reach
         for is_output, pins in ((False, self._face.inputs), (True, self._face.outputs)):
             for number, pin in enumerate(pins):
@@ -283,10 +283,10 @@ class NodeItem:
 
     @property
     def picture(self) -> tuple[Hashable, int]:
-        """Under which key and version a picture of it may be kept.
+        """Return the sprite's cache key and version.
 
-        What looks the same has the same key, so that a node that comes back, by undo as a rule, finds its picture.
-        With a strip or marks, which hardly ever come back, the key is the item itself.
+        Equal appearances share a key, so that a node that reappears, for example by undo, finds its sprite. With a
+        strip or marks, which rarely recur, the key is the item itself.
         """
         if self._cells is not None or self._marks or self._face.inside is not None:
             return self, self.version
@@ -296,9 +296,9 @@ class NodeItem:
         return self._looks_like[1], 0
 
     def paint(self, painter: QPainter, legible: bool, area: QRectF | None = None) -> None:
-        """Put it down with its top left corner at the origin; texts are made when they are first wanted.
+        """Paint it with its top left corner at the origin; texts are laid out on first use.
 
-        Of what is inside, the wires are painted that `area` touches. The nodes and labels in it are left out.
+        Of an unfolded block, paint the wires that touch `area`, without nodes and labels inside.
         """
         if self._look is None:
             self._look = NodeLook(self._face, self._shape, self._words, counted=self._norms is not None)
@@ -312,12 +312,12 @@ class NodeItem:
 
 
 def _ends(face: Face) -> list[tuple[str, int]]:
-    """Where wires end at a face, in order."""
+    """Return the wire ends of a face, in order."""
     return [(pin.port, pin.index) for pin in face.inputs]
 
 
 def cells_of(norms: Sequence[float]) -> list[float | None]:
-    """The norms in 24 to 40 cells: averaged where there are more, holes at right where there are not enough yet.
+    """Return the norms in 24 to 40 cells: averaged if there are more, padded with None if there are fewer.
 
     >>> len(cells_of([1.0] * 100)), cells_of([1.0])[:2]
     (40, [1.0, None])

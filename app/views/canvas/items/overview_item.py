@@ -66,8 +66,8 @@ class NodeBatch(Batch["NodeItem"]):
         return bounds([item.body for item in self.members])
 
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
-        """In the colours of their categories, those with errors in theirs. When there are more than `most`, further
-        blocks are not looked into."""
+        """Return rectangles in the colours of categories, nodes with errors in theirs. Beyond `most`, further blocks
+        are not unfolded."""
         found: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = [], []
         for item, at, inner in _looked_into(self.members, most):
             color = now.error if item.face.state == "error" else now.line2 if inner is not None else item.far_color(now)
@@ -77,7 +77,7 @@ class NodeBatch(Batch["NodeItem"]):
 
 
 class CanvasOverview(Overview):
-    """Paints nodes and wires of the scene by their state; `catch_up` has seen to the ways of wires first."""
+    """Paints nodes and wires of the scene by their state; `catch_up` has routed the wires before."""
 
     def __init__(
         self, nodes: Mapping[str, NodeItem], wires: Mapping[Edge, WireItem], catch_up: Callable[[QRectF], None]
@@ -89,18 +89,18 @@ class CanvasOverview(Overview):
         self.setVisible(False)
 
     def regroup(self) -> None:
-        """Nodes or wires have come or gone."""
+        """Rebuild the batches after nodes or wires were added or removed."""
         self._grouped = False
 
     def clear(self) -> None:
-        """All nodes and wires are gone."""
+        """Drop all nodes and wires."""
         self._nodes: list[NodeBatch] = []
         self._wires: list[WireBatch] = []
         self._batch_of: dict[object, NodeBatch | WireBatch] = {}
         self._grouped = False
 
     def batches(self) -> Sequence[Batch[Any]]:
-        """Those of wires and nodes, by rank: what is behind what does not depend on when it came."""
+        """Return the batches of wires and nodes by rank: stacking does not depend on creation order."""
         if not self._grouped:
             rank = attrgetter("rank")
             self._nodes = batched(sorted(self._all_nodes.values(), key=rank), self._nodes, NodeBatch)
@@ -118,19 +118,19 @@ class CanvasOverview(Overview):
         return super().map_rects(max(BATCH, most // max(len(self.mapped_batches()), 1)))
 
     def mark(self, item: object) -> None:
-        """An item looks different; where is told for all at once."""
+        """Mark an item as changed; the repaint is requested for all at once."""
         batch = self._batch_of.get(item)
         if batch is not None:
             batch.spoil()
 
     def touch(self, item: object, area: QRectF) -> None:
-        """An item looks different within an area."""
+        """Repaint an item within an area."""
         self.mark(item)
         if self.isVisible():
             self.refresh(area)
 
     def set_zoom(self, zoom: float) -> None:
-        """Rings are as wide on the screen at every zoom."""
+        """Keep rings at the same width on the screen."""
         self._margin = 2 * RING / zoom
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
@@ -139,9 +139,10 @@ class CanvasOverview(Overview):
 
 
 def _looked_into(items: Iterable[NodeItem], most: int) -> Iterator[tuple[NodeItem, QPointF, InnerLook | None]]:
-    """Nodes, and those in unfolded blocks behind these, each with what its place is told from and what is seen inside.
+    """Yield nodes, and those in unfolded blocks after them, each with the origin of its position and its visible
+    inside.
 
-    Blocks in blocks multiply: when there are more than `most` nodes, further ones are not looked into.
+    Nested blocks multiply: beyond `most` nodes, further blocks are not unfolded.
     """
     waiting = [(item, QPointF()) for item in items]
     for item, at in waiting:

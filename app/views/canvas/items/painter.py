@@ -61,7 +61,7 @@ class NodeLook:
             self._header = theme.mix(self._header, now.raised, 0.5)
 
     def paint(self, painter: QPainter, *, hovered: bool, selected: bool, legible: bool = True) -> None:
-        """The node without its ports, at the origin."""
+        """Paint the node without its ports, at the origin."""
         now = theme.current()
         paths = _paths(self.shape.width, self.shape.height)
         painter.setPen(Qt.PenStyle.NoPen)
@@ -85,7 +85,7 @@ class NodeLook:
         self._texts(painter, now, legible)
 
     def _cards(self, painter: QPainter, now: Theme) -> None:
-        """Two cards that peek out behind a block: there is more inside."""
+        """Paint two cards behind a block, which show that it has contents."""
         for up, inset in CARDS:
             card = _round(QRectF(inset + 0.5, 0.5 - up, self.shape.width - 2 * inset - 1, up + HEADER), RADIUS - 1)
             painter.fillPath(card, now.raised)
@@ -127,7 +127,7 @@ class NodeLook:
             self._count.draw(painter, left, _top(self._count, "caption", DETAIL_BASE), now.text3)
 
     def _beside_name(self, painter: QPainter, ink: QColor) -> None:
-        """At the right of the name: how often it stands there, and that one can go in."""
+        """Paint the repetition count and the block sign right of the name."""
         right = self.shape.width - INSET + 3 - (20.0 if self.face.signed else 0.0)
         if self.face.block:
             icons.draw(painter, "chevron-down" if self._framed else "chevron-right", "text2", right - 11, 9.5, 11)
@@ -139,7 +139,7 @@ class NodeLook:
             self._badge.draw_in(painter, area.left() + BADGE_PAD, area, ink)
 
     def paint_strip(self, painter: QPainter, cells: QPixmap) -> None:
-        """The gradient strip along the lower edge."""
+        """Paint the gradient strip along the lower edge."""
         rect = QRectF(1, self.shape.height - 8, self.shape.width - 2, 7)
         painter.save()
         painter.setClipPath(_paths(self.shape.width, self.shape.height).inner)
@@ -149,7 +149,7 @@ class NodeLook:
 
 
 def paint_ports(painter: QPainter, look: NodeLook, selected: bool, marks: dict[tuple[bool, int], str]) -> None:
-    """The ports of a node. `marks` says by (is an output, number) which ones a wire being drawn fits or not."""
+    """Paint the ports of a node. `marks` says by (is an output, number) which ones a wire being drawn fits or not."""
     now = theme.current()
     for is_output, pins in ((False, look.face.inputs), (True, look.face.outputs)):
         for number, pin in enumerate(pins):
@@ -163,7 +163,7 @@ def paint_ports(painter: QPainter, look: NodeLook, selected: bool, marks: dict[t
 
 
 def paint_port(painter: QPainter, place: QPointF, pin: Pin, color: QColor, ground: QColor, ring: bool = False) -> None:
-    """One port: a circle, a diamond or a square; hollow while no wire ends there."""
+    """Paint one port: a circle, a diamond or a square; hollow if it has no wire."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(ground)
     painter.drawPath(_port(pin.kind, True).translated(place))
@@ -182,7 +182,7 @@ def paint_port(painter: QPainter, place: QPointF, pin: Pin, color: QColor, groun
 
 @lru_cache(maxsize=16)
 def _port(kind: str, ground: bool) -> QPainterPath:
-    """The outline of a port at the origin; the ground is 2 px larger all round."""
+    """Return the outline of a port at the origin; the background is 2 px larger all round."""
     path = QPainterPath()
     more = RING - DOT if ground else 0.0
     if kind == "number":
@@ -202,13 +202,13 @@ def _port(kind: str, ground: bool) -> QPainterPath:
 
 
 def _sign(face: Face) -> str:
-    """The icon at the right of the name, for what a person set."""
+    """Return the icon right of the name, for a state that the user set."""
     return "mute" if face.muted else "snowflake" if face.frozen else "link" if face.shared else ""
 
 
 @lru_cache(maxsize=512)
 def _line(width: float, middle: float) -> QPainterPath:
-    """The wire that goes straight through a muted node."""
+    """Return the path of the straight wire through a muted node."""
     path = QPainterPath(QPointF(0, middle))
     path.lineTo(width, middle)
     return path
@@ -264,13 +264,13 @@ def _ascent(role: str) -> float:
 
 
 def forget_fonts() -> None:
-    """The fonts are others now."""
+    """Clear cached metrics after a change of fonts."""
     _ascent.cache_clear()
     geometry.forget_fonts()
 
 
 def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
-    """A frame of a sheet that is seen in an unfolded block."""
+    """Paint a frame of a sheet inside an unfolded block."""
     now = theme.current()
     painter.setPen(QPen(now.categories.get(color, now.line3), 1))
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -280,7 +280,7 @@ def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
 
 
 def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:
-    """The gradient strip, one pixel a cell, oldest left, on a log scale from `low` to `high`; None is a hole."""
+    """Render the gradient strip, one pixel per cell, oldest left, on a log scale from `low` to `high`; None is a gap."""
     from array import array
     from math import isfinite, log10
 
@@ -299,6 +299,6 @@ def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:
         red, green, blue = ramp[round(min(max(at, 0.0), 1.0) * 255)]
         return 0xFF000000 | red << 16 | green << 8 | blue
 
-    # In one piece: each call into Qt may hand the interpreter to a run, and wait until it gets it back.
+    # In one call: each call into Qt may release the interpreter lock to a run and wait for it again.
     cells = array("I", map(color, norms or [None]))
     return QPixmap.fromImage(QImage(cells.tobytes(), len(cells), 1, 4 * len(cells), QImage.Format.Format_ARGB32))

@@ -1,4 +1,4 @@
-"""Where the nodes of the drawing stand: put in their places, found by area, their whole extent."""
+"""Positions of nodes: their items are placed, indexed by area, and bounded."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.views.canvas.difference import differing
 from app.views.canvas.items.node_item import NodeItem
 from app.views.ui.graphview.spatial import RectIndex, bounds
 
-MANY = 100  # more nodes or places than this in one change, and nobody asks which they were: all is painted anew
+MANY = 100  # more nodes or positions than this in one change repaint everything
 
 
 class NodePositions:
-    """Keeps the items of `nodes` where they belong. `positions` has a place for each of them.
+    """Keeps the items of `nodes` at their positions. `positions` has one for each of them.
 
-    `swept` collects where something came or went, for the wires that may have to make way.
+    `swept` collects areas where something was added or removed, for the wires that may have to be rerouted.
     """
 
     def __init__(self, nodes: Mapping[str, NodeItem]) -> None:
@@ -31,9 +31,9 @@ class NodePositions:
         self._whole: QRectF | None = None
 
     def bring(self, graph: Graph, wished: Positions, touched: set[str], swept: list[QRectF]) -> None:
-        """Put every node in its place; what moved is added to `touched`, where it was and is to `swept`.
+        """Place every node; moved ones are added to `touched`, their old and new areas to `swept`.
 
-        Nodes that `wished` says nothing of stand where `complete` puts them.
+        Nodes without a position in `wished` are placed by `complete`.
         """
         before = self.positions
         whole = wished.keys() == graph.nodes.keys()
@@ -49,7 +49,7 @@ class NodePositions:
             self._put(node, QPointF(*self.positions[node]), swept)
 
     def _put_many(self, nodes: set[str], swept: list[QRectF]) -> None:
-        """As `_put`, but told to nobody: where so many move, the scene paints all anew."""
+        """Place nodes as `_put`, without notifications: the scene repaints everything."""
         new = []
         for node in nodes:
             item = self._nodes[node]
@@ -70,14 +70,14 @@ class NodePositions:
         self.adrift.update(places)
 
     def remove(self, node: str, swept: list[QRectF]) -> None:
-        """The node is gone."""
+        """Remove a node."""
         swept.append(self.index[node])
         self._shrink(self.index[node])
         self.index.remove(node)
         self.adrift.discard(node)
 
     def clear(self) -> None:
-        """All nodes are gone."""
+        """Remove all nodes."""
         self.index.clear()
         self.adrift.clear()
         self.positions, self._whole = FrozenMap(), None
@@ -95,18 +95,18 @@ class NodePositions:
             self._whole = self._whole.united(body)
 
     def _shrink(self, gone: QRectF, new: QRectF | None = None) -> None:
-        """What was at the edge of the whole is there no more, unless what is `new` in its place reaches as far."""
+        """Shrink the bounding rectangle after an area is gone, unless the `new` one reaches as far."""
         if self._whole is None or self._whole.adjusted(1, 1, -1, -1).contains(gone):
             return
         if new is None or not new.contains(gone):
             self._whole = None
 
     def sizes(self) -> dict[str, Size]:
-        """The sizes of the nodes, for whoever lays out."""
+        """Return the sizes of the nodes, for layout."""
         return {node: item.geometry.size for node, item in self._nodes.items()}
 
     def free_spot(self, size: Size, middle: QPointF) -> QPointF:
-        """The nearest point below `middle` where a node of a size has room about it."""
+        """Return the nearest position below `middle` where a node of a size has room."""
         area = QRectF(0, 0, size.width + 16, size.height + 16)
         area.moveCenter(middle)
         for _ in range(len(self._nodes) + 1):
@@ -117,13 +117,13 @@ class NodePositions:
         return area.center()
 
     def content_rect(self) -> QRectF:
-        """The rectangle about all nodes."""
+        """Return the bounding rectangle of all nodes."""
         if self._whole is None:
             self._whole = self.about(self._nodes)
         return QRectF(self._whole)
 
     def about(self, nodes: Iterable[str]) -> QRectF:
-        """The rectangle about some nodes; what is not there is left out."""
+        """Return the bounding rectangle of some nodes; unknown ones are ignored."""
         corners = [self.index[node].getCoords() for node in nodes if node in self.index]
         if not corners:
             return QRectF()

@@ -1,4 +1,4 @@
-"""What a node or a wire stands on: it is told what has to be painted anew."""
+"""The interface by which a node or a wire requests repaints."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from PySide6.QtCore import QRectF
 
 
 class Ground(Protocol):
-    """Collects what is no longer as it was painted."""
+    """Collects changed areas."""
 
     def touch(self, item: object, area: QRectF) -> None:
-        """An item looks different now within an area of the scene."""
+        """Mark an item as changed within an area of the scene."""
         ...

@@ -1,4 +1,4 @@
-"""A sheet of which there are some nodes and wires, then more, up to all: each step costs what it adds. Qt-free."""
+"""A sheet revealed in steps, up to all of its nodes and wires: each step costs what it adds. Qt-free."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class SheetPart:
         self._left = deque(key for key in graph.nodes if key not in taken)
         between = [edge for edge in graph.edges if edge.source in self._nodes and edge.target in self._nodes]
         self._edges = [edge for edge in between if edge in wires]
-        self._owed = dict.fromkeys(edge for edge in between if edge not in wires)  # wires whose nodes are there
+        self._owed = dict.fromkeys(edge for edge in between if edge not in wires)  # wires whose nodes are present
         here = Graph(FrozenMap(self._nodes), tuple(self._edges))
         self._into, self._out_of = dict(here.incoming), dict(here.outgoing)
         self._places = {key: place for key, place in sheet.positions.items() if key in self._nodes}
 
     @property
     def left(self) -> int:
-        """How much is still to come, counted in nodes."""
+        """Return how much is still to come, in nodes."""
         return max(len(self._left), (len(self._sheet.graph.edges) - len(self._edges)) // WIRES)
 
     @property
@@ -41,11 +41,11 @@ class SheetPart:
 
     @property
     def peopled(self) -> bool:
-        """Whether only wires are still to come."""
+        """Return whether only wires are still to come."""
         return not self._left
 
     def take(self, count: int) -> Sheet:
-        """The sheet with so many nodes more, or fewer where many wires come with them."""
+        """Return the sheet with this many nodes more; fewer if many wires come with them."""
         graph, nodes, positions, owed = self._sheet.graph, self._nodes, self._sheet.positions, self._owed
         room = WIRES * count
         for _ in range(min(count, len(self._left))):
@@ -68,12 +68,12 @@ class SheetPart:
             self._out_of[source] = tuple(edge for edge in out_of if edge.target in nodes and edge not in owed)
         part = Graph(FrozenMap(nodes), tuple(self._edges))
         known = {"incoming": dict(self._into), "outgoing": dict(self._out_of), "shared": graph.shared & nodes.keys()}
-        part.__dict__.update(known)  # what it would work out for all of it again
+        part.__dict__.update(known)  # cached properties of the whole sheet
         places: Positions = FrozenMap(self._places)
         return cast(Sheet, replace(cast(Any, self._sheet), graph=part, positions=places))
 
     def _between(self, key: str) -> list[Edge]:
-        """The wires between a node and those that are there."""
+        """Return the wires between a node and the present ones."""
         graph, nodes = self._sheet.graph, self._nodes
         arriving = [edge for edge in graph.into(key) if edge.source in nodes]
         return arriving + [edge for edge in graph.out_of(key) if edge.target in nodes]

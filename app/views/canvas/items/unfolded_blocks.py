@@ -1,4 +1,4 @@
-"""The inside of an unfolded block: where its nodes and wires are in the frame, made once for each way it is drawn."""
+"""The inside of an unfolded block: positions of its nodes and wires in the frame, computed once per drawing."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from app.views.canvas.wires.wire_item import LABEL_HEIGHT, NORMAL, WireItem
 from app.views.ui import theme
 from app.views.ui.graphview.spatial import RectIndex, bounds
 
-BESIDE = 56.0  # between the frame's sides and what is in it: room for a wire to turn
-ABOVE, BELOW = 22.0, 18.0  # between the header or the lower edge and what is in it
+BESIDE = 56.0  # between the frame's sides and its contents: room for a wire to turn
+ABOVE, BELOW = 22.0, 18.0  # between the header or the lower edge and the contents
 LEAST = (160.0, 64.0)
 
 
@@ -52,7 +52,7 @@ class FrameLayout:
     shapes: Mapping[str, Shape]
     places: Mapping[str, QPointF]
     ways: Mapping[Edge, Route]
-    shift: QPointF  # from where the ways are told to the frame's corner
+    shift: QPointF  # from the routes' origin to the frame's corner
     frames: tuple[tuple[QRectF, str, str], ...]
 
 
@@ -61,13 +61,13 @@ _looks: LruCache[InnerLook] = LruCache(512)
 
 
 def forget() -> None:
-    """Fonts or colours are others now."""
+    """Clear caches after a change of fonts or colours."""
     _plans.clear()
     _looks.clear()
 
 
 def frame_shape(face: Face, strip: bool) -> Shape:
-    """The shape of a node that is unfolded."""
+    """Return the shape of an unfolded node."""
     assert face.inside is not None
     plan = plan_of(face.inside.drawn)
     title = NAME_LEFT + text_width(face.name, "node") + INSET + text_width(face.line, "label") + beside_name(face)
@@ -80,12 +80,12 @@ def frame_shape(face: Face, strip: bool) -> Shape:
 
 
 def plan_of(drawn: Drawn) -> FrameLayout:
-    """Where everything is in the frame of a block that is drawn so."""
+    """Return the layout inside the frame of a block with this drawing."""
     return _plans.get_or_compute(Same(drawn), lambda: _plan(drawn))
 
 
 def look_of(inner: Inner) -> InnerLook:
-    """What is painted inside an instance; instances of which the same is seen share it."""
+    """Return the rendering of an instance's inside; instances that look the same share it."""
     return _looks.get_or_compute(Same(inner), lambda: InnerLook(inner))
 
 
@@ -139,7 +139,7 @@ def _line(
     shapes: Mapping[str, Shape],
     bodies: Mapping[str, QRectF],
 ) -> float:
-    """The height of an input or output: that of the port it is wired to, the leftmost of several, else its node's."""
+    """Return the y of an input or output: that of the port it is wired to, the leftmost of several, else its node's."""
     ports: list[tuple[float, float]] = []
     for edge in drawn.block.graph.out_of(end):
         if edge.target in bodies:
@@ -154,7 +154,7 @@ def _line(
 
 
 def _roomy(face: Face) -> Shape:
-    """The shape of a node in the frame, with room for the numbers that nothing is known of yet."""
+    """Return the shape of a node in the frame, with room for numbers that are still unknown."""
     shape = shape_of(face)
     unknown = "?" in face.line or (face.tall and " " not in face.line)
     if face.block or not unknown:
@@ -164,7 +164,7 @@ def _roomy(face: Face) -> Shape:
 
 
 def _apart(heights: list[float]) -> list[float]:
-    """The heights of ports on one side, none nearer to another than can be told."""
+    """Separate the ports on one side."""
     found = dict.fromkeys(range(len(heights)), 0.0)
     last = -math.inf
     for number in sorted(found, key=lambda i: heights[i]):
@@ -173,7 +173,7 @@ def _apart(heights: list[float]) -> list[float]:
 
 
 class _Ways:
-    """The ways of all wires of a block: those that run forward, then those that run back, out of each other's lanes."""
+    """Routes of all wires of a block: forward wires first, then backward ones, in separate lanes."""
 
     def __init__(
         self,
@@ -231,11 +231,11 @@ class _Ways:
         return around(way, start, end, source, target, others, taken if way.backward else nothing)
 
 
-# --- What is painted ----------------------------------------------------------------------------------------------
+# --- Painting -----------------------------------------------------------------------------------------------------
 
 
 class _Still:
-    """What an inside stands on: it never changes, so nothing has to be painted anew."""
+    """Repaint interface of an inside, which never changes."""
 
     def touch(self, item: object, area: QRectF) -> None:
         return
@@ -263,7 +263,7 @@ class InnerLook:
             wire.set_label(inner.carried.get((edge.source, edge.output), ""), NORMAL)
 
     def wires_in(self, area: QRectF) -> Iterator[WireItem]:
-        """The wires that an area of the frame touches; their ways are told from `plan.shift`."""
+        """Yield the wires that touch an area of the frame; their routes are relative to `plan.shift`."""
         for edge in self.wire_index.inside(area.translated(-self.plan.shift)):
             yield self.wires[edge]
 
@@ -283,5 +283,5 @@ class InnerLook:
                 painter.drawLine(QPointF(self.plan.width, y), QPointF(shape.width, y))
 
     def nodes_in(self, area: QRectF) -> list[NodeItem]:
-        """The nodes that an area of the frame touches, in order."""
+        """Return the nodes that touch an area of the frame, in order."""
         return sorted((self.nodes[node] for node in self.node_index.inside(area)), key=lambda item: item.rank)

@@ -1,4 +1,4 @@
-"""What can be done with comments, frames and bends of wires, each a step of the document with a text that says it."""
+"""Commands for comments, frames and bends, each an undo step of the document with a text that describes it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NEW_TITLE = "Frame"
 
 
 class NoteCommands:
-    """Edits of what stands beside the network. `commands` takes each to the document."""
+    """Edits of notes and bends. `commands` applies each to the document."""
 
     def __init__(self, commands: Commands, scene: CanvasScene) -> None:
         self._commands, self._scene = commands, scene
 
     def words(self, notes: Iterable[str], known: Mapping[str, Comment] | None = None) -> list[str]:
-        """Notes in words: how many frames and how many comments."""
+        """Describe notes: how many frames and how many comments."""
         comments = self._scene.notes.comments if known is None else known
         kinds = [comments[note].kind for note in notes if note in comments]
         frames = sum(kind == FRAME for kind in kinds)
@@ -53,7 +53,7 @@ class NoteCommands:
         return new
 
     def frame(self, nodes: Iterable[str], notes: Iterable[str]) -> str:
-        """Put a frame round nodes and notes; returns its id. What it is called next belongs to the same step."""
+        """Add a frame around nodes and notes; return its id. Editing its title belongs to the same undo step."""
         inside, noted = tuple(nodes), tuple(notes)
         project, new = notes_edits.frame(self._commands.project, inside, self._scene.sizes(), NEW_TITLE, noted)
         self._commands.apply(f"Put {self._commands.many(inside, noted)} in a frame", lambda: project, f"new {new}")
@@ -102,7 +102,7 @@ class NoteCommands:
         self._commands.apply(text, lambda: notes_edits.tint(self._commands.project, notes, color))
 
     def fit(self) -> None:
-        """Bring the selected frames close about what lies in them."""
+        """Fit the selected frames to their contents."""
         notes, sizes = tuple(self._scene.notes.selected), self._scene.sizes()
         text = f"Fit {' and '.join(self.words(notes))}"
         self._commands.apply(text, lambda: notes_edits.fit(self._commands.project, notes, sizes))
@@ -168,12 +168,12 @@ class NoteCommands:
 
 
 def grid(value: float) -> float:
-    """The nearest line of the grid."""
+    """Round to the grid."""
     return float(round(value / GRID) * GRID)
 
 
 def grid_up(value: float) -> float:
-    """The next line of the grid that is not before a value."""
+    """Round up to the grid."""
     return float(-(-value // GRID) * GRID)
 
 

@@ -1,4 +1,4 @@
-"""A field in the place of a note's text: Enter keeps what was written, Esc leaves it as it was."""
+"""In-place editor of a note's text: Enter commits, Esc reverts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NoteField(QPlainTextEdit):
         self.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def end(self) -> None:
-        """Keep what was written."""
+        """Commit the text."""
         if self.isVisible():
             self.hide()
             text = self.toPlainText()[:LONGEST].strip()
@@ -92,7 +92,7 @@ class Writing(QObject):
         self.field.left.connect(self._close)
 
     def edit(self, note: str, new: bool = False) -> None:
-        """Edit a note's text; with `new` what is written belongs to the step that made it."""
+        """Edit a note's text; with `new` the text belongs to the undo step that created it."""
         self.field.end()
         item = self._canvas.scene.notes.items[note]
         self._note, self._new, self._open = note, new, True
@@ -109,7 +109,7 @@ class Writing(QObject):
         self.field.open_over("", False)
 
     def place(self) -> None:
-        """Put the field over the note, wherever that is seen now."""
+        """Move the field over its note."""
         if not self._open:
             return
         item = self._canvas.scene.notes.items.get(self._note or "")

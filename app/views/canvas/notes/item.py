@@ -18,7 +18,7 @@ PAD_X, PAD_Y, BAR = 12.0, 8.0, 3.0
 REACH = 6.0  # how far from an edge a press still means it
 GRIP = 7.0
 SMALLEST, SMALL = 10.0, 7.0  # pixels of the screen that the letters of a title, and of a comment, have at least
-GROWN = 1.7  # grown further than this, a title stands above its frame
+GROWN = 1.7  # a title scaled further than this is shown above its frame
 TINT = 0.10
 
 Edges = str  # of the letters l, r, t, b: the edges that a grip moves; "" is no grip
@@ -39,7 +39,7 @@ class NoteItem(QGraphicsItem):
         self._measure()
         self.setCacheMode(QGraphicsItem.CacheMode.NoCache)
 
-    # --- What it shows
+    # --- Appearance
 
     @property
     def note(self) -> Comment:
@@ -61,7 +61,7 @@ class NoteItem(QGraphicsItem):
             self._measure()
 
     def set_words(self, words: str) -> None:
-        """What stands behind a frame's title."""
+        """Set the text behind a frame's title."""
         if words != self._words:
             self._words = words
             self._measure()
@@ -74,7 +74,7 @@ class NoteItem(QGraphicsItem):
     def set_state(
         self, *, selected: bool | None = None, hovered: bool | None = None, edited: bool | None = None
     ) -> None:
-        """Show or end a state; None leaves it as it is. While it is edited, a field stands in the text's place."""
+        """Set or clear states; None leaves one unchanged. While it is edited, a field covers the text."""
         new = (
             self._selected if selected is None else selected,
             self._hovered if hovered is None else hovered,
@@ -86,7 +86,7 @@ class NoteItem(QGraphicsItem):
             self.update()
 
     def retheme(self) -> None:
-        """Colours and fonts are others now."""
+        """Apply changed colours and fonts."""
         self._measure()
 
     @property
@@ -98,11 +98,11 @@ class NoteItem(QGraphicsItem):
         return self.is_frame and self.scale_of_text > GROWN and bool(self._note.text)
 
     def _measure(self) -> None:
-        """Lay the text out anew."""
+        """Lay out the text again."""
         self.prepareGeometryChange()
         note = self._note
         self.setPos(note.x, note.y)
-        # Large frames lie under small ones; what is older under what is newer by the order of the scene.
+        # Large frames are below small ones; equal ones in creation order.
         self.setZValue((FRAMES if self.is_frame else COMMENTS) - min(note.width * note.height, 1e9) / 1e10)
         if self.is_frame:
             self._measure_title()
@@ -128,7 +128,7 @@ class NoteItem(QGraphicsItem):
             self._lines.append((QPointF(TITLE_LEFT / scale + line.width + (8 if line.text else 0), 0.0), rest))
 
     def _measure_text(self) -> None:
-        """As many lines as there is room for, the last with an ellipsis where there are more."""
+        """Fit as many lines as there is room for, the last with an ellipsis if there are more."""
         note = self._note
         scale = min(self.scale_of_text, 4.0)
         width = (note.width - 2 * PAD_X) / scale
@@ -147,7 +147,7 @@ class NoteItem(QGraphicsItem):
     # --- Where it is taken hold of
 
     def grip_at(self, point: QPointF, zoom: float) -> Edges:
-        """The edges that a press at a point of the scene moves."""
+        """Return the edges that a press at a point of the scene drags."""
         reach = max(REACH, min(REACH / zoom, 16.0))
         body = self.body
         if not body.adjusted(-reach, -reach, reach, reach).contains(point):
@@ -158,7 +158,7 @@ class NoteItem(QGraphicsItem):
         return across + ("t" if point.y() < core.top() else "b" if point.y() > core.bottom() else "")
 
     def holds(self, point: QPointF) -> bool:
-        """Whether a press at a point of the scene means it: on a comment anywhere, on a frame its title."""
+        """Return whether a press at a point of the scene hits it: anywhere on a comment, the title of a frame."""
         if not self.is_frame:
             return self.body.contains(point)
         band = QRectF(self.x(), self.y(), self._note.width, TITLE_BAND)
@@ -244,7 +244,7 @@ class FarTitle(QGraphicsItem):
         self.setVisible(False)
 
     def show_title(self, note: Comment, scale: float) -> None:
-        """The title as wide as its frame at most."""
+        """Show the title, at most as wide as its frame."""
         self.prepareGeometryChange()
         self._scale, self._color = scale, note.color
         self._line = elided(note.text, "section", max(note.width / scale - 12, 24.0))
@@ -275,7 +275,7 @@ def _shade(note: Comment, now: Theme) -> QColor | None:
 
 
 def wrapped(text: str, width: float) -> list[str]:
-    """The text in lines of at most `width` pixels in the font of comments; words too long for a line are broken."""
+    """Wrap the text to lines of at most `width` pixels in the font of comments; words too long for a line are broken."""
     face = font("label")
     lines: list[str] = []
     for paragraph in text.split("\n"):
@@ -297,5 +297,5 @@ def wrapped(text: str, width: float) -> list[str]:
 
 
 def height_for(text: str, width: float) -> float:
-    """How high a comment of a width has to be for its text."""
+    """Return the height of a comment of a width for its text."""
     return len(wrapped(text, width - 2 * PAD_X)) * QFontMetricsF(font("label")).lineSpacing() + 2 * PAD_Y

@@ -1,4 +1,4 @@
-"""All comments and frames of the drawing: their items, which are selected, what a point of the scene means of them."""
+"""All comments and frames of the drawing: items, selection and hit testing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Notes:
         self._zoom = 1.0
 
     def show(self, comments: Comments) -> bool:
-        """Bring the items in line; tells whether anything is another."""
+        """Update the items; return whether anything changed."""
         if comments is self.comments:
             return False
         self.comments = comments
@@ -79,7 +79,7 @@ class Notes:
         self.selected = wanted
 
     def set_hovered(self, note: str | None) -> None:
-        """Show what the pointer is over."""
+        """Set the hovered note."""
         if note != self._hovered:
             for key in (self._hovered, note):
                 if key in self.items:
@@ -93,7 +93,7 @@ class Notes:
     # --- Questions
 
     def at(self, point: QPointF, zoom: float) -> tuple[str, Edges] | None:
-        """What a press at a point means: a note and the edges of it that are taken hold of, if any."""
+        """Return the note at a point, and its edges that a press there drags, if any."""
         for item in sorted(self.items.values(), key=lambda item: -item.zValue()):
             grip = item.grip_at(point, zoom)
             if grip or item.holds(point):
@@ -101,14 +101,14 @@ class Notes:
         return None
 
     def bodies(self, notes: Iterable[str] | None = None) -> list[QRectF]:
-        """The rectangles of some notes, or of all."""
+        """Return the rectangles of some notes, or of all."""
         return [item.body for key, item in self.items.items() if notes is None or key in notes]
 
 
 def subtotals(
     notes: Mapping[str, NoteItem], places: RectIndex[str], graph: Graph, analysis: Analysis | None
 ) -> dict[str, str]:
-    """How many parameters lie in each frame, in words; a module that is called twice counts once."""
+    """Format the number of parameters in each frame; a module that is called twice counts once."""
     words = {}
     for key, item in notes.items():
         if analysis is not None and item.is_frame:

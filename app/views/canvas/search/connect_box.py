@@ -1,4 +1,4 @@
-"""Wiring by keyboard: a list of the ports that fit a node, and one of the wires to cut, typed down to the one meant."""
+"""Wiring by keyboard: a filtered list of the ports that fit a node, and one of the wires to cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTH = 360
 
 
 class ConnectBox(PickBox):
-    """Lists wires; `picked` brings the one taken."""
+    """Lists wires; `picked` emits the chosen one."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__("", WIDTH, parent)
@@ -31,7 +31,7 @@ class ConnectBox(PickBox):
     def open_at(
         self, spot: QPoint, wires: list[Offer], placeholder: str, hint: str, beside: QRect | None = None
     ) -> None:
-        """Open near a spot of the parent with these wires, beside what they are of."""
+        """Open near a point of the parent with these wires, next to `beside`."""
         self._offers = wires
         self.field.setPlaceholderText(placeholder)
         self.field.setAccessibleName(placeholder)
@@ -45,13 +45,13 @@ class ConnectBox(PickBox):
 
 
 def _row(offer: Offer) -> PickRow:
-    """An arrow says which way the wire runs."""
+    """Make a row; an arrow shows the direction of the wire."""
     text = f"→ {offer.node}" if offer.outgoing else f"← {offer.node}"
     return PickRow(text, offer.category, offer.wire, faint=offer.port, hint=offer.hint)
 
 
 class Connector:
-    """Opens the canvas's list of wires and does what is taken from it."""
+    """Opens the canvas's list of wires and applies the choice."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
@@ -59,7 +59,7 @@ class Connector:
         canvas.connect_box.picked.connect(self._picked)
 
     def connect(self) -> None:
-        """Wires from the selected node, and into it; of two selected nodes the wires between them."""
+        """List wires from and into the selected node; of two selected nodes the wires between them."""
         canvas, scene = self._canvas, self._canvas.scene
         order = sorted(canvas.selection.ids & scene.nodes.keys(), key=lambda node: scene.nodes[node].x())
         if not 1 <= len(order) <= 2:
@@ -75,7 +75,7 @@ class Connector:
         self._open(node, found, self._connect, f"Connect {name} to", "Enter connects: → from it, ← into it. Esc closes")
 
     def disconnect(self) -> None:
-        """The wires at the selected node, to be cut."""
+        """List the wires at the selected node, to be cut."""
         canvas, node = self._canvas, self._canvas.selection.single
         if node not in canvas.scene.nodes:
             canvas.say("Select one node to disconnect it")
@@ -88,7 +88,7 @@ class Connector:
         self._open(node, found, canvas.commands.cut_wire, f"Disconnect {name} from", "Enter cuts the wire, Esc closes")
 
     def to_parameter(self, source: str, output: int, target: str, ports: list[str], point: QPointF) -> None:
-        """The parameters of a node that a wire let go on its body could end at; the only one is taken at once."""
+        """List the parameters of a node at which a wire dropped on its body can end; a single one is wired at once."""
         graph, catalog = self._canvas.scene.graph, self._canvas.catalog
         wires = [Edge(source, output, target, port) for port in ports]
         if len(wires) == 1:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Offer:
-    """A wire as the other end of it sees it: `node` is the name there, `port` the names of the ports.
+    """A candidate wire seen from one end: `node` and `port` name the other end.
 
-    `hint` says what the wire carries, or whose place it takes.
+    `hint` says what the wire carries, or which wire it replaces.
     """
 
     wire: Edge
@@ -33,7 +33,7 @@ class Offer:
 def to_connect(
     graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str, only: Collection[str] | None = None
 ) -> list[Offer]:
-    """Every wire that could be drawn from a node, and after those every one into it; free ports go first.
+    """List every possible wire from a node, then every one into it; free ports first.
 
     `only` are the nodes at the other end.
     """
@@ -46,7 +46,7 @@ def to_connect(
 
 
 def to_cut(graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str) -> list[Offer]:
-    """Every wire at a node, those from it first."""
+    """List every wire at a node, outgoing ones first."""
     return [
         _offer(graph, catalog, edge, _carried(analysis, edge), outgoing=edge.source == node)
         for edge in (*graph.out_of(node), *graph.into(node))
@@ -54,14 +54,13 @@ def to_cut(graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str)
 
 
 def parameters(graph: Graph, catalog: Catalog, source: str, output: int, target: str) -> list[str]:
-    """The parameters of a node that what another gives could be wired to."""
+    """List the parameters of a node that an output can be wired to."""
     ports = rules.wirable(graph, catalog, target)
     return [port.name for port in ports if rules.can_connect(graph, catalog, source, output, target, port.name)]
 
 
 def fitting(offers: list[Offer], query: str) -> list[Offer]:
-    """The offers that fit the letters, best first; all for none. Letters are of the node and the port; a piece of a
-    shape finds what has it."""
+    """Filter offers by letters of node and port, best first; a part of a shape matches too. No letters match all."""
     found = []
     for offer in offers:
         fit = fuzzy.score(query, f"{offer.node} {offer.port}")
@@ -75,7 +74,7 @@ def fitting(offers: list[Offer], query: str) -> list[Offer]:
 def _wires(
     graph: Graph, catalog: Catalog, analysis: Analysis | None, source: str, target: str, outgoing: bool = True
 ) -> Iterator[Offer]:
-    """The wires that could be drawn from one node to another that does not lead back to it."""
+    """Yield the possible wires from one node to another without creating a cycle."""
     outputs = catalog.spec_of(graph, graph.nodes[source]).outputs
     ports = _ports(graph, catalog, target)
     arriving = {edge.port: edge for edge in graph.into(target)}
@@ -90,7 +89,7 @@ def _wires(
 
 
 def _ports(graph: Graph, catalog: Catalog, node: str) -> list[Port]:
-    """The inputs of a node and behind them the parameters that can be wired."""
+    """Return the inputs of a node, then the parameters that can be wired."""
     own = list(catalog.spec_of(graph, graph.nodes[node]).inputs)
     names = {port.name for port in own}
     return own + [port for port in rules.wirable(graph, catalog, node) if port.name not in names]

@@ -1,4 +1,4 @@
-"""What a search on the canvas is for: a layer at a point, at the loose end of a wire, or on a wire."""
+"""Search for a layer on the canvas: at a point, at the loose end of a wire, or on a wire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Opens the canvas's search box and puts what is chosen where it belongs."""
+    """Opens the canvas's search box and inserts the choice."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
@@ -24,7 +24,8 @@ class Finder:
         canvas.search.chosen.connect(self._chosen)
 
     def at(self, point: QPointF, pointed: bool = True) -> None:
-        """A layer at a point; behind the selected node if there is one; on free ground unless the point was meant."""
+        """Search a layer for a point: behind the selected node if there is one; on free ground unless the point was
+        clicked."""
         canvas = self._canvas
 
         def put(op: str) -> None:
@@ -36,7 +37,7 @@ class Finder:
         self._open(point, put)
 
     def for_loose_end(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
-        """A layer that fits at the end of a wire that was let go on nothing."""
+        """Search a layer that fits at the end of a wire that was dropped on the canvas."""
         graph, catalog, commands = self._canvas.scene.graph, self._canvas.catalog, self._canvas.commands
         if from_output:
             only = edits.fitting_after(graph, catalog, node, pin.index)
@@ -53,7 +54,7 @@ class Finder:
         self._open(point, put, only, f"Enter adds and connects {side} {graph.nodes[node].name}")
 
     def for_wire(self, wire: Edge, point: QPointF) -> None:
-        """A layer that can be put on a wire."""
+        """Search a layer to insert on a wire."""
         graph, catalog = self._canvas.scene.graph, self._canvas.catalog
         after = edits.fitting_after(graph, catalog, wire.source, wire.output)
         before = edits.fitting_before(graph, catalog, wire.target, wire.port)

@@ -27,13 +27,13 @@ from app.views.ui.widgets.search import SearchField
 
 ROW, MOST_ROWS = 25, 10
 GAP = 6
-MOST_FOUND = 400  # rows that are listed; whoever wants one of more types another letter
+MOST_FOUND = 400  # limit of listed rows; typing more narrows the search
 DATA = Qt.ItemDataRole.UserRole
 
 
 @dataclass(frozen=True)
 class PickRow:
-    """One row: its icon is that of a category, `faint` stands behind the text, `hint` at the right."""
+    """One row: its icon is that of a category, `faint` follows the text, `hint` is at the right."""
 
     text: str
     category: str
@@ -47,7 +47,8 @@ class PickRow:
 
 
 class PickBox(QFrame):
-    """`picked` brings the value of the row taken; `closed` comes when the box goes away, with a row taken or not."""
+    """A search popup. `picked` emits the value of the chosen row; `closed` is emitted when it closes, with or without
+    one."""
 
     picked = Signal(object)
     closed = Signal()
@@ -70,14 +71,14 @@ class PickBox(QFrame):
         self.rows.itemClicked.connect(lambda item: self._choose(item))
         self.hide()
 
-    # --- What it lists
+    # --- Rows
 
     def found(self, query: str) -> Sequence[PickRow]:
-        """The rows that fit the letters, best first."""
+        """Return the rows that match the letters, best first."""
         return ()
 
     def nothing(self, query: str) -> str:
-        """What is said where no row fits."""
+        """Return the text for no matches."""
         return "No match: try fewer letters"
 
     def refill(self) -> None:
@@ -96,7 +97,7 @@ class PickBox(QFrame):
             self.adjustSize()
 
     def values(self) -> list[Any]:
-        """The values of the rows that are listed, best first."""
+        """Return the values of the listed rows, best first."""
         return [self.rows.item(i).data(DATA).value for i in range(self.rows.count())]
 
     # --- Opening and closing
@@ -119,7 +120,7 @@ class PickBox(QFrame):
         self.field.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def _beside(self, thing: QRect, area: QRect) -> QRect | None:
-        """The first place about a thing that lies in an area: above it, at its right, at its left."""
+        """Return the first position next to a thing that fits an area: above it, at its right, at its left."""
         above = QPoint(thing.left(), thing.top() - self.height() - GAP)
         top = max(area.top(), min(thing.top(), area.bottom() - self.height()))
         right, left = QPoint(thing.right() + GAP, top), QPoint(thing.left() - self.width() - GAP, top)
@@ -150,7 +151,7 @@ class PickBox(QFrame):
         if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
             return self._key(event)
         if watched is self.field and event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
-            self.close_box()  # the person went on to something else; another window coming up is no reason
+            self.close_box()  # the focus moved on; an activated other window does not count
         return super().eventFilter(watched, event)
 
     def _key(self, event: QKeyEvent) -> bool:
@@ -171,7 +172,7 @@ class PickBox(QFrame):
 
 
 class _Delegate(QStyledItemDelegate):
-    """Icon, text and what is faint behind it, and at the right the hint, for which the text makes way."""
+    """Paints icon, text and faint text, and at the right the hint, for which the text is elided."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
         return QSize(120, ROW)

@@ -20,7 +20,7 @@ CATEGORIES = {
 
 
 def found(catalog: Catalog, query: str, only: Iterable[str] | None = None) -> list[OpSpec]:
-    """The ops that fit the letters, best first; all of them for no letters. The name weighs most."""
+    """Return the ops that match the letters, best first; all of them for no letters. The name weighs most."""
     keys = list(catalog) if only is None else [key for key in only if key in catalog]
     fits = []
     for order, key in enumerate(keys):
@@ -34,7 +34,7 @@ def found(catalog: Catalog, query: str, only: Iterable[str] | None = None) -> li
 
 
 class SearchBox(PickBox):
-    """Lists ops; `chosen` tells the key of the one taken."""
+    """Lists ops; `chosen` emits the key of the chosen one."""
 
     chosen = Signal(str)
 
@@ -55,11 +55,11 @@ class SearchBox(PickBox):
         self.show_at(spot, hint or "Enter adds, Esc closes")
 
     def keys(self) -> list[str]:
-        """The ops that are listed, best first."""
+        """Return the listed ops, best first."""
         return self.values()
 
     def found(self, query: str) -> list[PickRow]:
-        """At the right the key's first part, so that relu and ReLU are told apart."""
+        """Return matching rows; the key's first part is at the right, to tell relu from ReLU."""
         return [_row(spec) for spec in found(self._catalog, query, self._only)]
 
     def nothing(self, query: str) -> str:

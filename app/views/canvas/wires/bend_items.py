@@ -31,7 +31,7 @@ class BendDots:
         self.selected: Bend | None = None
 
     def show(self, bends: Bends) -> set[Edge]:
-        """Bring the dots in line; returns the wires that are led otherwise now."""
+        """Update the dots; return the wires whose bends changed."""
         if bends is self.bends:
             return set()
         before, self.bends = self.bends, bends
@@ -71,11 +71,11 @@ class BendDots:
             del self.items[wire]
 
     def points(self, wire: Edge) -> list[QPointF]:
-        """The bends of a wire as they are shown."""
+        """Return the bends of a wire as shown."""
         return [item.pos() for item in self.items.get(wire, ())]
 
     def bodies(self) -> list[QRectF]:
-        """The rectangles of all dots."""
+        """Return the rectangles of all dots."""
         return [item.boundingRect().translated(item.pos()) for items in self.items.values() for item in items]
 
     def select(self, bend: Bend | None) -> None:
@@ -88,7 +88,7 @@ class BendDots:
                 item.set_selected(bend == (wire, number))
 
     def at(self, point: QPointF, zoom: float) -> Bend | None:
-        """The bend that a press at a point of the scene means."""
+        """Return the bend at a point of the scene."""
         reach = max(REACH, min(REACH / zoom, 14.0))
         best, nearest = None, reach
         for wire, items in self.items.items():

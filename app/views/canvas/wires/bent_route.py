@@ -1,4 +1,4 @@
-"""The way of a wire that is led through points: smooth through all, level out of one port and into the other."""
+"""Route of a wire through bends: smooth, and level at both ports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.views.canvas.wires.routes import LABEL_RISE, Route
 
 TURN = 24.0  # how far a wire keeps its direction at its ends, at most
 ASIDE = 20.0  # how far beside its node a wire turns back
-LEVEL = 0.35  # rise by run up to which a stretch counts as level: its label stands above it
+LEVEL = 0.35  # slope up to which a segment counts as level: its label is above it
 
 
 def through(start: QPointF, end: QPointF, points: Sequence[QPointF], source: QRectF, target: QRectF) -> Route:
-    """The way from an output through bends to an input. Its label stands on the widest stretch.
+    """Return the route from an output through bends to an input. Its label is on the widest segment.
 
-    `source` and `target` are the nodes: a wire that is led back from a port goes round them.
+    `source` and `target` are the nodes: a wire that turns back at a port runs around them.
     """
     corners = [start, *_round(start, points[0], source, 1), *points, *_round(end, points[-1], target, -1), end]
     between = (_direction(*corners[i - 1 : i + 2]) for i in range(1, len(corners) - 1))
@@ -40,7 +40,7 @@ def through(start: QPointF, end: QPointF, points: Sequence[QPointF], source: QRe
 
 
 def _round(port: QPointF, bend: QPointF, node: QRectF, side: int) -> list[QPointF]:
-    """A corner beside the node at which a wire begins or ends, where the bend next to it lies behind the port."""
+    """Return a corner next to a wire's first or last node if the adjacent bend is behind the port."""
     if (bend.x() - port.x()) * side >= 0:
         return []
     aside = node.bottom() + ASIDE if bend.y() >= node.center().y() else node.top() - ASIDE
@@ -48,7 +48,7 @@ def _round(port: QPointF, bend: QPointF, node: QRectF, side: int) -> list[QPoint
 
 
 def _direction(before: QPointF, here: QPointF, after: QPointF) -> QPointF:
-    """The direction at a bend: between those of the stretches on both sides, more that of the shorter one."""
+    """Return the tangent at a bend: between those of the adjacent segments, closer to the shorter one's."""
     into, out = here - before, after - here
     a, b = math.hypot(into.x(), into.y()) or 1.0, math.hypot(out.x(), out.y()) or 1.0
     vector = into * (b / a) + out * (a / b)
@@ -57,7 +57,7 @@ def _direction(before: QPointF, here: QPointF, after: QPointF) -> QPointF:
 
 
 def _handle(length: float, at_port: bool, run: float) -> float:
-    """How long a stretch keeps its direction at one of its ends."""
-    if at_port and run < 0:  # a way back has to turn round first
+    """Return the length of a segment's Bézier handle at one of its ends."""
+    if at_port and run < 0:  # a backward segment has to turn first
         return max(length / 3, min(TURN * 2, length))
     return length / 3 if not at_port else max(length * 0.4, min(TURN, length))

@@ -1,4 +1,4 @@
-"""A way beside the nodes for wires that lead over several rows: out between two rows, down a free corridor, and in."""
+"""Detours of wires that cross several rows: out between two rows, down a free corridor, and in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.views.canvas.wires.routes import CLEAR, LABEL_RISE, RADIUS, STUB, Obsta
 ASIDE = 10.0  # between a corridor and the nodes on its sides
 FAR = 400.0  # how far beside its ends a wire looks for a corridor
 NARROWEST = 16.0  # between two rows
-ROWS_APART = 48.0  # ends that differ by more in height stand in different rows
+ROWS_APART = 48.0  # ends that differ by more in y are in different rows
 
 
 def around(
@@ -24,7 +24,7 @@ def around(
     obstacles: Obstacles,
     lanes: Obstacles,
 ) -> Route:
-    """The way itself, or one beside the nodes where it would run through some on its way between rows."""
+    """Return the route, or one around the nodes that it would cross between rows."""
     if way.past and abs(start.y() - end.y()) < ROWS_APART:
         return way
     if not way.past and not (way.backward and _runs_through(way, start, end, obstacles)):
@@ -37,7 +37,7 @@ def around(
 
 
 def _runs_through(way: Route, start: QPointF, end: QPointF, obstacles: Obstacles) -> bool:
-    """Whether an upright leg of a way back runs through a node."""
+    """Return whether a vertical segment of a backward route crosses a node."""
     whole = way.path.boundingRect()
     legs = (QRectF(x, whole.top(), 1, whole.height()) for x in (start.x() + STUB, end.x() - STUB))
     return any(obstacles(leg) for leg in legs)
@@ -77,7 +77,7 @@ def detour(
 
 
 def _free(taken: list[tuple[float, float]], left: float, right: float, wished: float) -> float | None:
-    """The free place nearest to the wished one."""
+    """Return the free position nearest to the wished one."""
     free, at = [], left
     for begin, end in sorted(taken):
         if begin > at:
@@ -92,7 +92,7 @@ def _free(taken: list[tuple[float, float]], left: float, right: float, wished: f
 def _gutter(
     nodes: list[QRectF], lanes: Obstacles, a: float, b: float, top: float, bottom: float, at_top: bool
 ) -> float | None:
-    """The height of a free stretch between two places, between rows: the uppermost one or the lowest."""
+    """Return the y of a free horizontal segment between rows: the uppermost or the lowest."""
     left, right = min(a, b) - 2, max(a, b) + 2
     rects = [rect for rect in nodes if rect.right() > left and rect.left() < right]
     edges, free = [], top
@@ -107,7 +107,7 @@ def _gutter(
 
 
 def _beside(taken: list[QRectF], begin: float, end: float) -> float:
-    """The middle of the widest stretch of a gutter that no other wire runs in, or of the whole if there is none."""
+    """Return the middle of the widest part of a gutter without wires, or of the whole."""
     free, at = [], begin
     for rect in sorted(taken, key=lambda rect: rect.top()):
         free.append((at, rect.top()))
@@ -119,7 +119,7 @@ def _beside(taken: list[QRectF], begin: float, end: float) -> float:
 
 
 def _turns(corners: list[QPointF]) -> list[QPointF]:
-    """The corners less those at which nothing turns."""
+    """Remove the corners at which nothing turns."""
     kept = [corners[0]]
     for here, after in pairwise(corners[1:]):
         before = kept[-1]

@@ -1,4 +1,4 @@
-"""The way of a wire: straight where ports align, a curve forward, past what stands between, back through the gutter."""
+"""Wire routing: straight between aligned ports, a curve forward, around nodes between, back through the gutter."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Obstacles = Callable[[QRectF], list[QRectF]]
 
 @dataclass(frozen=True)
 class Route:
-    """A path, the middle of its shape label and how long it runs level there; `past` says on which side it goes past
-    other nodes: -1 above, 1 below, 0 for none. `lane` is what its level stretch and label take up between the rows,
-    empty where it has none; other wires keep out of it.
+    """A path, the position of its shape label and the length of its level segment; `past` is the side on which it
+    passes other nodes: -1 above, 1 below, 0 for none. `lane` is the area of its level segment and label between rows,
+    which other wires avoid; empty without one.
 
-    A change inside `area` can change the way.
+    A change inside `area` may change the route.
     """
 
     path: QPainterPath
@@ -46,7 +46,7 @@ class Route:
 
 
 def nothing(area: QRectF) -> list[QRectF]:
-    """For a wire that need not go round anything."""
+    """Return no obstacles."""
     return []
 
 
@@ -58,9 +58,9 @@ def route(
     obstacles: Obstacles = nothing,
     lanes: Obstacles = nothing,
 ) -> Route:
-    """The way from an output to an input.
+    """Return the route from an output to an input.
 
-    `source` and `target` are the nodes; `obstacles` finds other nodes in an area, `lanes` what other wires take up.
+    `source` and `target` are the nodes; `obstacles` finds other nodes in an area, `lanes` the lanes of other wires.
     """
     if not runs_back(start, end):
         return _forward(start, end, target, obstacles)
@@ -68,18 +68,18 @@ def route(
 
 
 def runs_back(start: QPointF, end: QPointF) -> bool:
-    """Whether a wire has to turn round on its way."""
+    """Return whether a wire runs backward, against the reading direction."""
     return end.x() - start.x() < STUB
 
 
 def unled(start: QPointF, end: QPointF) -> Route:
-    """A curve that does not look what it runs through, without a label: for wires on the move."""
+    """Return a curve without obstacle avoidance or label, for wires that are moving."""
     path = _cubic(start, end)
     return Route(path, (start + end) / 2, 0.0, path.boundingRect())
 
 
 def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
-    """A wire being drawn, from its fast end to the pointer."""
+    """Return the path of a wire being drawn, from its fixed end to the pointer."""
     a, b = (start, end) if from_output else (end, start)
     return _cubic(a, b)
 
@@ -97,7 +97,7 @@ def _forward(start: QPointF, end: QPointF, target: QRectF, obstacles: Obstacles)
         side = 1 if end.y() > target.top() + target.height() / 2 + 1 else -1
         return _past(start, end, between, obstacles, side)
     middle = QPointF((start.x() + end.x()) / 2, (start.y() + end.y()) / 2 - LABEL_RISE)
-    if abs(dy) > 2 * LABEL_RISE:  # the middle of a steep wire is upright: its label stands on the wire
+    if abs(dy) > 2 * LABEL_RISE:  # the middle of a steep wire is vertical: its label is on the wire
         middle.setY((start.y() + end.y()) / 2)
     return Route(path, middle, dx, area)
 
@@ -113,13 +113,13 @@ def _cubic(start: QPointF, end: QPointF) -> QPainterPath:
 
 
 def _reach(start: QPointF, end: QPointF) -> float:
-    """How far from its ends a curve is steered level."""
+    """Return the length of the level Bézier handles."""
     dx, dy = end.x() - start.x(), end.y() - start.y()
     return max(abs(dx) / 2, min(60.0, math.hypot(dx, dy) / 2))
 
 
 def _passes_through(start: QPointF, end: QPointF, rects: list[QRectF]) -> bool:
-    """Whether the curve between two points runs through a rectangle or near it."""
+    """Return whether the curve between two points crosses a rectangle or comes near it."""
     x, y, reach, dx, dy = start.x(), start.y(), _reach(start, end), end.x() - start.x(), end.y() - start.y()
     wide = [rect.adjusted(-NEAR, -NEAR, NEAR, NEAR) for rect in rects]
     count = max(16, min(96, round(dx / LEAP)))
@@ -133,7 +133,7 @@ def _passes_through(start: QPointF, end: QPointF, rects: list[QRectF]) -> bool:
 
 
 def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstacles, side: int) -> Route:
-    """Away to one side, along past everything that stands between, and back."""
+    """Return a route around everything between, on one side."""
 
     def edge(rects: list[QRectF]) -> list[float]:
         return [rect.top() if side < 0 else rect.bottom() for rect in rects]
@@ -187,7 +187,7 @@ def _lane(left: float, right: float, level: float, label: float) -> QRectF:
 def _level(
     start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, left: float, right: float
 ) -> float:
-    """The height of the gutter: the middle of the widest free gap between the ends, else above both."""
+    """Return the y of the gutter: the middle of the widest free gap between the ends, else above both."""
     upper, lower = (source, target) if source.center().y() <= target.center().y() else (target, source)
     top, bottom = upper.bottom(), lower.top()
     if bottom - top >= 16:
@@ -206,7 +206,7 @@ def _level(
 
 
 def _gaps(top: float, bottom: float, rects: list[QRectF]) -> list[tuple[float, float]]:
-    """The stretches of heights from top to bottom that no rectangle covers."""
+    """Return the ranges of y from top to bottom that no rectangle covers."""
     gaps, free = [], top
     for rect in sorted(rects, key=lambda r: r.top()):
         gaps.append((free, rect.top()))
@@ -215,7 +215,7 @@ def _gaps(top: float, bottom: float, rects: list[QRectF]) -> list[tuple[float, f
 
 
 def rounded(corners: list[QPointF], radius: float) -> QPainterPath:
-    """A path of upright and level lines with round corners, smaller where a line is short."""
+    """Return a path of vertical and horizontal lines with rounded corners, smaller where a line is short."""
     path = QPainterPath(corners[0])
     last = len(corners) - 1
     for i in range(1, last):

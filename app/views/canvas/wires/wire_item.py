@@ -1,4 +1,4 @@
-"""A wire on the scene with the shape label that stands on it; `near_item` paints those that are in sight."""
+"""A wire on the scene with its shape label; `near_item` paints the visible ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ DASHES = {ERROR: (6.0, 4.0), ASSUMED: (3.0, 4.0)}
 
 
 class WireItem:
-    """One wire. `edge` is what it draws; its label, `chip`, is painted above all wires.
+    """One wire. `edge` is the wire of the graph; its label, `chip`, is painted above all wires.
 
-    It keeps its place in `index` up to date. `rank` says which of two wires that cross is painted later.
+    It keeps its area in `index` up to date. `rank` orders crossing wires.
     """
 
     def __init__(self, edge: Edge, way: Route, ground: Ground, index: RectIndex[Edge]) -> None:
@@ -38,7 +38,7 @@ class WireItem:
         self._text = ""
         self._state = NORMAL
         self._selected = self._hovered = False
-        self._width: float | None = None  # by activation size while a run goes on
+        self._width: float | None = None  # by activation size during a run
         self._below = self._crowded = False
         self._shown = True
         self._hit: QPainterPath | None = None
@@ -46,7 +46,7 @@ class WireItem:
         self._extent = QRectF()
         self._measure()
 
-    # --- What it shows
+    # --- Appearance
 
     @property
     def way(self) -> Route:
@@ -67,7 +67,7 @@ class WireItem:
 
     @property
     def raised(self) -> bool:
-        """Whether it lies over the others."""
+        """Return whether it is painted above the others."""
         return self._selected
 
     def isVisible(self) -> bool:
@@ -79,7 +79,7 @@ class WireItem:
             self._measure()
 
     def set_label(self, text: str, state: str) -> bool:
-        """Show a shape, and whether it is known, assumed or wrong; tells whether that is another."""
+        """Show a shape, and whether it is known, assumed or wrong; return whether that changed."""
         if (text, state) == (self._text, self._state):
             return False
         other = state != self._state
@@ -97,14 +97,14 @@ class WireItem:
             self._measure(False)
 
     def set_crowded(self, crowded: bool) -> None:
-        """Hide the label because another says the same in its place."""
+        """Hide the label if another shows the same in its place."""
         if crowded != self._crowded:
             self._crowded = crowded
             if self._text:
                 self._measure(False)
 
     def set_width(self, width: float | None) -> None:
-        """Draw it as wide as what it carries is large; None is the plain width."""
+        """Set the width by the size of its value; None is the plain width."""
         if width != self._width:
             self._width = width
             self._measure()
@@ -125,12 +125,12 @@ class WireItem:
         self._measure()
 
     def remove(self) -> None:
-        """It is gone from the drawing."""
+        """Remove it from the index."""
         self._index.remove(self.edge)
         self._ground.touch(self, self._extent)
 
     def _measure(self, line: bool = True) -> None:
-        """What it takes up is another, or how it looks: the line and the label, or the label alone."""
+        """Update its area and repaint: line and label, or the label alone."""
         before = self._extent if line else self.chip.extent if self.chip.visible else QRectF()
         reach = max(self._width or 2.0, 3.0)
         self.chip.set(self._text, self._state, self._selected)
@@ -151,7 +151,7 @@ class WireItem:
                 self._ground.touch(self, area)
 
     def _labelled(self) -> bool:
-        """A label needs its width; one that is asked for stands even where it covers something."""
+        """Return whether the label is shown: it needs room, unless the wire is selected or hovered."""
         asked = self._selected or self._hovered
         room = self._route.run >= self.chip.width + 10 and not self._crowded
         return bool(self._text) and (asked or room)
@@ -159,7 +159,7 @@ class WireItem:
     # --- Hits and painting
 
     def shape(self) -> QPainterPath:
-        """Where a press means it."""
+        """Return the area that a press hits."""
         if self._hit is None:
             stroker = QPainterPathStroker()
             stroker.setWidth(REACH)
@@ -173,7 +173,7 @@ class WireItem:
         painter.strokePath(self._route.path, self._ready[1])
 
     def far_color(self, now: Theme) -> QColor:
-        """Its colour from afar."""
+        """Return its colour in the overview."""
         return self._color(now)
 
     def _color(self, now: Theme) -> QColor:

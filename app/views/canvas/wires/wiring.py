@@ -1,4 +1,4 @@
-"""All wires of the drawing: which there are, where they run, what stands on them and how wide they are."""
+"""All wires of the drawing: their items, routes, labels and widths."""
 
 from __future__ import annotations
 
@@ -27,23 +27,22 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
-MANY = 64  # more changed places than this, and every wire is routed anew without looking whether it must
-LATE = 16  # more wires than this, and those that nobody sees get their ways after the painting
+MANY = 64  # more changed areas than this reroute every wire
+LATE = 16  # with more wires than this, invisible ones are routed after painting
 LABELS = 200  # of the wires of one output
 WHICH, FAR = 400, 8000.0  # in a wider area all count as seen; where more wires wait, none goes before its turn
-PAINTING = 0.003  # seconds of a painting for the ways of wires in sight
-SLICE = 0.004  # seconds at a time for the ways of wires that nobody has looked at yet
+PAINTING = 0.003  # seconds of a paint for routing visible wires
+SLICE = 0.004  # seconds per turn for routing invisible wires
 
 
 class Wiring:
     """Makes, routes and labels wire items. `nodes`, `places` and `turn`, a timer, are the scene's.
 
-    Where very many nodes have moved at once, a wire gets its way when it is looked at, see `catch_up`, or when the
-    window has nothing better to do.
+    After very many nodes have moved at once, a wire is routed when it becomes visible, see `catch_up`, or when the
+    event loop is idle.
 
-    The way of a wire that runs forward follows from the nodes alone. One that runs back keeps out of the lanes of the
-    forward ones and of those that run back and come before it in the order of the edges. So the ways do not depend on
-    what was edited before what.
+    The route of a forward wire depends on the nodes alone. A backward wire avoids the lanes of forward wires and of
+    earlier backward ones, in the order of edges. So routes do not depend on the order of edits.
     """
 
     def __init__(
@@ -55,19 +54,19 @@ class Wiring:
         turn: QTimer,
     ) -> None:
         self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
-        self._late: dict[Edge, None] = {}  # without their ways yet, the next one last,
+        self._late: dict[Edge, None] = {}  # not routed yet, the next one last,
         self._late_back: set[Edge] = set()  # and those of them that are known to run back
         self._turn = turn
         turn.timeout.connect(self._go_on)
         self.items: dict[Edge, WireItem] = {}
-        self.index: RectIndex[Edge] = RectIndex()  # by what is painted of each
+        self.index: RectIndex[Edge] = RectIndex()  # painted areas
         self._graph = Graph()
-        self._areas: RectIndex[Edge] = RectIndex()  # by where a change can change its way
+        self._areas: RectIndex[Edge] = RectIndex()  # areas in which a change can change the route
         self._lanes: RectIndex[Edge] = RectIndex()
         self._back: set[Edge] = set()
         self._fresh: set[Edge] = set()  # made since the nodes are where they are
-        self._stirred: list[QRectF] = []  # lanes that came or went, of which those that run back have not heard
-        self._unsettled: set[tuple[str, int]] = set()  # outputs, the labels on whose wires may cover each other
+        self._stirred: list[QRectF] = []  # added or removed lanes that backward wires do not know yet
+        self._unsettled: set[tuple[str, int]] = set()  # outputs whose wires' labels may overlap
         self._widened = False
         self.held = False
 
@@ -76,14 +75,14 @@ class Wiring:
         self.held = True
 
     def release(self) -> None:
-        """Give every wire its way among all that is there now."""
+        """Route every wire."""
         self.held = False
         self._late = dict.fromkeys(self.items)
         self._late_back.clear()
         self._turn.start(0)
 
     def change(self, after: Graph) -> list[WireItem]:
-        """Bring the items in line with a graph; returns the new ones. `follow` has to come after it."""
+        """Update the items to a graph; return the new ones. `follow` has to be called next."""
         before, self._graph = self._graph.edges, after
         gone, came = differing_edges(before, after.edges)
         for index in (self.index, self._areas) if gone else ():
@@ -116,7 +115,7 @@ class Wiring:
         item.remove()
 
     def clear(self) -> None:
-        """All wires are gone."""
+        """Remove all wires."""
         self._turn.stop()
         for known in (self.items, self._late, self._late_back, self._back, self._fresh, self._stirred, self._unsettled):
             known.clear()
@@ -129,10 +128,10 @@ class Wiring:
             self._stirred.append(self._lanes[edge])
             self._lanes.remove(edge)
 
-    # --- Ways
+    # --- Routes
 
     def follow(self, moved: set[str], swept: list[QRectF]) -> None:
-        """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
+        """Reroute the wires of moved nodes, and those whose routes are near changed areas (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
         if len(touched) > LATE or len(self._late) + len(self._late_back) > LATE:
@@ -145,8 +144,8 @@ class Wiring:
         self._follow_back()
 
     def _routed_but_for_back(self, edges: Iterable[Edge], plain: bool = False) -> set[Edge]:
-        """Give wires their ways, but for those that run back, which are returned: they take their turn after all
-        others, and are plain lines until then if so wished."""
+        """Route wires, except backward ones, which are returned: they are routed after all others, and are straight
+        lines until then if `plain`."""
         back = set()
         for edge in edges:
             ends = self._ends(edge)
@@ -159,9 +158,9 @@ class Wiring:
         return back
 
     def catch_up(self, area: QRectF) -> None:
-        """Give the wires in sight their ways, but for those that run back, which take their turn after all others.
+        """Route the visible wires, except backward ones, which are routed after all others.
 
-        Very many, as in a drawing seen whole, keep the ways that they had until it is their turn.
+        Very many, as in a fitted large drawing, keep their old routes until their turn.
         """
         wide = area.width() > FAR
         if self._late and not (wide and len(self._late) > WHICH):
@@ -175,12 +174,12 @@ class Wiring:
             self._settle_labels()
 
     def finish_few(self) -> None:
-        """Give every wire its way at once, unless there are many that wait for theirs."""
+        """Route every wire at once, unless many are pending."""
         if len(self._late) + len(self._late_back) <= LATE:
             self.finish()
 
     def finish(self) -> None:
-        """Give every wire its way at once."""
+        """Route every wire at once."""
         if self._turn.isActive():
             self._turn.stop()
             self._follow_late(math.inf)
@@ -190,7 +189,7 @@ class Wiring:
             self._turn.stop()
 
     def _follow_late(self, end: float) -> bool:
-        """Go on with ways that are late until a time; tells whether all are done."""
+        """Route pending wires until a time; return whether all are done."""
         while self._late:
             self._late_back |= self._routed_but_for_back((self._late.popitem()[0],), plain=True)
             if perf_counter() > end:
@@ -198,9 +197,9 @@ class Wiring:
         return self._follow_back(end)
 
     def _follow_back(self, end: float = math.inf) -> bool:
-        """The ways of wires that run back, when all others have theirs, until a time; tells whether all are done."""
+        """Route backward wires after all others, until a time; return whether all are done."""
         back, self._late_back = self._late_back, set()
-        for edge in back - self._back:  # nobody keeps out of the lane that it had while it ran forward
+        for edge in back - self._back:  # drop the lane that it had while it ran forward
             self._leave_lane(edge)
             self._back.add(edge)
         waiting = sorted(back)
@@ -217,7 +216,7 @@ class Wiring:
         return True
 
     def _stir(self, waiting: list[Edge], queued: set[Edge], after: Edge | None) -> None:
-        """Queue the wires that run back, behind `after` in order, through whose area a lane came or went."""
+        """Queue the backward wires behind `after` whose area contains a changed lane."""
         stirred, self._stirred = self._stirred, []
         if not stirred or not self._back:
             return
@@ -239,13 +238,13 @@ class Wiring:
         return found
 
     def of(self, nodes: Iterable[str]) -> Iterable[Edge]:
-        """The wires at some nodes, those between two of them twice."""
+        """Yield the wires at some nodes, those between two of them twice."""
         for node in nodes:
             yield from self._graph.into(node)
             yield from self._graph.out_of(node)
 
     def follow_drag(self, dragged: Iterable[str], plain: bool = False) -> None:
-        """Let the wires of nodes that are being dragged follow; the others wait until they are let go."""
+        """Reroute the wires of nodes that are being dragged; the others wait for the drop."""
         self.finish_few()
         for edge in set(self.of(dragged)):
             if plain:
@@ -254,7 +253,7 @@ class Wiring:
                 self._route(self.items[edge])
 
     def lead(self, wires: Iterable[Edge]) -> None:
-        """Route anew the wires whose bends are others."""
+        """Reroute the wires whose bends changed."""
         found = [self.items[wire] for wire in wires if wire in self.items]
         if found:
             self.finish_few()
@@ -267,7 +266,7 @@ class Wiring:
         self._keep(item)
 
     def _keep(self, item: WireItem) -> None:
-        """Remember what the way of a wire means to others."""
+        """Store the lane and area of a wire's route for others."""
         edge, way = item.edge, item.way
         before = self._lanes[edge] if edge in self._lanes else None
         if way.lane.isEmpty():
@@ -306,14 +305,11 @@ class Wiring:
 
         source, target = self._nodes[edge.source].body, self._nodes[edge.target].body
         way = route(start, end, source, target, others, taken)
-        # Ways forward do not keep out of lanes: which of two came first would be chance.
+        # Forward routes ignore lanes, so that they do not depend on creation order.
         return around(way, start, end, source, target, others, taken if way.backward else nothing)
 
     def _settle_labels(self) -> None:
-        """Where a wire rises over others from a port, the labels of the rest go under their wires.
-
-        The wires of one output carry the same: of labels that would cover each other one is enough.
-        """
+        """Show one of several overlapping labels of wires with the same value, and hide labels under rising wires."""
         unsettled, self._unsettled = self._unsettled, set()
         for source, output in unsettled:
             wires = self._graph.out_of(source)
@@ -334,10 +330,10 @@ class Wiring:
                 if not crowded:
                     shown.append(area)
 
-    # --- What is known
+    # --- Analysis
 
     def label(self, analysis: Analysis | None, problems: Problems, wires: Iterable[Edge]) -> None:
-        """Put shapes on some wires; what a newer drawing has and the analysis has not stays plain."""
+        """Set shape labels on some wires; wires that the analysis does not have stay plain."""
         if analysis is None:
             return
         for edge in wires:
@@ -364,7 +360,7 @@ class Wiring:
             item.set_width(None if count is None else WIDTH_LEAST + WIDTH_MORE * math.sqrt(count / largest))
 
     def largest_count(self, analysis: Analysis | None) -> int | None:
-        """The most values that one sample puts on a wire, None while nothing is known."""
+        """Return the largest number of values per sample on a wire, None if unknown."""
         return max(self._counts(analysis).values(), default=None)
 
     def _counts(self, analysis: Analysis | None) -> dict[Edge, int]:
@@ -376,14 +372,14 @@ class Wiring:
     # --- Questions
 
     def at(self, point: QPointF) -> Edge | None:
-        """The wire at a point, of several the one that is painted last."""
+        """Return the wire at a point, of several the topmost."""
         self.finish_few()
         near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
         hits = [item for item in near if item.shape().contains(point)]
         return max(hits, key=lambda item: (item.raised, item.rank)).edge if hits else None
 
     def near(self, area: QRectF) -> Edge | None:
-        """The wire that runs through an area, the shortest if there are several."""
+        """Return the wire that crosses an area, the shortest of several."""
         self.finish_few()
         hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
         return min(hits, key=lambda item: item.way.path.length()).edge if hits else None
