@@ -280,7 +280,7 @@ def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
 
 
 def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:
-    """Render the gradient strip, one pixel per cell, oldest left, on a log scale from `low` to `high`; None is a gap."""
+    """Render the gradient strip, a pixel per cell, oldest left, on a log scale from `low` to `high`; None is a gap."""
     from array import array
     from math import isfinite, log10
 

@@ -275,7 +275,7 @@ def _shade(note: Comment, now: Theme) -> QColor | None:
 
 
 def wrapped(text: str, width: float) -> list[str]:
-    """Wrap the text to lines of at most `width` pixels in the font of comments; words too long for a line are broken."""
+    """Wrap the text to lines of at most `width` pixels in the font of comments; too long words are broken."""
     face = font("label")
     lines: list[str] = []
     for paragraph in text.split("\n"):
