@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 CAPTURE = "capture"  # the key of the question
-FEW = 500  # nodes whose steps are worked out within a few milliseconds
+FEW = 500  # nodes whose steps are described within a few milliseconds
 
 
 class AutogradControl(QObject):
-    """`captured(tape, batch)` brings a graph and the request of its batch, `failed` a WorkerFailure."""
+    """Captures graphs. `captured(tape, batch)` emits a graph and the request of its batch, `failed` a WorkerFailure."""
 
     captured = Signal(object, object)
     failed = Signal(object)
@@ -43,12 +43,12 @@ class AutogradControl(QObject):
         self._live, self._newest, self._background = workspace.live, workspace.newest_weights, workspace.background
         self._engine, self._settings = workspace.engine, workspace.settings
         self.options = PLAIN_OPTIONS
-        self._folder = leftovers.TemporaryFolder()  # weights of a run under way, as they were for a capture
-        # What the newest graph came from, as the diagnostics run it. None before a capture.
+        self._folder = leftovers.TemporaryFolder()  # a run's weights, as they were at a capture
+        # The request of the newest graph, as the diagnostics run it. None before a capture.
         self.diagnosed: CaptureRequest | None = None
         self.left_out = ""  # what of the options of that capture the diagnostics leave out, as a sentence
         self.pictures = PictureExport(self._background, self._settings, workspace.window)
-        self._formats: Pages = {}  # what the net's own graph can be written as beside a picture
+        self._formats: Pages = {}  # formats of the net's own graph besides pictures
         self.pictures.said.connect(workspace.notifier.say)
         self.pictures.refused.connect(workspace.notifier.refuse)
         room.captureRequested.connect(self.capture)
@@ -63,7 +63,7 @@ class AutogradControl(QObject):
         self.options = options
 
     def forget(self) -> None:
-        """What the diagnostics run is of another project."""
+        """Drop the captured request of another project."""
         self.diagnosed = None
 
     def capture(self, train: bool = True) -> None:
@@ -97,7 +97,7 @@ class AutogradControl(QObject):
         self._engine.ask(CAPTURE, asked, on_answer=self._answered, on_error=partial(self._failed, asked))
 
     def _answered(self, captured: Captured) -> None:
-        """Work out all that is said of its steps, of a large graph off the window's thread."""
+        """Describe all steps of the graph, of a large one on a worker."""
         if len(captured.tape.nodes) <= FEW:
             self._captured(captured)
             return
@@ -121,6 +121,6 @@ class AutogradControl(QObject):
         self._room.show_error("Forward pass failed", str(failure.error), random=random)
 
     def choose_file(self, drawing: Drawing) -> None:
-        """Ask where to, then draw the view as it stands."""
+        """Ask for a path, then draw the current view."""
         pages = self._formats if drawing is self._room.drawing() else None  # a snippet's graph asks here too
         self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)

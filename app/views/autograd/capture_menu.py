@@ -24,7 +24,7 @@ _VECTORS = (
 
 
 class CaptureMenu(QMenu):
-    """Shows the options in force each time it opens. `changed(options)` brings others."""
+    """Shows the current options each time it opens. `changed(options)` emits new ones."""
 
     changed = Signal(object)
 

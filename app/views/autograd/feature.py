@@ -140,7 +140,7 @@ class AutogradFeature(Feature):
             self.workspace.network_selection.set([node], self.room)
 
     def _tells(self, words: str) -> bool:
-        """Whether the page says already that the engine has ended, with the graph that went along."""
+        """Return whether the page already reports that the engine has ended, with its graph."""
         return self.room.isVisible() and words in self.room.banner.reason()
 
     # -- commands -----------------------------------------------------------------------------------------------------

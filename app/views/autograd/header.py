@@ -16,7 +16,7 @@ from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.painting import TextLine, at_least, box, label, start
 from app.views.ui.widgets.segmented import Segmented
 
-LEGENDS = 2  # of what can be spared, that give way before the summary does
+LEGENDS = 2  # optional parts that are hidden before the summary
 
 
 class AutogradHeader(QWidget):

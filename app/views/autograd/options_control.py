@@ -82,7 +82,7 @@ class OptionsControl(QObject):
             self.menu.set_batch(size)
 
     def _shown_size(self) -> int:
-        """How many samples the newest capture has, or the next one will have."""
+        """Return the number of samples of the newest capture, else of the next one."""
         tape, project = self._room.tape, self._workspace.document.project
         inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
         place = inputs[0].params.get("batch", 0) if inputs else 0
@@ -101,7 +101,7 @@ class OptionsControl(QObject):
         self.batch.field.set_hint(f"Samples of a capture, findings and gradient checks: {chosen}")
 
     def _about_net(self) -> tuple[int, tuple[str, ...], int]:
-        """How many outputs the net has, its blocks, and the samples of a training step."""
+        """Return the number of outputs of the net, its blocks, and the batch size."""
         nodes = self._workspace.document.project.graph.nodes.values()
         tape = self._room.tape
         layers = tape.layers if tape is not None else {}
@@ -111,7 +111,7 @@ class OptionsControl(QObject):
         return max(sum(node.op == "output" for node in nodes), 1), blocks, size
 
     def _forget(self) -> None:
-        """Another net has other blocks and other outputs, and data of its own."""
+        """Reset options that depend on the net: blocks, outputs and data."""
         now = self.menu.options
         self.menu.set_options(replace(now, checkpoint=(), outputs=(), data="batch", batch=0))
         self._show_size()

@@ -160,14 +160,14 @@ class AutogradPage(QWidget):
         self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
 
     def show_busy(self, text: str = "Running the forward pass…") -> None:
-        """Say that a batch is under way; an old graph stays in sight."""
+        """Show that a capture is running; the old graph stays visible."""
         self.head.set_busy(True)
         if self._tape is None:
             self._busy.set_text(text, BUSY_HINT)
             self._pages.setCurrentIndex(BUSY)
 
     def show_error(self, title: str, reason: str, random: bool = False) -> None:
-        """Say why there is no new graph; an old one stays in sight. With `random` random inputs would do."""
+        """Show why there is no new graph; an old one stays visible. With `random` offer random inputs."""
         self.head.set_busy(False)
         self.banner.set("error", title, reason, *([RANDOM] if random else []), "Try again")
         self.banner.show()
@@ -184,7 +184,7 @@ class AutogradPage(QWidget):
             self.banner.hide()
 
     def set_weights(self, words: str) -> None:
-        """Say which weights the net has in the graph that comes next."""
+        """Show which weights the net has in the next graph."""
         self.head.weights = words
 
     def drawing(self) -> Drawing | None:
@@ -279,7 +279,7 @@ class AutogradPage(QWidget):
             self.finder.open_bar(words)
 
     def reveal(self, node: int) -> None:
-        """Open what hides a backward node, select it, and bring it into sight."""
+        """Unfold the groups around a backward node, select it, and scroll to it."""
         if self._tape is None or not 0 <= node < len(self._tape.nodes):
             return
         if str(node) not in self.scene.boxes:
@@ -289,7 +289,7 @@ class AutogradPage(QWidget):
         self.view.show_near(self.scene.area_of_boxes([str(node)]))
 
     def _around(self, node: int) -> frozenset[str]:
-        """The keys of the groups that a node lies in."""
+        """Return the keys of the groups that contain a node."""
         group = next((group for group in self._groups if node in group.own), None)
         found = set()
         while group is not None:
@@ -313,7 +313,7 @@ class AutogradPage(QWidget):
     # -- selection -----------------------------------------------------------------------------------------------------
 
     def select_nodes(self, ids: frozenset[str]) -> None:
-        """Outline the layers of these canvas nodes, and bring them into sight if none of them is."""
+        """Outline the layers of these canvas nodes, and scroll to them if none is visible."""
         self.scene.set_linked(frozenset(ids))
         key = self.scene.current_key()
         part = self.scene.part(key) if key else None

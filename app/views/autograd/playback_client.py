@@ -76,7 +76,7 @@ class PlaybackClient(QObject):
         return self._turn
 
     def pause(self) -> None:
-        """End the movement under way after the step that it is at."""
+        """Pause after the current step."""
         self.send(Pause())
 
     def set_speed(self, speed: float | None) -> None:

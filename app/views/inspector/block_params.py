@@ -111,7 +111,7 @@ class BlockParams(Section):
 
 
 def _uses(block: Block) -> tuple[tuple[str, ...], ...]:
-    """For each parameter the fields inside that are computed from it."""
+    """Return for each parameter the fields inside that are computed from it."""
     found: dict[str, list[str]] = {param.name: [] for param in block.params}
     for node in block.graph.nodes.values():
         for key, value in node.params.items():

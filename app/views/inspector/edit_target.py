@@ -38,7 +38,7 @@ class EditTarget:
 
     @property
     def name(self) -> str:
-        """The name of the sheet in front, as `block_edits` wants it."""
+        """Return the name of the sheet in front, as `block_edits` expects it."""
         return self.block.name if self.block else NETWORK
 
     @property

@@ -19,7 +19,7 @@ LONGEST = 80
 
 
 class BadName(ValueError):
-    """A name that a node cannot have; the text says why."""
+    """An invalid name of a node; the message says why."""
 
 
 def check_name(graph: Graph, node: str, name: str) -> None:

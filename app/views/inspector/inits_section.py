@@ -56,7 +56,7 @@ class InitLine(QWidget):
         self._grid.setHorizontalSpacing(8)
         self._grid.setVerticalSpacing(0)
         self._grid.setColumnStretch(1, 1)
-        if title.sizeHint().width() > _NAME_MOST:  # a name of a part of the layer has a line of its own
+        if title.sizeHint().width() > _NAME_MOST:  # a long name gets a separate line
             title.setText(title.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, _LINE_MOST))
             title.setToolTip(name)
             self._grid.addWidget(title, 0, 0)

@@ -56,7 +56,7 @@ class Inspector(QWidget):
         self.overview = OverviewPage(self.front)
         self.block_page = BlockPage(self.front)
         self.several = MultiSelectionPage(self.front)
-        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
+        # From the outside in: reparenting a widget restyles all widgets in it.
         self._pages = QStackedWidget()
         vbox(self._pages, on=self, margins=0)
         self._add_scrolled(self.overview)

@@ -66,7 +66,7 @@ class TogetherSection(Section):
         self.unshare.clicked.connect(self.unshare_requested)
 
     def show_modules(self, repeats: set[int], owner: str, one_op: bool) -> None:
-        """Show how often they are repeated, and `owner`, whose module all of them call, "" where there are several."""
+        """Show their repetitions, and `owner`, whose module all of them call, "" if there are several."""
         repeat = repeats.pop() if len(repeats) == 1 else None
         if self.repeat.value() != repeat:
             self.repeat.set_value(repeat)
@@ -213,5 +213,5 @@ class MultiSelectionPage(TabDown):
 
 
 def _alike(values: list[Any]) -> Any:
-    """The value that all have, DIFFERS if they do not."""
+    """Return the value that all have in common, DIFFERS if there is none."""
     return values[0] if all(same(value, values[0]) for value in values[1:]) else DIFFERS

@@ -23,7 +23,7 @@ class MultiSelectionEdits:
         return counted(len(self.ids), "node")
 
     def _owners(self) -> tuple[str, ...]:
-        """The nodes whose modules are called, each once."""
+        """Return the nodes whose modules are called, without duplicates."""
         return tuple(dict.fromkeys(self._front.graph.owner(node).id for node in self.ids))
 
     def set(self, name: str, value: Any, merge: str | None) -> None:
@@ -76,7 +76,7 @@ class MultiSelectionEdits:
         self._front.apply(f"Share the weights of {owner.name} among {self._many}", graph)
 
     def unshare(self) -> None:
-        """Give each of them a module of its own, made as the one that they share is."""
+        """Give each of them its own module, with the parameters of the shared one."""
         graph = self._front.graph
         for node in self.ids:
             if len(graph.sharing(node)) > 1:

@@ -67,7 +67,7 @@ class NodeEdits:
         self.front.apply(f"Set {name} of {self.owner.name}", graph, f"{self.owner.id}/{merge}" if merge else None)
 
     def reset(self, name: str) -> None:
-        """Back to the default, or to what a new node of the op has."""
+        """Reset to the default, or to the value of a new node."""
         start, graph = self.spec.starting_params(), self.front.graph
         if name in start:
             graph = graph.with_param(self.id, name, start[name])
@@ -152,7 +152,7 @@ class NodeEdits:
         )
 
     def why_not_exposed(self, param: str) -> str:
-        """Why a parameter cannot be exposed, "" if it can."""
+        """Return why a parameter cannot be exposed, "" if it can."""
         found = self.spec.param(param)
         if found is None:
             return f"{self.owner.name} has no parameter {param}"
@@ -167,7 +167,7 @@ class NodeEdits:
         return len(blocks.instances(self.front.whole, block_of(self.node.op)))
 
     def make_unique(self) -> None:
-        """Give the instance a block of its own. Raises BlockError."""
+        """Give the instance its own copy of the block. Raises BlockError."""
         name, node = self.front.name, self.id
         self.front.apply_whole(
             f"Make {self.node.name} unique", lambda project: blocks.make_unique(project, name, node)[0]
@@ -186,7 +186,7 @@ class NodeEdits:
         return tuple(graph.nodes[other].name for other in graph.sharing(self.id) if other != self.id)
 
     def modules(self) -> tuple[Node, ...]:
-        """Return the nodes whose module this one could share: of the same op, with a module of their own."""
+        """Return the nodes whose module this one could share: of the same op, with their own module."""
         op, taken = self.node.op, (self.owner.id, self.id)
         return tuple(n for n in self.front.graph.nodes.values() if n.op == op and not n.shares and n.id not in taken)
 
@@ -196,7 +196,7 @@ class NodeEdits:
         self.front.apply(f"Share the weights of {graph.owner(self.id).name} with {self.node.name}", graph)
 
     def unshare(self) -> None:
-        """Have a module of its own again, with the parameters as they are."""
+        """Use an own module again, with the present parameters."""
         self.front.apply(f"Give {self.node.name} weights of its own", self.front.graph.unshared(self.id))
 
     def initialise(self, name: str, init: Init | None, merge: str | None = None) -> None:

@@ -251,7 +251,7 @@ class NodePage(TabDown):
         except GraphError as error:
             self.module.show_problem(str(error))
 
-    # --- What the analysis knows
+    # --- Analysis
 
     def _show_analysis(self) -> None:
         analysis, spec = self._analysis, self._spec
@@ -288,7 +288,7 @@ class NodePage(TabDown):
         self.sizes.show_input(SizeQuestion(sheet.graph, ops, self._node_id, shape))
 
     def _auto_source(self) -> str:
-        """The name of the node that AUTO parameters take their value from."""
+        """Return the name of the node that provides AUTO parameters."""
         graph, op = self._document.project.graph, self.node.op
         ports = {port for (key, _), (port, _) in ops.AUTO_RULES.items() if key == op}
         edge = next((edge for edge in graph.into(self._node_id) if edge.port in ports), None)

@@ -150,8 +150,8 @@ class CostSection(Section):
         node: str = "",
         network: NetworkCost | None = None,
     ) -> None:
-        """Parameters, None where they are not known yet, of `total`; numbers that leave it for one sample; and, where
-        the network's cost is known, what the node computes and gives."""
+        """Show parameters (None if unknown) of `total`, output values per sample, and, if the network's cost is known,
+        the node's compute and output bytes."""
         one = network.nodes.get(node) if network and parameters is not None else None
         wholes = (network.flops, network.activation) if network and one else (None, 0)
         if (state := (parameters, total, values, category, one, wholes)) == self._last:

@@ -50,7 +50,7 @@ class _Worker(QThread):
             self._wake.notify()
 
     def drop(self, key: str) -> None:
-        """Take the question under `key` out of the queue, if it has not begun."""
+        """Remove the request under `key` from the queue, unless it has begun."""
         with self._wake:
             self._drop(key)
 
@@ -78,7 +78,7 @@ class _Worker(QThread):
 
 
 class PendingRequests(QObject):
-    """Requests under way, by key: only the newest of a key is answered, on the thread that this object lives in.
+    """Pending requests, by key: only the newest of a key is answered, on the thread that this object lives in.
 
     Subclasses send a request with `_send` and put its answer, or a WorkerFailure, into `answered` from any thread.
     """
@@ -131,7 +131,7 @@ class PendingRequests(QObject):
         """Cancel a request whose answer is no longer needed."""
 
     def close(self) -> None:
-        """Refuse new requests and drop the answers of those under way."""
+        """Refuse new requests and drop the answers of pending ones."""
         was_busy, self._closed = self.busy, True
         self._open.clear()
         self._newest.clear()
@@ -192,7 +192,7 @@ class Background(PendingRequests):
         self._worker.drop(key)
 
     def close(self) -> None:
-        """End the worker; a request under way is finished first and its answer dropped."""
+        """End the worker; a running request is finished first and its answer dropped."""
         super().close()
         self._worker.leave()
         self._worker.wait()

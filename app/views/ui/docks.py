@@ -66,7 +66,7 @@ class TabbedPane(QWidget):
         self._select(key)
 
     def widget_of(self, key: str) -> QWidget:
-        """What stands under a tab."""
+        """Return the page of a tab."""
         return present(self.stack.widget(self._keys.index(key)))
 
     @property
@@ -78,7 +78,7 @@ class TabbedPane(QWidget):
         index = self._keys.index(key)
         if self.stack.currentIndex() != index or not self.stack.isVisible():
             self.stack.setCurrentIndex(index)
-        for other, controls in self._controls.items():  # first, or the tabs would scroll for want of room
+        for other, controls in self._controls.items():  # first, or the tabs would scroll for lack of room
             if other != key:
                 controls.hide()
         if key in self._controls:
@@ -87,7 +87,7 @@ class TabbedPane(QWidget):
 
 
 class _DockPane(TabbedPane):
-    """A pane whose size hint is the initial size of its dock, whatever its pages ask for."""
+    """A pane whose size hint is the initial size of its dock, independent of its pages."""
 
     def __init__(self, size: QSize, parent: QWidget) -> None:
         super().__init__(parent)

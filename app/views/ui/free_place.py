@@ -1,4 +1,4 @@
-"""Where something may lie over a widget without covering what a person would click."""
+"""Place an overlay on a widget where it covers nothing clickable."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 Rects: TypeAlias = "NDArray[np.float64]"  # n×4: left, top, right, bottom in pixels of the host
 CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, Minimap)
 STRIDE = 8  # pixels from one place that is tried to the next
-WORSE = 1000.0  # a control that is covered weighs as much as so many nodes
+WORSE = 1000.0  # weight of a covered control, in nodes
 
 
 def free_place(host: QWidget, size: QSize, margin: int, taken: Sequence[QRect] = ()) -> QRect:
-    """Return where something of `size` lies over `host` and covers the least: no control, few nodes.
+    """Return the position of an overlay of `size` on `host` that covers the least: no control, few nodes.
 
     From the bottom right upwards, then at the left and in the middle. What is `taken` is avoided like a control.
     """
@@ -37,7 +37,7 @@ def free_place(host: QWidget, size: QSize, margin: int, taken: Sequence[QRect] =
 
 
 def _controls(host: QWidget) -> list[QRect]:
-    """Return the areas of the visible controls, those of things that lie over `host` itself left out."""
+    """Return the areas of the visible controls, without overlays on `host` itself."""
     found = []
     for kind in CONTROLS:
         for one in host.findChildren(kind):

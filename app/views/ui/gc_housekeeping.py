@@ -27,7 +27,7 @@ class Housekeeping(QObject):
     """Replaces Python's automatic collections, between `begin` and `end`, by collections on the window's thread."""
 
     def __init__(self, window: QWidget, edited: SignalInstance, busy: Callable[[], bool]) -> None:
-        """`edited` is emitted on user activity; `busy` returns whether work is under way."""
+        """`edited` is emitted on user activity; `busy` returns whether work is in progress."""
         super().__init__(window)
         self._window, self._busy = window, busy
         self._acted = monotonic()
@@ -48,7 +48,7 @@ class Housekeeping(QObject):
             handle.installEventFilter(self)
 
     def go_on(self) -> None:
-        """Collect from now on, but nothing of what there is: modules and pages live as long as the process."""
+        """Start collecting; existing objects are exempt: modules and pages live as long as the process."""
         if self._active:
             gc_pause.freeze_new_modules()
             self._timer.start()
@@ -73,6 +73,6 @@ class Housekeeping(QObject):
         self._collector.look(self._rests)
 
     def _rests(self, seconds: float) -> bool:
-        """True if neither this window nor another of the program, such as a dialog, had input for a while."""
+        """Return whether neither this window nor a dialog had input for a while."""
         focused = QGuiApplication.focusWindow()
         return monotonic() - self._acted >= seconds and focused in (None, self._window.windowHandle())

@@ -14,7 +14,7 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app.views.ui.theme import RESOURCES, current, svg
 
-# Icons with a colour of their own; every other icon is `text2`, a category's has the category's colour.
+# Icons with a fixed colour; every other icon is `text2`, a category's has the category's colour.
 STATE_COLORS = {"record": "error", "error": "error", "warning": "warn", "info": "accent", "check": "run"}
 
 

@@ -1,4 +1,4 @@
-"""Layouts written as what stands in them."""
+"""Layouts declared by their contents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hbox(
 def vbox(
     *parts: Parts, on: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
 ) -> QVBoxLayout:
-    """Lay parts out in a column, as `hbox` does in a row."""
+    """Lay parts out in a column; arguments as for `hbox`."""
     return _filled(QVBoxLayout() if on is None else QVBoxLayout(on), parts, margins, spacing)
 
 

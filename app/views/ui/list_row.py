@@ -24,7 +24,7 @@ class ListRow(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
 
     def set_marked(self, marked: bool) -> None:
-        """Show that what it speaks of is selected, or was gone to."""
+        """Show that its item is selected or current."""
         self._marked = marked
         self.update()
 

@@ -14,12 +14,12 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 def side(right: bool) -> Qt.AlignmentFlag:
-    """Align a cell: figures stand at the right, words at the left."""
+    """Return a cell's alignment: numbers right, text left."""
     return (Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft) | Qt.AlignmentFlag.AlignVCenter
 
 
 class ColumnsModel(QAbstractTableModel):
-    """Rows under headings; a class of it says in `data` what a cell shows. A heading's meaning is its tool tip."""
+    """Rows with column headings; a subclass defines the text of a cell in `data`. Tooltips explain headings."""
 
     heads: Sequence[str] = ()
     figures: Collection[int] = ()  # columns at the right

@@ -1,4 +1,4 @@
-"""Run one function on a thread of its own: progress, cancelling, and a result or failure as a signal."""
+"""Run one function on a background thread: progress, cancellation, and its result or failure as a signal."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ ROLES: dict[str, tuple[float, int, bool]] = {
     "formula": (11, 400, True),
 }
 
-# Classes whose text is not the body's size; a font is not put in the stylesheet, where it would win over `setFont`.
+# Classes with another font size than the body's; in a stylesheet the font would override `setFont`.
 CLASS_FONTS = {
     "QPushButton": "button", "QToolButton": "button", "QTabBar": "tab", "QHeaderView": "caption",
     "QStatusBar": "caption", "QToolTip": "label", "QMenu": "label", "QMenuBar": "label", "QGroupBox": "section",
@@ -270,7 +270,7 @@ class ThemeManager(QObject):
 
     @property
     def reduced_motion(self) -> bool:
-        """Whether animations are off."""
+        """Return whether animations are off."""
         return self._reduced_motion
 
     def set_reduced_motion(self, still: bool) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 AT_ONCE = 4  # nodes or wires in one piece of work
-BUDGET = 4.0  # ms of a turn of the event loop; a piece that has begun is finished
+BUDGET = 4.0  # ms per turn of the event loop; a started step is finished
 SHARP = 2.0  # painted so much larger than shown, and made smaller by the screen: thin lines stay smooth
 MARGIN = 28.0
 LARGEST = 1.3

@@ -31,7 +31,7 @@ class Turns(QObject):
 
     @property
     def active(self) -> bool:
-        """Whether steps are left."""
+        """Return whether steps are left."""
         return self._timer.isActive()
 
     def now(self) -> None:

@@ -56,7 +56,7 @@ class CheckpointPage(QWidget):
 
     @property
     def path(self) -> str:
-        """The block whose row is selected, "" for none."""
+        """Return the block of the selected row, "" for none."""
         row = self.table.currentRow()
         return self.rows[row].path if 0 <= row < len(self.rows) else ""
 

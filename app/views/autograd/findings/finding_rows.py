@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Finding
 
 CHUNK = 50  # rows that are made at once
-PLACE = 168  # px of the column that says where
+PLACE = 168  # px of the column of locations
 _STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
 
 

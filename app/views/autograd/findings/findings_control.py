@@ -234,7 +234,7 @@ class FindingsControl(QObject):
             self.run_diagnostics()
 
     def _show_steps(self) -> None:
-        """Show the gain ladder over the run whose curves are shown."""
+        """Show the gain ladder over the steps of the shown run."""
         if self.page.over_run and self.page.isVisible():
             shown = self._workspace.shown_run
             self.page.steps.set_history(shown.figures.history if shown.figures is not None else None)

@@ -62,7 +62,7 @@ class FindingsPage(QWidget):
         self.stack = QStackedWidget()
         row = hbox(self.tabs, self.over, (self.status, 1), self.stop, self.run, margins=(12, 5, 12, 5), spacing=10)
         vbox(row, Divider(), self.left_out, (self.stack, 1), on=self, margins=0, spacing=0)
-        for page in (self.empty, *self._pages.values(), self.steps):  # last: what gets a parent is styled anew
+        for page in (self.empty, *self._pages.values(), self.steps):  # last: reparenting restyles widgets
             self.stack.addWidget(page)
         self._captured = False
         self.tabs.changed.connect(self._turn)
@@ -78,7 +78,7 @@ class FindingsPage(QWidget):
 
     @property
     def over_run(self) -> bool:
-        """Whether the current page is about a run, not about a batch."""
+        """Return whether the current page is about a run, not about a batch."""
         return self.page == GAIN and self.over.value() == OVER
 
     def turn_to(self, page: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.autograd.diagnostics.gradient_gain import Ladder, Rung
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 18, 30, 26  # px around the plot
-NAMES = 76  # px that a layer's name wants
+NAMES = 76  # px for a layer's name
 DECADES = 14  # that are shown at most
 
 
@@ -67,7 +67,7 @@ class GainChart(QWidget):
         return plot.left() + plot.width() * (place + 0.5) / max(count, 1)
 
     def _span(self) -> tuple[int, int]:
-        """Decades at the foot and at the head."""
+        """Return the lowest and highest decade of the axis."""
         values = [value for rung in self._rungs for value in (rung.gain, rung.reach) if _usable(value)]
         logs = [math.log10(value) for value in values if value] or [0.0]
         low, high = math.floor(min([*logs, -0.5])), math.ceil(max([*logs, 0.5]))
@@ -151,7 +151,7 @@ class GainChart(QWidget):
             before = here
 
     def _paint_names(self, painter: QPainter) -> None:
-        """As many names as have room."""
+        """Paint as many names as fit."""
         colors, plot, count = theme.current(), self._plot(), len(self._rungs)
         if not count:
             return

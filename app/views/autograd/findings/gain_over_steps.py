@@ -41,7 +41,7 @@ class GainMap(GradientMap):
 
 
 class GainsOverRun(QWidget):
-    """The map under its words. `layerChosen(path)` names the module of a row; `runRequested` wants a run."""
+    """The heat map with its caption. `layerChosen(path)` emits the module of a row; `runRequested` requests a run."""
 
     layerChosen = Signal(str)
     runRequested = Signal()
@@ -74,7 +74,7 @@ class GainsOverRun(QWidget):
         self._redraw_if_new()
 
     def redraw(self) -> None:
-        """Bring everything up to the history now."""
+        """Update everything to the current history."""
         history = self._history
         measured = history is not None and len(history.seen.tables["reach"])
         if history is None or not measured:
@@ -93,7 +93,7 @@ class GainsOverRun(QWidget):
             self.redraw()
 
     def _point(self, x: float | None) -> None:
-        """The figures of the row under the pointer, at the step that was measured last before it."""
+        """Show the figures of the row under the pointer, at the last measured step before it."""
         history, plot = self._history, self.map.plot
         index = None if x is None or history is None else self.map.scale.nearest(x)
         self.map.point_at(index)

@@ -53,7 +53,7 @@ def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:
 
 
 class GradcheckPage(QScrollArea):
-    """The verdict in words, the inputs, and the table over eps."""
+    """The result as text, the inputs, and the table over eps."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -39,7 +39,7 @@ def arrow_path(points: Iterable[tuple[float, float]], radius: float = 9.0) -> QP
 
 
 def arrow_head(path: QPainterPath, size: float = 7.0) -> QPainterPath:
-    """A triangle at the end of a path."""
+    """Return a triangle at the end of a path."""
     tip = path.currentPosition()
     back = path.pointAtPercent(max(0.0, 1.0 - (size + 1) / max(path.length(), size + 1)))
     length = max(_length(back, tip), 0.01)

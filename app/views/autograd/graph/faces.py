@@ -1,6 +1,6 @@
 """Measure the parts of a drawing once into faces that only need painting.
 
-A face knows its size and where its texts stand, so that layout can ask for sizes and painting does no text work.
+A face knows its size and the positions of its texts, so that layout can ask for sizes and painting does no text work.
 The scene and the exported pictures paint the same faces.
 """
 
@@ -27,7 +27,7 @@ INSET = 10.0
 
 @cache
 def _picture_font(role: str) -> QFont:
-    """The role's font in whole pixels, which are the same on a screen, in an SVG and in a PDF."""
+    """Return the role's font in whole pixels, the same on a screen, in an SVG and in a PDF."""
     result = font(role)
     result.setPixelSize(round(ROLES[role][0]))
     return result
@@ -35,7 +35,7 @@ def _picture_font(role: str) -> QFont:
 
 @cache
 def _metrics(role: str) -> tuple[QFontMetricsF, float, float]:
-    """The measures of a role's font, its ascent and its height."""
+    """Return the metrics of a role's font, its ascent and its height."""
     metrics = QFontMetricsF(_picture_font(role))
     return metrics, metrics.ascent(), metrics.height()
 
@@ -73,7 +73,7 @@ class Text:
 
 @dataclass(frozen=True)
 class ItemState:
-    """What a box or a group is at the moment beside what it is."""
+    """The current state of a box or a group."""
 
     hovered: bool = False
     selected: bool = False
@@ -98,7 +98,7 @@ class BoxFace:
         title = Text(self.box.title, "label", INSET, OP_HEIGHT / 2)
         self.texts.append(title)
         right = title.x + title.width
-        if self.box.subtitle:  # what a snippet calls the result
+        if self.box.subtitle:  # the variable's name in a snippet
             name = Text(self.box.subtitle, "section", right + 8, OP_HEIGHT / 2, "accent")
             self.texts.append(name)
             right = name.x + name.width
@@ -107,7 +107,7 @@ class BoxFace:
         self.height = OP_HEIGHT + (CHIP_ROW if self.chips else 0.0)
 
     def _chip_row(self, top: float) -> float:
-        """Stand the chips side by side; returns the width that they need."""
+        """Place the chips in a row; return its width."""
         x = 8.0
         for chip in self.box.chips:
             color = {"held": "text", "more": "text3"}.get(chip.kind, "text2")
@@ -194,7 +194,7 @@ class BoxFace:
         paint_rings(painter, area, radius, theme, state)
 
     def _texts(self, played: Played | None) -> list[Text]:
-        """The texts as they are now: a closed group counts what ran."""
+        """Return the current texts: a closed group counts what ran."""
         if played is None or self.box.shape != "folded":
             return self.texts
         words = Text(played.words, "axis", 0, HEADER / 2, "text3")
@@ -273,7 +273,7 @@ class BoxFaces(dict[str, BoxFace]):
 
 
 def measure(drawing: Drawing) -> tuple[BoxFaces, dict[str, GroupFace], dict[str, Text], Sizes]:
-    """Faces of all boxes, groups and arrows' labels, and their sizes for the layout."""
+    """Create the faces of all boxes, groups and arrow labels, and measure them for layout."""
     boxes = BoxFaces(drawing.boxes)
     groups = {group.id: GroupFace(group) for group in drawing.groups}
     labels = {text: Text(text, "axis", 0, 0, "text2") for text in {label_of(arrow) for arrow in drawing.arrows} if text}
@@ -286,14 +286,14 @@ def measure(drawing: Drawing) -> tuple[BoxFaces, dict[str, GroupFace], dict[str,
 
 
 def label_of(arrow: Arrow) -> str:
-    """What stands on an arrow."""
+    """Return the label of an arrow."""
     return f"{arrow.label}  ×{arrow.count}" if arrow.label and arrow.count > 1 else arrow.label
 
 
 def paint_label(
     painter: QPainter, text: Text, at: QPointF, theme: Theme, vector: bool = False, color: QColor | None = None
 ) -> None:
-    """A label with its middle at a point; `color` is that of its frame and its text, if it has one of its own."""
+    """Paint a label centred at a point; `color` overrides that of frame and text."""
     width = text.width + 14
     painter.setPen(QPen(color or theme.line2, 1))
     painter.setBrush(theme.canvas)
@@ -312,7 +312,7 @@ def _header(
     hovered: bool,
     vector: bool,
 ) -> None:
-    """The coloured strip with chevron and category icon."""
+    """Paint the coloured header with chevron and category icon."""
     shape = QPainterPath()
     shape.addRoundedRect(area, radius, radius)
     strip = QPainterPath()
@@ -348,7 +348,7 @@ def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
 
 
 def paint_rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: ItemState) -> None:
-    """The outline of what is selected: here, or (thinner) by its layer somewhere else."""
+    """Paint the outline of a selected part, thinner if its layer is selected elsewhere."""
     if not (state.selected or state.linked):
         return
     width = 2.0 if state.selected else 1.5

@@ -11,7 +11,7 @@ from app.views.ui.widgets.find_bar import FindBar
 
 
 class TapeFinder(FindBar):
-    """`found(node)` tells the id of the backward node to show."""
+    """Search field. `found(node)` emits the id of the backward node to show."""
 
     found = Signal(int)
 
@@ -22,7 +22,7 @@ class TapeFinder(FindBar):
         super().__init__("Find a node by its name, layer, parameter or saved tensor", parent)
 
     def set_tape(self, tape: Tape | None) -> None:
-        """Search another tape from now on; what is shown stays."""
+        """Search another tape from now on; the shown matches stay."""
         self._tape = tape
         if tape is None:
             self.hide()

@@ -1,4 +1,4 @@
-"""The graph from near: frames, arrows, and boxes and labels as pictures, of what is in sight."""
+"""Detailed rendering of the visible graph: frames, arrows, and boxes and labels as sprites."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIMPLE_BELOW = 0.38
 
 
 class NearGraph(SpriteItem):
-    """Paints what a scene says of its parts."""
+    """Paints the parts of a scene."""
 
     def __init__(self, scene: TapeScene, rest: QTimer) -> None:
         super().__init__(None, rest)
@@ -54,7 +54,7 @@ class NearGraph(SpriteItem):
         self.put_down(painter, partial(self._things, boxes, labels), None if widget is None else PICTURES)
 
     def _paint_arrows(self, painter: QPainter, numbers: list[int]) -> None:
-        """Those of which there is nothing to tell in a few calls, then the others one by one."""
+        """Paint plain arrows in a few calls, then marked ones and those with flows one by one."""
         scene, flows = self._scene, self._scene.played.flows
         apart = [number for number in numbers if number in flows or scene.is_marked(number)]
         plain = [scene.way_of(number) for number in sorted(set(numbers).difference(apart))]
@@ -90,7 +90,7 @@ class NearGraph(SpriteItem):
 
 @lru_cache(maxsize=8)
 def arrow_ink(theme: Theme, marked: bool) -> tuple[QPen, QBrush]:
-    """What an arrow and its head are painted with."""
+    """Return pen and brush of an arrow and its head."""
     color = theme.back if marked else mix(theme.canvas, theme.back, 0.72)
     return QPen(color, 2.4 if marked else 1.6), QBrush(color)
 
@@ -118,7 +118,7 @@ def _paint_arrow(painter: QPainter, way: ArrowWay, marked: bool, flow: EdgeFlow 
 
 
 def _flow_ink(path: QPainterPath, flow: EdgeFlow) -> tuple[QPen, QBrush]:
-    """As wide as the norm asks for; a thick line ends within its head."""
+    """Return pen and brush of a flow, as wide as its norm; a thick line ends within its head."""
     color, width = flow.color(current()), flow.width
     pen = QPen(color, width, Qt.PenStyle.CustomDashLine, Qt.PenCapStyle.FlatCap)
     pen.setDashPattern([3, 3] if flow.dashed else [max(path.length() - 5 - width / 2, 1) / width, 1e4])

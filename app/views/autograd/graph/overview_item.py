@@ -42,18 +42,18 @@ class _Part(Batch[Any]):
 
 class _Mapped(_Part):
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
-        """The outermost groups and boxes as blocks of their categories' colours."""
+        """Return the outermost groups and boxes as rectangles in the colours of their categories."""
         colors = {name: mix(now.panel, color, 0.62).rgba() for name, color in now.categories.items()}
         outer = ((rect, one.category) for one, rect in self.members if self.frame_of(one) is None)
         return [], [(rect.x, rect.y, rect.right, rect.bottom, colors[category]) for rect, category in outer]
 
     @abstractmethod
     def frame_of(self, one: Any) -> str | None:
-        """Name the group that it stands in; None for none."""
+        """Return the group of a part; None for none."""
 
 
 def _about(rects: Sequence[Rect]) -> QRectF:
-    """The rectangle about all of them."""
+    """Return the bounding rectangle."""
     left, top, width, height = np.array(rects, float).T
     x, y = left.min(), top.min()
     return QRectF(x, y, (left + width).max() - x, (top + height).max() - y)
@@ -112,7 +112,7 @@ class Arrows(_Part):
 
 
 class TapeOverview(Overview):
-    """Everything but texts. Where a way is marked, what is not on it is faint."""
+    """Everything but texts. With a highlighted path, the rest is dimmed."""
 
     def __init__(self, drawing: Drawing, layout: Layout) -> None:
         super().__init__(QRectF(-1, -1, layout.width + 2, layout.height + 2))
@@ -134,7 +134,7 @@ class TapeOverview(Overview):
         return self._mapped
 
     def set_way(self, boxes: frozenset[str]) -> None:
-        """These boxes and the arrows between them stand out; none for nothing."""
+        """Highlight these boxes and the arrows between them; nothing if empty."""
         if boxes != self.way:
             self.way = boxes
             self.forget()
@@ -148,7 +148,7 @@ class TapeOverview(Overview):
 
 
 class Marks(QGraphicsItem):
-    """The rings of what is selected or linked, over the graph from afar."""
+    """Outlines of selected and linked parts in the overview."""
 
     def __init__(self, area: QRectF) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class Marks(QGraphicsItem):
         self.update()
 
     def set_ran(self, ran: list[QRectF], after: QRectF | None) -> None:
-        """Boxes that have run in a backward pass that is played, and the one that is next."""
+        """Set the boxes that have run in the playback, and the next one."""
         self._ran, self._after = ran, after
         self.update()
 

@@ -1,4 +1,4 @@
-"""Boxes, open groups and arrows of the graph: where each is, how it looks at the moment, and what is in an area."""
+"""Boxes, open groups and arrows of the graph: positions, current states, and lookup by area."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Place = tuple[str, Any]
 
 
 class Part:
-    """A box or an open group: something with a place that can be hovered, selected and linked."""
+    """A box or an open group: something with a position that can be hovered, selected and linked."""
 
     def __init__(self, key: str, link: str | None, rect: Rect) -> None:
         self.key, self.link, self.place = key, link, rect
@@ -41,7 +41,7 @@ class Part:
         return QRectF(*self.place).adjusted(-RING, -RING, RING, RING)
 
     def opacity(self) -> float:
-        """How much is seen of what is off a marked way, and of what has run."""
+        """Return the opacity: parts off the highlighted path, and those that have run, are dimmed."""
         return DIMMED if self._state.dimmed else FADED if self._played is not None and self._played.finished else 1.0
 
     def state(self) -> ItemState:
@@ -51,7 +51,7 @@ class Part:
         self._state, self._looks_like = state, None
 
     def played(self) -> Played | None:
-        """How far a backward pass is here that is played."""
+        """Return the progress of the playback in this part."""
         return self._played
 
     def set_played(self, played: Played | None) -> None:
@@ -77,7 +77,7 @@ class BoxPart(Part):
 
     @property
     def picture(self) -> Hashable:
-        """Under which key a picture of it may be kept: boxes that look alike have the same."""
+        """Return the sprite's cache key: boxes that look alike share it."""
         if self._looks_like is None:
             box, state = self.face.box, self._state
             ringed = state.hovered, state.selected, state.linked
@@ -87,7 +87,7 @@ class BoxPart(Part):
 
     @property
     def words(self) -> str:
-        """All that it says, for the pointer."""
+        """Return all its text, for a tooltip."""
         box = self.face.box
         return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *(chip.text for chip in box.chips))))
 
@@ -100,7 +100,7 @@ class GroupPart(Part):
         self.face = face
 
     def in_header(self, at: QPointF) -> bool:
-        """Whether a point of the scene lies in the header."""
+        """Return whether a point of the scene is in the header."""
         return 0 <= at.y() - self.place.y <= HEADER and 0 <= at.x() - self.place.x <= self.place.width
 
     def on_chevron(self, at: QPointF) -> bool:
@@ -116,7 +116,7 @@ class ArrowWay(NamedTuple):
 
     @classmethod
     def of(cls, route: Route, flow: EdgeFlow | None = None) -> ArrowWay:
-        """What is painted of an arrow that has this route, and over which this came."""
+        """Build the painted arrow of a route with its flow."""
         path = arrow_path(route)
         (ax, ay), (bx, by) = route[0], route[-1]
         straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
@@ -124,14 +124,14 @@ class ArrowWay(NamedTuple):
         return cls(path, head, QLineF(ax, ay, bx, by) if straight else None)
 
     def near(self, at: QPointF) -> bool:
-        """Whether a point of the scene lies on it."""
+        """Return whether a point of the scene is on it."""
         stroker = QPainterPathStroker()
         stroker.setWidth(6)
         return stroker.createStroke(self.path).contains(at)
 
 
 def places(drawing: Drawing, layout: Layout) -> RectIndex[Place]:
-    """Where everything of a picture is, so that what is in sight is found."""
+    """Index the positions of all parts of a drawing."""
     index: RectIndex[Place] = RectIndex()
     for kind, rects in (("box", layout.boxes), ("group", layout.groups)):
         for key, rect in rects.items():

@@ -15,7 +15,8 @@ from app.views.ui.widgets.banner import Banner
 
 
 class Way(Banner):
-    """Says how much lies on it. Its ends are known by their backward nodes, so that folding does not lose them."""
+    """Highlights paths and reports their length. Their ends are kept as backward nodes, so that folding does not lose
+    them."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class Way(Banner):
         self.closed.connect(self.end)
 
     def mark(self, key: str) -> None:
-        """Mark and frame what lies on the gradient's ways between what is selected and another box or group."""
+        """Highlight and frame the gradient's paths between the selection and another box or group."""
         here = self._scene.current_key()
         if not here or here == key:
             self._scene.choose(key)
@@ -43,7 +44,7 @@ class Way(Banner):
         self.frame_it()
 
     def _end(self, key: str) -> tuple[str, frozenset[int]]:
-        """What a box or a group is called, and the backward nodes that it stands for."""
+        """Return the name of a box or group and its backward nodes."""
         item = self._item_of(key)
         if isinstance(item, LayerGroup):
             return item.title, frozenset(item.nodes)
@@ -52,7 +53,7 @@ class Way(Banner):
         return item.parameters[0] if item.parameters else f"{item.name}{where}", frozenset({item.id})
 
     def show_in(self, place: Sequence[str]) -> None:
-        """The tape is folded so: `place[i]` is the box of node `i`."""
+        """Update to another folding of the tape: `place[i]` is the box of node `i`."""
         self._place, drawing = place, self._scene.drawing
         if not self._ends or drawing is None:
             return
@@ -78,7 +79,7 @@ class Way(Banner):
             self._view.frame(self._scene.area_of_boxes(self._scene.way).adjusted(-40, -40, 40, 40), 1.25)
 
     def end(self) -> None:
-        """Nothing is marked any more, and the keys are the graph's again."""
+        """Remove the highlight and return the focus to the graph."""
         self.let_go()
         self._view.setFocus()
 

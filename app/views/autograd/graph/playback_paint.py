@@ -24,8 +24,8 @@ LEAST_NORM, MOST_WIDTH, DASHED_BELOW = 1.2, 8.0, 1e-4
 
 @dataclass(frozen=True)
 class Played:
-    """`ran` of the `count` nodes of a box or a group have run; `next` has the one that runs next. `freed` are the
-    places of the chips whose memory was let go of."""
+    """Progress of a box or group: `ran` of its `count` nodes have run; `next` contains the next one. `freed` are the
+    indices of chips whose memory was freed."""
 
     ran: int = 0
     count: int = 1
@@ -43,9 +43,9 @@ class Played:
 
 @dataclass(frozen=True)
 class EdgeFlow:
-    """What came over an arrow: the norm of it all, as far as it is known; `reached` if that is part of what has run.
+    """The gradient over an arrow: its norm, if known; `reached` if it has been computed.
 
-    `words` say more when the pointer rests on it.
+    `words` are the tooltip.
     """
 
     norm: float | None = None
@@ -67,7 +67,7 @@ class EdgeFlow:
 
 
 def width_of(norm: float) -> float:
-    """The width of an arrow over which a gradient of this norm goes, in px: 1.6 for 0.001, 6.6 for 1."""
+    """Return the width of an arrow for a gradient norm, in px: 1.6 for 0.001, 6.6 for 1."""
     if not math.isfinite(norm):
         return 3.0
     if norm < DASHED_BELOW:
@@ -86,7 +86,7 @@ class PlayedParts:
         """Another drawing."""
         self.boxes: dict[str, Played] = {}
         self.flows: dict[int, EdgeFlow] = {}
-        # Where boxes stand that have run, and the key of the one that is next, for the graph from afar.
+        # Boxes that have run, and the key of the next one, for the overview.
         self._ran: dict[str, QRectF] = {}
         self._next = ""
 
@@ -106,7 +106,7 @@ class PlayedParts:
         self._tell_marks()
 
     def end(self) -> None:
-        """Nothing is played any more."""
+        """End the playback."""
         numbers = list(self.flows)
         self.forget()
         for part in (*self._scene.boxes.made.values(), *self._scene.groups.made.values()):
@@ -120,7 +120,7 @@ class PlayedParts:
         self._scene.set_ran(list(self._ran.values()), _area(after) if after is not None else None)
 
     def _note(self, key: str, played: Played) -> None:
-        """Only what changes is looked at: a graph can have very many boxes."""
+        """Update only what changes: a graph can have very many boxes."""
         rect = self._scene.layout_.boxes.get(key)
         if rect is not None and played.finished:
             if key not in self._ran:
@@ -141,7 +141,7 @@ def _area(rect: Rect) -> QRectF:
 
 
 def paint_tick(painter: QPainter, theme: Theme, right: float) -> None:
-    """A badge on the upper right corner of what has run."""
+    """Paint a badge on the upper right corner of a finished part."""
     painter.setPen(QPen(theme.line2, 1))
     painter.setBrush(theme.canvas)
     painter.drawEllipse(QPointF(right - 3, 3), 6, 6)
@@ -149,7 +149,7 @@ def paint_tick(painter: QPainter, theme: Theme, right: float) -> None:
 
 
 def paint_freed(painter: QPainter, rect: QRectF, theme: Theme) -> None:
-    """A chip whose memory is gone: a dashed frame; the text is struck through by whoever paints it."""
+    """Paint the dashed frame of a chip whose memory was freed; the caller strikes the text through."""
     pen = QPen(theme.line3, 1, Qt.PenStyle.CustomDashLine)
     pen.setDashPattern([2, 2])
     painter.setPen(pen)
@@ -160,7 +160,7 @@ def paint_freed(painter: QPainter, rect: QRectF, theme: Theme) -> None:
 
 
 def paint_progress(painter: QPainter, width: float, height: float, played: Played, theme: Theme) -> None:
-    """How far a closed group is, as a bar along its lower edge."""
+    """Paint the progress of a closed group as a bar along its lower edge."""
     bar = QRectF(8, height - 5, width - 16, 3)
     painter.fillRect(bar, theme.line2)
     bar.setWidth(bar.width() * played.ran / max(played.count, 1))
@@ -168,7 +168,7 @@ def paint_progress(painter: QPainter, width: float, height: float, played: Playe
 
 
 def paint_next(painter: QPainter, area: QRectF, radius: float, theme: Theme) -> None:
-    """The outline of what runs next."""
+    """Paint the outline of the next node."""
     painter.setPen(QPen(theme.back, 2))
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.drawRoundedRect(area, radius, radius)

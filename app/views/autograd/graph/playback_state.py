@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlayedGraph(QObject):
-    """Follows a `Player` in a room's scene, without laying anything out anew."""
+    """Follows a `Player` in a room's scene, without a new layout."""
 
     def __init__(self, room: AutogradPage, player: Player, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -53,7 +53,7 @@ class PlayedGraph(QObject):
             self._show(set(), set(self._index.edges))
 
     def _all(self) -> None:
-        """The drawing is another one: tell everything."""
+        """Update everything for another drawing."""
         tape = self._room.tape
         if tape is None or self._room.folded is None:
             return
@@ -111,7 +111,7 @@ class PlayedGraph(QObject):
         return Played(self._ran[key], count, runs_next, self._index.freed(key, self._position))
 
     def _next_flows(self) -> None:
-        """What comes together before the next node is known only once it stands."""
+        """Show the gradients that are summed at the next node; they are known only when it is next."""
         node, index = self._player.next_node, self._index
         if node is None or index is None or not self._player.fan_ins:
             return
@@ -119,7 +119,7 @@ class PlayedGraph(QObject):
         self._show(set(), {number for number in arrows if number is not None})
 
     def _flow(self, number: int) -> EdgeFlow:
-        """The norm over an arrow, of all its edges together."""
+        """Return the norm over an arrow, of all its edges together."""
         assert self._index is not None
         edges, steps = self._index.edges[number], self._index.tape.steps
         known = [self._player.norms[edge] for edge in edges if edge in self._player.norms]
@@ -133,7 +133,7 @@ class PlayedGraph(QObject):
         return EdgeFlow(norm, reached, "\n".join([words, *self._shares(edges)]))
 
     def _shares(self, edges: list[tuple[int, int]]) -> list[str]:
-        """What an edge brings where several meet."""
+        """Return the share of each edge of a sum."""
         assert self._index is not None
         found = []
         for source, slot in edges[:4]:
@@ -145,7 +145,7 @@ class PlayedGraph(QObject):
 
 
 def fan_ins_of(player: Player, node: int) -> tuple[FanIn, ...]:
-    """Where gradients add up before a node, as far as it has run or runs next."""
+    """Return the sums before a node that has run or is next."""
     record = player.record_of(node)
     if record is not None:
         return record.fan_ins
@@ -153,7 +153,7 @@ def fan_ins_of(player: Player, node: int) -> tuple[FanIn, ...]:
 
 
 def share_words(sum_: FanIn) -> dict[tuple[int, int], str]:
-    """What each edge brings to a sum, in words; "cosine" is to the other, or to the largest of the others."""
+    """Format the share of each edge of a sum; "cosine" is to the other, or to the largest of the others."""
     words: dict[tuple[int, int], str] = {}
     for place, share in enumerate(sum_.shares):
         parts = []

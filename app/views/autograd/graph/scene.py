@@ -33,7 +33,7 @@ P = TypeVar("P", bound=Part)
 
 
 class TapeScene(QGraphicsScene):
-    """Boxes and groups by key. `chosen` tells the key of the box or group that was selected, "" for none."""
+    """Boxes and groups by key. `chosen` emits the key of the selected box or group, "" for none."""
 
     chosen = Signal(str)
     hovered = Signal(object)
@@ -57,9 +57,9 @@ class TapeScene(QGraphicsScene):
         manager().changed.connect(self._repaint)
 
     def show_drawing(self, drawing: Drawing, page: tuple[float, float], row: float | None = None) -> float:
-        """Lay a drawing out in the form of `page`, in place of the old one; what is selected stays if it can.
+        """Replace the drawing, laid out for the aspect ratio of `page`; the selection is kept if possible.
 
-        `row` asks for rows of a given width instead; returns the width that a row has now.
+        `row` sets the row width instead; returns the row width.
         """
         current = self._current
         box_faces, group_faces, _, sizes = measure(drawing)
@@ -75,7 +75,7 @@ class TapeScene(QGraphicsScene):
         return max(layout.width, page[0])
 
     def empty(self) -> None:
-        """Show nothing, and let go of what was shown."""
+        """Remove the drawing."""
         self.drawing = None
         self.near.forget()
         self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
@@ -107,7 +107,7 @@ class TapeScene(QGraphicsScene):
         self.near.forget()
         self.update()
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _box_of(self) -> dict[str, Box]:
@@ -131,7 +131,7 @@ class TapeScene(QGraphicsScene):
 
     @cached_property
     def _by_link(self) -> dict[str, list[str]]:
-        """What is outlined for a node of the canvas: boxes and groups that stand in no group of the same."""
+        """Map nodes of the canvas to the boxes and groups outlined for them, without nested ones."""
         links = {group.id: group.link for group in self._drawing.groups}
         found: dict[str, list[str]] = defaultdict(list)
         for group in self._drawing.groups:
@@ -147,7 +147,7 @@ class TapeScene(QGraphicsScene):
         return places(self._drawing, self.layout_)
 
     def seen_in(self, area: QRectF) -> tuple[list[GroupPart], list[int], list[BoxPart], list[int]]:
-        """The open groups, arrows, boxes and labels that touch an area, each kind in the drawing's order."""
+        """Return the open groups, arrows, boxes and labels that touch an area, each kind in the drawing's order."""
         found: dict[str, list[Any]] = {"group": [], "arrow": [], "box": [], "label": []}
         for kind, key in self._index.inside(area):
             found[kind].append(key)
@@ -157,7 +157,7 @@ class TapeScene(QGraphicsScene):
 
     @cached_property
     def _frames(self) -> dict[str, int]:
-        """Groups in their order: a parent comes before what is in it."""
+        """Number the groups: parents before children."""
         return {group.id: number for number, group in enumerate(self._drawing.groups)}
 
     def _make_box(self, key: str) -> BoxPart:
@@ -172,21 +172,21 @@ class TapeScene(QGraphicsScene):
         return part
 
     def way_of(self, number: int) -> ArrowWay:
-        """Where the drawing's arrow of this number runs."""
+        """Return the path of an arrow."""
         way = self._ways.get(number)
         if way is None:
             way = self._ways[number] = ArrowWay.of(self.layout_.routes[number], self.played.flows.get(number))
         return way
 
     def label_at(self, number: int) -> tuple[str, int]:
-        """What stands on an arrow now, a shape or the norm of what came, and its colour if it has one of its own."""
+        """Return the current label of an arrow, a shape or a norm, and its colour if it has one."""
         flow = self.played.flows.get(number)
         if flow is not None and flow.norm is not None:
             return figure(flow.norm), flow.color(current()).rgba()
         return label_of(self._drawing.arrows[number]), 0
 
     def tip_at(self, at: QPointF) -> str:
-        """What the pointer is told at a point of the scene; nothing from afar."""
+        """Return the tooltip at a point of the scene; "" in the overview."""
         here = [] if self._far else self._index.inside(QRectF(at.x() - 3, at.y() - 3, 6, 6))
         part = self.part_at(at)
         flows = self.played.flows
@@ -199,7 +199,7 @@ class TapeScene(QGraphicsScene):
         return next((flows[number].words for number in over), "")
 
     def touch(self, part: Part | None = None, arrows: Iterable[int] = ()) -> None:
-        """A part or some arrows with their labels look different; all if none is named."""
+        """Repaint a part, or some arrows with their labels; everything if none is given."""
         areas = [part.extent] if part is not None else []
         for number in arrows:
             self._ways.pop(number, None)
@@ -209,23 +209,23 @@ class TapeScene(QGraphicsScene):
             self.near.update(area)
 
     def part(self, key: str) -> BoxPart | GroupPart | None:
-        """The box or the open group of this key; a closed group is found by its group's key too."""
+        """Return the box or open group of a key; a closed group is found by its group's key too."""
         for name, among in ((key, self.boxes), (key, self.groups), (f"fold:{key}", self.boxes)):
             if name in among:
                 return among[name]
         return None
 
     def link_of(self, key: str) -> str | None:
-        """The node of the canvas that a box or a group stands for."""
+        """Return the node of the canvas for a box or group."""
         part = self.part(key) if key else None
         return part.link if part is not None else None
 
     def rect_of(self, key: str) -> Rect | None:
-        """Where a box or an open group stands."""
+        """Return the rectangle of a box or open group."""
         return self.layout_.boxes.get(key) or self.layout_.groups.get(key) or self.layout_.boxes.get(f"fold:{key}")
 
     def boxes_in(self, key: str) -> frozenset[str]:
-        """The boxes that a group shows, or the box itself."""
+        """Return the visible boxes in a group, or the box itself."""
         if key not in self.groups:
             return frozenset({key}) if key in self.boxes else frozenset()
         inside = {key}
@@ -253,13 +253,13 @@ class TapeScene(QGraphicsScene):
         self.chosen.emit(key)
 
     def is_marked(self, number: int) -> bool:
-        """Whether an arrow stands out: it touches what is selected, or lies on the marked way."""
+        """Return whether an arrow is highlighted: at the selection or on the highlighted path."""
         arrow = self._drawing.arrows[number]
         touched = bool(self._current) and self._current in (arrow.source, arrow.target)
         return touched or (bool(self._way) and not self.is_off_way(number))
 
     def _plain(self, key: str) -> ItemState:
-        """The state of a box or a group that is nothing in particular."""
+        """Return the default state of a box or group."""
         return ItemState(dimmed=True) if self._way and key not in self._on_way else PLAIN
 
     def _change(self, key: str, **states: bool) -> None:
@@ -277,11 +277,11 @@ class TapeScene(QGraphicsScene):
             self._marks.set_marked((rectangle(rect), state) for rect, state in shown if rect is not None)
 
     def set_ran(self, ran: list[QRectF], after: QRectF | None) -> None:
-        """What has run and what is next, for the graph from afar."""
+        """Set the boxes that have run and the next one, for the overview."""
         self._marks.set_ran(ran, after)
 
     def set_linked(self, links: frozenset[str]) -> None:
-        """Outline the groups that stand for these nodes of the canvas."""
+        """Outline the groups of these nodes of the canvas."""
         self._linked = links
         keys = {key for link in links for key in self._by_link.get(link, ())}
         before = {key for key, state in self._states.items() if state.linked}
@@ -289,12 +289,12 @@ class TapeScene(QGraphicsScene):
             self._change(key, linked=key in keys)
 
     def linked_parts(self) -> list[Part]:
-        """The groups and boxes that are outlined."""
+        """Return the outlined groups and boxes."""
         keys = [key for key, state in self._states.items() if state.linked]
         return [part for key in keys if (part := self.part(key)) is not None]
 
     def set_way(self, boxes: frozenset[str]) -> None:
-        """Let these boxes and the arrows between them stand out, all else step back; none ends that."""
+        """Highlight these boxes and the arrows between them, and dim the rest; none ends that."""
         if boxes == self._way:
             return
         self._way, self._on_way = boxes, boxes | self._frames_of(boxes)
@@ -306,7 +306,7 @@ class TapeScene(QGraphicsScene):
         self._tell_marks()
 
     def _frames_of(self, boxes: frozenset[str]) -> frozenset[str]:
-        """The groups around some boxes."""
+        """Return the groups around some boxes."""
         found: set[str] = set()
         for box in boxes:
             frame = self._frame_of[box]
@@ -317,11 +317,11 @@ class TapeScene(QGraphicsScene):
 
     @property
     def way(self) -> frozenset[str]:
-        """The boxes that stand out."""
+        """Return the highlighted boxes."""
         return self._way
 
     def is_off_way(self, number: int) -> bool:
-        """Whether a way is marked on which an arrow does not lie."""
+        """Return whether an arrow is off the highlighted path."""
         arrow = self._drawing.arrows[number]
         return bool(self._way) and not (arrow.source in self._way and arrow.target in self._way)
 
@@ -336,7 +336,7 @@ class TapeScene(QGraphicsScene):
         self._tell_marks()
 
     def hover(self, key: str | None) -> None:
-        """The pointer is over this box or group's header."""
+        """Set the box or group header under the pointer."""
         if key == self._hover:
             return
         for old, on in ((self._hover, False), (key, True)):
@@ -346,18 +346,18 @@ class TapeScene(QGraphicsScene):
         self.hovered.emit(self.link_of(key) if key else None)
 
     def content_rect(self) -> QRectF:
-        """The rectangle about everything."""
+        """Return the bounding rectangle of everything."""
         return QRectF(0, 0, self.layout_.width, self.layout_.height)
 
     def map_shapes(self) -> MapShapes:
-        """The outermost groups and boxes, for a map."""
+        """Return the outermost groups and boxes, for a minimap."""
         rects, complete = self.far.map_rects()
         return MapShapes(rects, complete=complete)
 
     # -- places --------------------------------------------------------------------------------------------------------
 
     def part_at(self, at: QPointF) -> BoxPart | GroupPart | None:
-        """The box at a point of the scene, or the group in whose header it lies."""
+        """Return the box at a point of the scene, or the group with its header there."""
         here = self._index.inside(QRectF(at.x() - 0.5, at.y() - 0.5, 1, 1))
         for kind, key in here:
             if kind == "box" and rectangle(self.layout_.boxes[key]).contains(at):
@@ -369,10 +369,10 @@ class TapeScene(QGraphicsScene):
         return next(self.groups[key] for kind, key in here if kind == "group" and self.layout_.groups[key] is inner)
 
     def neighbour(self, key: str, direction: str) -> str:
-        """The box to go to with an arrow key: along the gradients left and right, to the next one above or below.
+        """Return the next box for an arrow key: along the gradients left and right, else above or below.
 
-        Where no arrow leads on, the nearest box in that direction is next; "" at the end. Into an open group one goes
-        from its header.
+        Without an arrow, the nearest box in that direction; "" at the end. From the header of an open group, its first
+        box.
         """
         if key in self.groups:
             inside = self.boxes_in(key)
@@ -382,14 +382,14 @@ class TapeScene(QGraphicsScene):
         return next_box(self.layout_.boxes, arrows, leaves, key, direction)
 
     def area_of(self, parts: Iterable[Part]) -> QRectF:
-        """The rectangle around some boxes and groups."""
+        """Return the bounding rectangle of some boxes and groups."""
         area = QRectF()
         for part in parts:
             area = area.united(part.extent)
         return area
 
     def area_of_boxes(self, keys: Iterable[str]) -> QRectF:
-        """The rectangle around boxes of these keys."""
+        """Return the bounding rectangle of boxes by key."""
         area = QRectF()
         for key in keys:
             area = area.united(rectangle(self.layout_.boxes[key]))

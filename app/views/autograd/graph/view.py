@@ -22,8 +22,8 @@ _KEYS = {
 
 
 class TapeView(PanZoomView):
-    """`folded(key)` asks to open or close a group, `leveled(±1)` a level of them everywhere; `led(key)` to mark the way
-    from what is selected to this box or group, `escaped` to end that."""
+    """The view of the graph. `folded(key)` toggles a group, `leveled(±1)` folds or unfolds a level everywhere;
+    `led(key)` highlights the path from the selection to this part, `escaped` ends that."""
 
     folded = Signal(str)
     leveled = Signal(int)
@@ -48,7 +48,7 @@ class TapeView(PanZoomView):
         self.setCursor(Qt.CursorShape.ArrowCursor)
         manager().changed.connect(self.viewport().update)
 
-    # -- what is in sight ----------------------------------------------------------------------------------------------
+    # -- viewport ------------------------------------------------------------------------------------------------------
 
     def whole_area(self) -> QRectF:
         return self._scene.sceneRect()
@@ -57,12 +57,12 @@ class TapeView(PanZoomView):
         self._scene.set_far(zoom < SIMPLE_BELOW)
 
     def frame_all(self) -> None:
-        """Everything in sight, not larger than life, or the loss and what fits beside it so that names are read."""
+        """Fit everything, at most at full size; if names would be unreadable, the loss and what fits next to it."""
         self.frame(self.whole_area())
         self.whole = True
 
     def frame_selection(self) -> None:
-        """What is selected or linked in sight; everything if nothing is."""
+        """Fit the selected or linked parts; everything if there are none."""
         key = self._scene.current_key()
         part = self._scene.part(key) if key else None
         parts = [part] if part is not None else self._scene.linked_parts()
@@ -72,7 +72,7 @@ class TapeView(PanZoomView):
         self.frame(self._scene.area_of(parts).adjusted(-60, -60, 60, 60), 1.25)
 
     def ensure_seen(self, area: QRectF) -> None:
-        """Move only as far as needed to bring an area of the scene into sight."""
+        """Scroll as little as needed to show an area of the scene."""
         if not self.visible_area().contains(area):
             self.widen()
             self.ensureVisible(area, 8, 8)
@@ -80,7 +80,7 @@ class TapeView(PanZoomView):
             self.moved.emit()
 
     def show_near(self, area: QRectF) -> None:
-        """Bring an area into sight, large enough to be read."""
+        """Show an area at a readable scale."""
         if self.zoom < SIMPLE_BELOW:
             self.zoom_to(1.0)
             self.show_point(area.center())
@@ -88,9 +88,9 @@ class TapeView(PanZoomView):
             self.ensure_seen(area)
 
     def show_if_it_fits(self) -> None:
-        """Scroll so that all of the picture is in sight where it has room at this scale and much of it is hidden.
+        """Scroll to show the whole drawing if it fits at this scale and much of it is hidden.
 
-        A little may stay hidden: what the pointer is on should stay there.
+        A little may stay hidden, so that what is under the pointer stays there.
         """
         area, room = self._scene.itemsBoundingRect(), self.viewport().size()
         seen = self.visible_area().intersected(area)
@@ -167,7 +167,7 @@ class TapeView(PanZoomView):
         return self._scene.part_at(self.mapToScene(at))
 
     def fold_at(self, key: str) -> None:
-        """Ask to open or close the group of this key, or the group that the box of this key stands in."""
+        """Toggle the group of this key, or the one that contains the box."""
         if key in self._scene.groups:
             self.folded.emit(key)
             return

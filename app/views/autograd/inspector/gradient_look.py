@@ -1,4 +1,4 @@
-"""Inspector section "Look at the gradient": values, histogram, picture, and edits."""
+"""Inspector section of a gradient: values, histogram, picture, and edits."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from app.views.ui.widgets.section import Section
 
 LOW, HIGH = 1e-9, 1.0  # norms at the ends of a bar
 TINY = 1e-6  # of the largest gradient that leaves the same node: as good as none
-AGREE = 0.3  # cosine from which two gradients are said to pull one way
+AGREE = 0.3  # cosine from which two gradients count as aligned
 
 
 class GradientBar(QWidget):
@@ -181,7 +181,7 @@ def _warning(words: str) -> QWidget:
 
 
 def _sum_section(tape: Tape, sum_: FanIn) -> Section:
-    """Several gradients meet here: who brings how much, and whether they agree."""
+    """Show the summed gradients: the share of each, and whether they agree."""
     section = Section("Where gradients meet", f"{sum_.edges} add up")
     if not sum_.shares:
         section.body_layout.addWidget(note(f"{sum_.edges} gradients add up here; only their sum is kept."))
@@ -260,7 +260,7 @@ def _notes(record: StepRecord | None) -> Iterator[str]:
 
 
 def _sources(tape: Tape, node: TapeNode) -> dict[int, str]:
-    """Where the gradients come from, by output number."""
+    """Return the sources of the gradients, by output number."""
     found: dict[int, list[TapeEdge]] = {}
     for edge in tape.incoming.get(node.id, ()):
         found.setdefault(edge.output_nr, []).append(edge)
@@ -275,7 +275,7 @@ def _output(number: int, count: int) -> str:
 
 
 def _target(tape: Tape, node: TapeNode) -> tuple[str, str]:
-    """What a gradient is for: a parameter by its name, or the layer that it goes to."""
+    """Return the target of a gradient: a parameter by its name, or a layer."""
     leaf = prepared(tape, node.id)
     if leaf is not None and tape.nodes[leaf].parameters:
         return tape.nodes[leaf].parameters[0].rpartition(".")[2], f"by {node.name}" if leaf != node.id else ""

@@ -70,7 +70,7 @@ class TapeInspector(QScrollArea):
         self.show_item(None, None)
 
     def shown_item(self) -> TapeNode | LayerGroup | None:
-        """The item in view."""
+        """Return the item in view."""
         return self._shown
 
     def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
@@ -253,7 +253,7 @@ def _parameter_section(node: TapeNode) -> Section:
 
 
 def _edges_section(tape: Tape, node: TapeNode) -> Section:
-    """Where gradients come from and where they go, with their shapes."""
+    """Show sources and targets of gradients, with their shapes."""
     incoming, outgoing = tape.incoming.get(node.id, ()), tape.outgoing.get(node.id, ())
     section = Section("Gradients", f"{len(incoming)} in, {len(outgoing)} out")
     ways = [(f"from {_name(tape, edge.source)}", edge.shape) for edge in incoming]
@@ -298,7 +298,7 @@ def cell(text: str, role: str, tone: str = "", tip: str = "") -> QLabel:
 
 
 def table(rows: Iterable[tuple[str, str]]) -> QWidget:
-    """Two columns of text, the second in the code font at right."""
+    """Return two columns of text, the second in the code font at right."""
     widget = QWidget()
     grid = QGridLayout(widget)
     grid.setContentsMargins(0, 0, 0, 0)

@@ -21,7 +21,7 @@ NARROW = 440  # px below which what runs next is worth more than the choice of a
 
 
 class SnippetDeck(QWidget):
-    """Drives a player of the graph that is shown, and says what runs next, or why nothing can be played."""
+    """Plays the shown graph, and shows what runs next, or why nothing can be played."""
 
     def __init__(self, player: RecordedPlayer, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -75,7 +75,7 @@ class SnippetDeck(QWidget):
         self._show_status(self._where())
 
     def _where(self) -> str:
-        """What runs next with what has arrived there; behind the last step why it ended."""
+        """Describe what runs next and its incoming gradients; after the last step why it ended."""
         player, tape = self.player, self.player.tape
         assert tape is not None
         if player.next_node is None:

@@ -39,7 +39,7 @@ class SnippetEdit(CodeEdit):
         return self.toPlainText()
 
     def set_text(self, text: str, undo: bool = True) -> None:
-        """Put another text in the place of all that is there; with `undo` that can be brought back."""
+        """Replace the whole text; with `undo` as an undoable edit."""
         if not undo:
             self.setPlainText(text.rstrip("\n"))
             return
@@ -49,7 +49,7 @@ class SnippetEdit(CodeEdit):
         self.moveCursor(QTextCursor.MoveOperation.Start)
 
     def mark_error(self, line: int | None) -> None:
-        """Mark the line (1-based) that an error came from, and bring it into sight; None takes the mark away."""
+        """Mark the line (1-based) of an error and scroll to it; None removes the mark."""
         self._error_line = line or 0
         self._mark()
         if line:
@@ -122,7 +122,7 @@ class SnippetEdit(CodeEdit):
         return cursor.block().text()[: cursor.positionInBlock()]
 
     def _break_line(self) -> None:
-        """A new line, indented as the one before it, and further behind a colon."""
+        """Insert a line break with the previous line's indentation, deeper after a colon."""
         before = self._before_caret()
         indent = len(before) - len(before.lstrip())
         if before.rstrip().endswith(":"):

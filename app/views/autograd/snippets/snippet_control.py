@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 FILTER = "Python file (*.py)"
 LIMITS = Limits()
-LOOK = 100  # ms between two looks at what is printed
+LOOK = 100  # ms between two polls of the output
 REFRESH = 0.3  # seconds between two looks of the inspector while a pass is played
 NET, SNIPPET = "net", "snippet"
 
 
 class SnippetControl(QObject):
-    """Shows "Net" or "Snippet", and runs what stands there when the person says so.
+    """Switches between "Net" and "Snippet", and runs the snippet on request.
 
-    A text that came out of a file waits for trust, as everything does that somebody else may have written.
+    Text from a file waits for trust, as it may be somebody else's.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SnippetControl(QObject):
         workspace.window.installEventFilter(self)
 
     def eventFilter(self, _window: QObject, event: QEvent) -> bool:
-        """A window that is closed leaves no process behind; one that is iconified is hidden by others."""
+        """End the process when the window is closed; minimised windows are hidden spontaneously."""
         if event.type() == QEvent.Type.Hide and not event.spontaneous():
             self.close()
         return False
@@ -116,7 +116,7 @@ class SnippetControl(QObject):
             self.page.edit.setFocus()
 
     def _inspect(self, item: TapeNode | LayerGroup | None) -> None:
-        """Show what is selected in the snippet's graph; without a selection what runs next."""
+        """Show the selection in the snippet's graph; without one the next node."""
         if self.toggle.value() != SNIPPET:
             return
         player, tape, inspector = self.page.player, self.page.room.tape, self._inspector
@@ -128,7 +128,7 @@ class SnippetControl(QObject):
             inspector.show_item(tape, item)
 
     def _export(self, drawing: Drawing) -> None:
-        """Ask where to, then draw the snippet's graph as it stands, or write a page that plays it."""
+        """Ask for a path, then draw the snippet's graph as shown, or write a page that plays it."""
         from app.views.autograd.tape.replay_control import FILTER as REPLAY
 
         graph, pages = self.page.shown, {}
@@ -139,7 +139,7 @@ class SnippetControl(QObject):
         self._pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
 
     def _moved(self, every: float) -> None:
-        """Numbers have come; while it plays, the inspector tells them now and then."""
+        """Update the inspector with new numbers, at a limited rate during playback."""
         now = time.monotonic()
         if now - self._told >= every:
             self._told = now
@@ -148,7 +148,7 @@ class SnippetControl(QObject):
     # -- running -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run what stands in the editor, unless it came out of a file that nobody has looked at."""
+        """Run the text in the editor, unless it is from a file that is not trusted yet."""
         if self.running:
             return
         if self.page.foreign is not None:
@@ -196,7 +196,7 @@ class SnippetControl(QObject):
             self.open(Path(name))
 
     def open(self, path: Path) -> None:
-        """Put the text of a file into the editor; it waits for trust if nobody has said that it may run."""
+        """Load the text of a file into the editor; it waits for trust unless it is trusted."""
         try:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -213,7 +213,7 @@ class SnippetControl(QObject):
             self._workspace.layers.look_at_snippet(path, lambda: self.open(path))
 
     def save(self) -> None:
-        """Ask where to, then write the text as it stands."""
+        """Ask for a path, then write the text."""
         start = self._workspace.settings.export_folder / "snippet.py"
         name, _ = QFileDialog.getSaveFileName(self._workspace.window, "Save the snippet", str(start), FILTER)
         if not name:
@@ -232,7 +232,7 @@ class SnippetControl(QObject):
 
 
 def made_pages(room: QWidget) -> QStackedWidget:
-    """The stack that the pages of the tab stand in, the net's in front."""
+    """Create the stack of the tab's pages, the net's in front."""
     pages = QStackedWidget()
     pages.addWidget(room)
     return pages

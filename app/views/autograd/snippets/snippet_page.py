@@ -116,7 +116,7 @@ class SnippetPage(QWidget):
         return both, left, right
 
     def _graph_part(self) -> QWidget:
-        """The graph over the row that plays it."""
+        """Return the graph with its playback controls."""
         part = QWidget()
         vbox((self.room, 1), self.deck, on=part, margins=0, spacing=0)
         return part
@@ -225,7 +225,7 @@ class SnippetPage(QWidget):
         self.edit.mark_error(error.line if error else None)
 
     def _summary(self, answer: SnippetAnswer) -> tuple[str, str]:
-        """How it ended in a line or two, and the tone of that."""
+        """Describe the end of the run in a line or two, with the tone of the text."""
         error = answer.error
         if answer.words and answer.ended != "done":
             where = f" It was line {error.line}." if error and error.line else ""
@@ -245,7 +245,7 @@ class SnippetPage(QWidget):
         return f"The graph of {self.shown.name} was freed by {by}: {state}."
 
     def _changed(self) -> str:
-        """Which saved tensor was changed in place, where that is what stopped backward."""
+        """Name the saved tensor whose in-place change made backward fail, if that is the reason."""
         for node in self.shown.tape.nodes if self.shown is not None else ():
             for saved in node.saved:
                 if saved.version != saved.version_now and saved.version is not None:
@@ -276,7 +276,7 @@ class SnippetPage(QWidget):
         self.table.choose(graph.name if graph else "")
 
     def _line_chosen(self, line: int) -> None:
-        """Outline what a line made."""
+        """Outline the nodes that a line created."""
         if self.shown is None:
             return
         tape = self.shown.tape
@@ -300,7 +300,7 @@ class SnippetPage(QWidget):
         self.edit.mark(chosen, [int(line)] if line.isdecimal() else [])
 
     def _played(self) -> None:
-        """The line whose node runs next is lit, and brought into sight."""
+        """Mark the line of the next node and scroll to it."""
         node = self.player.next_node if self.player.keeps else None
         line = self.player.tape.nodes[node].line if node is not None and self.player.tape is not None else None
         self.edit.mark(self._lines(self.room.item_of(self.room.scene.current_key())), [line] if line else [])

@@ -30,7 +30,7 @@ EMPTY, READY, LOADING, STANDING, PLAYING = "empty", "ready", "loading", "standin
 
 
 class Player(QObject):
-    """Plays the graph of a tape, which the engine holds from the first movement until `release`.
+    """Plays the graph of a tape, which the engine keeps from the first movement until `release`.
 
     `moved(before, now)` carries positions, at most 30 times a second, `state_changed` a state of EMPTY to PLAYING.
     `stood` carries the Stop that ended a movement, `changed` reports any change but the position (an edit, a
@@ -89,7 +89,7 @@ class Player(QObject):
 
     @property
     def keeps(self) -> bool:
-        """Whether the engine holds a graph."""
+        """Return whether the engine keeps a graph."""
         return self._client is not None
 
     def result(self) -> PassResult:

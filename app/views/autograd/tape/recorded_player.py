@@ -35,7 +35,7 @@ class RecordedPlayer(Player):
 
     @property
     def keeps(self) -> bool:
-        """Whether it has been moved: then the graph shows where it is."""
+        """Return whether it has been moved: then the graph shows its position."""
         return self.state in (STANDING, PLAYING)
 
     # -- going ---------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class RecordedPlayer(Player):
         self._clock.start(EVERY if self.speed is None else max(1, round(1000 / self.speed)))
 
     def _tick(self) -> None:
-        """The next step; at full speed as many as bring it to its end within two seconds."""
+        """Advance one step; at full speed as many as end it within two seconds."""
         steps = 1 if self.speed is not None else max(1, len(self) * EVERY // 2000)
         self._move_to(min(self.position + steps, len(self)))
         if self.position == len(self):

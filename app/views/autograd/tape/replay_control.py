@@ -30,7 +30,7 @@ FILTER = "HTML replay (*.html)"
 
 
 class ReplayControl(QObject):
-    """Writes the net's tape, with its graph folded as it stands; the graph's own dialog of files offers it too."""
+    """Writes the net's tape with its graph folded as shown; also offered by the graph's file dialog."""
 
     def __init__(self, workspace: Workspace, room: AutogradPage, player: Player, capture: AutogradControl) -> None:
         super().__init__(workspace.window)
@@ -98,9 +98,9 @@ def _write(
     path: Path, title: str, tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult,
     played: Tape | None = None, stopped: str = "",
 ) -> tuple[Path, int, str]:  # fmt: skip
-    """Write the page; returns where, how many steps there are, and why it ended early.
+    """Write the page; return its path, the number of steps, and why it ended early.
 
-    Where another graph was played than was drawn (of a net that goes another way each time), that one is drawn.
+    If another graph was played than was drawn (of a net with data-dependent control flow), that one is drawn.
     """
     if played is not None and not same_graph(played, tape):
         grouped = bool(drawing.groups)

@@ -31,9 +31,9 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 class StepModel(QAbstractListModel):
-    """Headings and steps as one list: a row is the number of a step, or −1 less the number of a heading's stretch.
+    """Headings and steps as one list: a row is the number of a step, or −1 minus the number of a heading's segment.
 
-    `position` and `breaks` are for who paints the rows.
+    `position` and `breaks` are for the delegate.
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -265,7 +265,7 @@ class StepList(QWidget):
         self.view.viewport().update()
 
     def _moved(self, _before: int, now: int) -> None:
-        # No row says anything else, and `dataChanged` would have the view measure all of them.
+        # Only the position has changed; `dataChanged` would make the view measure all rows.
         self.model.position = now
         self.view.viewport().update()
         row = self.model.row_of(now)
@@ -273,7 +273,7 @@ class StepList(QWidget):
             self._show_row(row)
 
     def _show_row(self, row: int) -> None:
-        """Scroll as far as needed; `scrollTo` would look at all rows for that."""
+        """Scroll to a row; `scrollTo` would measure all rows."""
         bar, height = self.view.verticalScrollBar(), self._delegate.height
         top, page = row * height, self.view.viewport().height()
         if top < bar.value():

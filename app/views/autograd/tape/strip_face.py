@@ -20,7 +20,7 @@ PASSED = 0.28
 
 
 class StripFace:
-    """A tape measured for a size. `held` are bytes by position, `released` by step, `pieces` whose turn it is."""
+    """A tape measured for a size. `held` are bytes by position, `released` by step, `pieces` the layers' segments."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
@@ -78,7 +78,7 @@ class StripFace:
         return picture
 
     def _paint_cells(self, painter: QPainter, theme: Theme, share: float) -> None:
-        """A cell a step, or a column of pixels where there are more steps than that."""
+        """Paint one cell per step, or per column of pixels if there are more steps."""
         nodes, order, count = self.tape.nodes, self.tape.order, self.count
         colors = {key: mix(theme.panel, color, share) for key, color in theme.categories.items()}
         width = self.plot.width() / count
@@ -101,7 +101,7 @@ class StripFace:
         _fill_columns(painter, colors, looks, begun, columns)
 
     def _paint_names(self, painter: QPainter, theme: Theme, passed: bool) -> None:
-        """Names of layers where their stretches begin, as many as fit; long stretches first."""
+        """Paint names of layers at the start of their segments, as many as fit; long segments first."""
         taken: list[tuple[float, float]] = []
         by_length = sorted(self.pieces, key=lambda piece: (piece.first - piece.end, piece.first))
         for piece in by_length[:200]:
@@ -190,7 +190,7 @@ class StripFace:
 
 
 def _fill_columns(painter: QPainter, colors: dict[str, QColor], look: tuple[str, int], first: int, end: int) -> None:
-    """Columns of pixels of one category and height, counted from the first cell."""
+    """Fill columns of pixels of one category and height, counted from the first cell."""
     category, height = look
     if height:
         painter.fillRect(QRect(LEFT + first, NAMES + CELL - height, end - first, height), colors[category])
@@ -205,7 +205,7 @@ def _unit_name(unit: int) -> str:
 
 
 def _nice(least: float) -> float:
-    """The first of 1, 2, 5, 10, ... that is no smaller."""
+    """Return the first of 1, 2, 5, 10, ... that is not smaller."""
     size = 1.0
     while size * 10 <= least:
         size *= 10

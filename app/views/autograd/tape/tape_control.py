@@ -1,4 +1,4 @@
-"""Controller of the backward tape: what is played, who shows it, and when its graph is freed."""
+"""Controller of the backward tape: playback, its views, and the lifetime of its graph."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ REFRESH = 0.3  # seconds between two looks of the inspector while a tape is play
 
 
 class TapeControl(QObject):
-    """Has a `Player` play the net's tape.
+    """Plays the net's tape with a `Player`.
 
-    Its graph is kept from the first step until another batch is captured, another project opened, the window closed,
-    or somebody lets go of it.
+    Its graph is kept from the first step until another batch is captured, another project opened, the window closed, or
+    it is released.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TapeControl(QObject):
         player.troubled.connect(self._troubled)
         player.graph_released.connect(self._let_go_of)
         application = QCoreApplication.instance()
-        if application is not None:  # what is played must not outlive the program
+        if application is not None:  # the playback must end before the program
             application.aboutToQuit.connect(self.close)
 
     # -- commands ------------------------------------------------------------------------------------------------------
@@ -122,7 +122,8 @@ class TapeControl(QObject):
         move()
 
     def selected_node(self) -> int | None:
-        """The backward node that is selected; of a layer the one that runs first. None, and a word, without one."""
+        """Return the selected backward node; of a layer the one that runs first. Show a message and return None without
+        one."""
         tape, room = self.player.tape, self._room
         item = room.item_of(room.scene.current_key())
         if tape is None or item is None:
@@ -131,13 +132,13 @@ class TapeControl(QObject):
         return first_of(tape, item)
 
     def close(self) -> None:
-        """Let go: the window closes."""
+        """Release the graph when the window closes."""
         self.player.release()
 
     # -- inspecting ----------------------------------------------------------------------------------------------------
 
     def inspect(self, item: TapeNode | LayerGroup | None) -> None:
-        """Show what is selected in the net's graph; without a selection what runs next."""
+        """Show the selection in the net's graph; without one the next node."""
         self._inspector.show_item(self._room.tape, self._wanted(item))
 
     def _wanted(self, item: TapeNode | LayerGroup | None) -> TapeNode | LayerGroup | None:
@@ -147,11 +148,11 @@ class TapeControl(QObject):
         return item
 
     def _of_net(self, give: Sections) -> Sections:
-        """Sections for the net's own graph, and not for a snippet's."""
+        """Limit sections to the net's own graph, not a snippet's."""
         return lambda tape, item: give(tape, item) if tape is self._room.tape else ()
 
     def _refresh(self, now: bool = False) -> None:
-        """Show what has come about since: at once where it stands, and now and then while it plays."""
+        """Show new results: at once when paused, at a limited rate during playback."""
         workspace, player = self._workspace, self.player
         if not workspace.pages.is_front("autograd") or self._snippets.toggle.value() != "net":
             return
@@ -173,7 +174,7 @@ class TapeControl(QObject):
         self.player.set_tape(tape, batch)
 
     def _page_shown(self, key: str = "") -> None:
-        """Steps belong to the graph as the outline does to the drawing; there is no room for both."""
+        """Show the steps with the graph and the outline with the canvas; there is no room for both."""
         pages = self._workspace.pages
         here = pages.is_front("autograd")
         if key in ("layers", "outline"):
@@ -207,7 +208,7 @@ class TapeControl(QObject):
             self._workspace.status.set_kept(f"Inspection keeps {bytes_text(alive)} alive")
 
     def _tell(self) -> None:
-        """The status line, and the graph's head when its numbers are of a newer batch."""
+        """Update the status line, and the graph's header when its numbers are of a newer batch."""
         player, status, room = self.player, self._workspace.status, self._room
         tape = player.tape
         if tape is not None and tape is not room.tape and player.state not in (LOADING,) and room.tape is not None:
@@ -221,7 +222,7 @@ class TapeControl(QObject):
 
 
 def first_of(tape: Tape, item: TapeNode | LayerGroup) -> int:
-    """A node, or of a layer the one that runs first in backward."""
+    """Return a node, or of a layer the one that runs first in backward."""
     if isinstance(item, TapeNode):
         return item.id
     return min(item.nodes, key=tape.steps.__getitem__)

@@ -167,7 +167,7 @@ class TapePage(QWidget):
         return f"{name} runs next{stopped_by(stop) if player.state != PLAYING else ''}"
 
     def _fit(self) -> None:
-        """The words in the room that there is, the name in bold."""
+        """Elide the text to the available width, with the name in bold."""
         metrics, text = self.words.fontMetrics(), self.words.toolTip()
         shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(self.words.width() - 14, 0))
         name, _, rest = shown.partition(" ")

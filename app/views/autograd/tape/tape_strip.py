@@ -56,7 +56,7 @@ class TapeStrip(KeyboardFocus, QWidget):
 
     @property
     def pieces(self) -> tuple[Stretch, ...]:
-        """Whose turn it is for how long."""
+        """Return the segments of layers."""
         return self._face.pieces if self._face is not None else ()
 
     def set_position(self, position: int) -> None:
@@ -95,7 +95,7 @@ class TapeStrip(KeyboardFocus, QWidget):
         if self._face is not None:
             if not self._pictures:
                 self._face.resize(self.width(), self.height())
-            # Nothing has been at first: of the margin on the left both pictures say the same.
+            # At position 0 nothing has run: both pictures show the same left margin.
             at = self._face.x(self._position) if self._position else 0.0
             for passed, left, right in ((True, 0.0, at), (False, at, float(self.width()))):
                 if right > left:
@@ -108,7 +108,7 @@ class TapeStrip(KeyboardFocus, QWidget):
         painter.end()
 
     def _paint_part(self, painter: QPainter, theme: Theme, passed: bool, left: float, right: float) -> None:
-        """Copy what lies between two places from its picture, which is made when it is first wanted."""
+        """Copy a range from its picture, which is created on first use."""
         assert self._face is not None
         picture = self._pictures.get(passed)
         if picture is None:

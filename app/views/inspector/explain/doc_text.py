@@ -182,7 +182,7 @@ def _rest(body: list[str]) -> list[str]:
 
 
 def _runs_on(line: str) -> bool:
-    """Whether a line continues a paragraph, rather than beginning something else."""
+    """Return whether a line continues a paragraph."""
     stripped = line.strip()
     return bool(stripped) and not (_DIRECTIVE.match(stripped) or _ITEM.match(stripped) or stripped.startswith(">>>"))
 
@@ -193,7 +193,7 @@ def _opens_block(lines: list[str], at: int, margin: int) -> bool:
 
 
 def _indented(lines: list[str], at: int, margin: int) -> tuple[list[str], int]:
-    """The lines from `at` on that are indented deeper than `margin`, dedented, and where they end."""
+    """Return the lines from `at` on that are indented deeper than `margin`, dedented, and where they end."""
     return_to = at
     while return_to < len(lines) and (not lines[return_to].strip() or _margin(lines[return_to]) > margin):
         return_to += 1
@@ -202,7 +202,7 @@ def _indented(lines: list[str], at: int, margin: int) -> tuple[list[str], int]:
 
 
 def _take_while(lines: list[str], at: int, goes_on: Callable[[str], bool]) -> tuple[list[str], int]:
-    """The line at `at` and those after it for which `goes_on` holds."""
+    """Return the line at `at` and those after it for which `goes_on` holds."""
     until = at
     while until < len(lines) and (goes_on(lines[until]) or (until == at and lines[until].strip())):
         until += 1

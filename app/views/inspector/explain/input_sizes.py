@@ -237,7 +237,7 @@ class SizeRow(QWidget):
 
 
 def _short(count: int) -> str:
-    """A large number in three figures.
+    """Format a large number with three digits.
 
     >>> _short(950), _short(1_185_408), _short(40_500_000)
     ('950', '1.19 M', '40.5 M')

@@ -154,7 +154,7 @@ class FormulaBox(QWidget):
         return QFontMetricsF(self._font(piece)).horizontalAdvance(piece.text)
 
     def _wrapped(self, room: float) -> list[list[FormulaPart]]:
-        """The lines broken between pieces, so that each fits into `room` pixels where it can."""
+        """Wrap lines between parts, so that each fits `room` pixels if possible."""
         rows: list[list[FormulaPart]] = []
         for line in self._lines:
             rows.append([])
@@ -263,7 +263,7 @@ def _spoken(row: Aligned) -> str:
 
 
 class UpstreamRow(KeyboardFocus, QAbstractButton):
-    """A node upstream: icon, name, what it does, the size. A click or Enter selects it."""
+    """A node upstream: icon, name, op, and size. A click or Enter selects it."""
 
     def __init__(self, category: str, name: str, words: str, full: str, size: str) -> None:
         super().__init__()

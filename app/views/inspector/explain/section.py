@@ -115,7 +115,7 @@ class ExplainSection(ShapeSection):
         return True
 
     def _start_with(self, node: str) -> None:
-        """The dimension that led here, else the first that is worked out from several numbers."""
+        """Select the requested dimension, else the first that is computed from several numbers."""
         self._all_steps = False
         if self._asked is not None and self._asked[0] == node:
             _, self._output, self._dimension = self._asked

@@ -67,5 +67,5 @@ def make_editor(param: ParamLike, value: Any, scope: BlockScope | None = None) -
 
 
 def suits(editor: Editor, value: Any) -> bool:
-    """Whether the editor is of the class for the value."""
+    """Return whether the editor is of the class for the value."""
     return kind_of(editor.param, value, editor.scope) is type(editor)

@@ -76,11 +76,11 @@ class Editor(QWidget):
             yield from self.field.fields()
 
     def can_show(self, value: Any) -> bool:
-        """Whether the editor can show a value of another class while the user types in it."""
+        """Return whether the editor can show a value of another class while the user types in it."""
         return False
 
     def has_focus(self) -> bool:
-        """Whether the focus is inside."""
+        """Return whether the focus is inside."""
         return focus_in(self) is not None
 
     def set_value(self, value: Any) -> None:
@@ -124,7 +124,7 @@ class Editor(QWidget):
             self._show_error("")
 
     def _why(self, text: str) -> str:
-        """The rule's own words on a text that the field could not read."""
+        """Return the parser's error for an invalid text."""
         try:
             self.parse(text)
         except ParamError as error:
@@ -213,7 +213,7 @@ class NumbersEditor(Editor):
 
 
 class WordEditor(Editor):
-    """A word in place of numbers (`padding="same"`), with the way back to numbers."""
+    """A word in place of numbers (`padding="same"`), with a button back to numbers."""
 
     typed = False
     NUMBERS = "numbers …"

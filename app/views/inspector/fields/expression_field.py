@@ -27,7 +27,7 @@ class ComputedField(NumberField):
 
     @property
     def computes(self) -> bool:
-        """Whether the value is an expression."""
+        """Return whether the value is an expression."""
         return isinstance(self._value, Expr)
 
     def _parse_bounded(self, text: str) -> Any:
@@ -88,7 +88,7 @@ class ComputedEditor(Editor):
         self._fit()
 
     def _fit(self) -> None:
-        """A number is short, an expression takes the room that there is."""
+        """Limit the width of a number; give an expression the available width."""
         computes = self.field.computes
         self.field.setMaximumWidth(_WIDEST if computes else SINGLE)
         self.row.setStretch(1, 0 if computes else 1)

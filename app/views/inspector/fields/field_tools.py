@@ -44,7 +44,7 @@ class FieldTools(QObject):
 
     @staticmethod
     def any_for(spec: OpSpec, scope: BlockScope | None) -> bool:
-        """Whether the fields of an op have any further actions."""
+        """Return whether the fields of an op have any further actions."""
         if scope is not None and any(scope.allows(param) for param in spec.params):
             return True
         return any(spec.operand(param.name) or spec.wirable(param.name) for param in spec.params)
@@ -108,7 +108,7 @@ class FieldTools(QObject):
             if self.form is not None:
                 self.form.rows[name].show_refusal(str(error))
 
-    # --- What torch says
+    # --- Messages of torch
 
     def ask_torch(self, name: str, text: str) -> None:
         """Request torch's message about a refused text, and show it below ours."""

@@ -109,7 +109,7 @@ class ParamForm(QWidget):
             row.set_doc(docs.get(name, ""))
 
     def blame(self, said: Sequence[str]) -> None:
-        """Mark the parameters that torch's words on the layer speak of by name."""
+        """Mark the parameters that torch's error message names."""
         for name, row in self.rows.items():
             row.blame(next((words for words in said if re.search(rf"\b{re.escape(name)}\b", words)), ""))
 

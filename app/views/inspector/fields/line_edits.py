@@ -70,7 +70,7 @@ class NameLine(TextField):
             super().keyPressEvent(event)
 
 
-LONGEST = 10_000  # letters of a line: to lay out one of 500,000 takes a minute
+LONGEST = 10_000  # characters of a line: layout of 500,000 takes a minute
 TOO_LONG = (
     f"Lines of more than {LONGEST:,} characters are cut off here, so these notes cannot be edited. "
     "The file has the full text."
@@ -83,7 +83,7 @@ class NotesField(QPlainTextEdit):
     def __init__(self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.visit = 0
-        self._long = ""  # what the project holds, where that is not all shown
+        self._long = ""  # the project's value if it is shown truncated
         self.setUndoRedoEnabled(False)
         self.setTabChangesFocus(True)
         self.setPlaceholderText(placeholder)

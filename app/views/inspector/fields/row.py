@@ -123,7 +123,7 @@ class ParamRow:
 
     @property
     def wired(self) -> bool:
-        """Whether a node gives the value."""
+        """Return whether a node provides the value."""
         return bool(self._source)
 
     def show_value(self, value: Any, source: str = "") -> None:
@@ -144,7 +144,7 @@ class ParamRow:
         self.fit()
 
     def _keeps(self, value: Any) -> bool:
-        """Whether the present editor can show the value; while focused, also one that suits another editor."""
+        """Return whether the present editor can show the value; while focused, also one that suits another editor."""
         editor = self.editor
         if editor is None or isinstance(editor, WiredEditor):
             return False
@@ -209,7 +209,7 @@ class ParamRow:
         set_property(self.name, "tone", "error" if self._blame else "accent" if computed else "text2")
 
     def blame(self, words: str) -> None:
-        """Mark the parameter as one that torch's words on the layer speak of; "" takes the mark away."""
+        """Mark the parameter with torch's error message that names it; "" removes the mark."""
         if words != self._blame:
             self._blame = words
             self._describe()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QWidget
 
-_SAME_LINE = 6  # middles that lie closer than this are of one line, px
+_SAME_LINE = 6  # widgets with centres nearer than this are on one line, px
 
 
 class TabDown(QWidget):
-    """A page whose focus moves from line to line, and from left to right in each."""
+    """A page with a focus order by lines, left to right in each."""
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         order = in_reading_order(self)
@@ -43,7 +43,7 @@ def _takes_tab(widget: QWidget) -> bool:
 
 
 def _outside(page: QWidget, here: QWidget, forward: bool) -> QWidget | None:
-    """The next widget of the window that is not in the page."""
+    """Return the next widget of the window outside the page."""
     widget: QWidget | None = here
     while widget is not None:
         widget = widget.nextInFocusChain() if forward else widget.previousInFocusChain()

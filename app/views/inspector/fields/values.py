@@ -67,11 +67,11 @@ class BlockScope:
 
     @staticmethod
     def allows(param: ParamLike) -> bool:
-        """Whether a parameter may be an expression."""
+        """Return whether a parameter may be an expression."""
         return param.kind in COMPUTED
 
     def parse(self, param: ParamLike, text: str) -> Any:
-        """Parse a value or an expression. Raises ParamError with what is expected."""
+        """Parse a value or an expression. Raises ParamError with the expected type."""
         value = parse_expression(_of_catalog(param), text) if param.kind in COMPUTED else parse(param, text)
         for name in sorted({name for expression in expressions(value) for name in expression.names}):
             if name not in self.names:
@@ -86,13 +86,13 @@ def item_of(param: ParamLike) -> Param:
 
 
 def computes(value: Any) -> bool:
-    """Whether a value contains an expression."""
+    """Return whether a value contains an expression."""
     return any(True for _ in expressions(value))
 
 
 @cache
 def _of_catalog(param: ParamLike) -> Param:
-    """The parameter as the builder's rules know it, wherever it came from."""
+    """Convert a parameter to the builder's class."""
     if isinstance(param, Param):
         return param
     return Param(
@@ -107,7 +107,7 @@ def maximum(param: ParamLike) -> float | None:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal and of one type all through: 1 is not True, and (1, 1) is not 1.
+    """Return whether values are equal, with equal types throughout: 1 is not True, and (1, 1) is not 1.
 
     >>> same(1, True), same((1, 2), (1, 2)), same(1, 1.0), same(float("nan"), float("nan"))
     (False, True, False, True)
@@ -131,7 +131,7 @@ def check(param: ParamLike, value: Any) -> None:
 
 
 def fits(param: ParamLike, value: Any) -> bool:
-    """Whether `check` accepts the value."""
+    """Return whether `check` accepts the value."""
     try:
         check(param, value)
     except ParamError:
@@ -140,7 +140,7 @@ def fits(param: ParamLike, value: Any) -> bool:
 
 
 def parse(param: ParamLike, text: str) -> Any:
-    """Parse a value. Raises ParamError with what is expected."""
+    """Parse a value. Raises ParamError with the expected type."""
     if param.kind == "str":
         return text or (None if param.optional else "")
     if param.kind == "literal":

@@ -1,4 +1,4 @@
-"""Fields whose value comes from a wire: inferred from the input shape, or given by a node."""
+"""Fields whose value comes from a wire: inferred from the input shape, or provided by a node."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class AutoEditor(Editor):
         self.set_resolved(self._resolved)
 
     def set_resolved(self, value: Any) -> None:
-        """Set the value that AUTO currently stands for; AUTO itself while there is no input."""
+        """Set the inferred value for AUTO; AUTO itself without an input."""
         self._resolved = value
         self.field.set_value("auto" if value is AUTO else value)
 

@@ -12,7 +12,7 @@ from app.views.ui import theme
 
 Scale = Literal["number", "log", "percent", "clock", "count"]
 
-# Pixels that a label needs for itself, along the axis.
+# Pixels for a tick label, along the axis.
 ROOM = {"bottom": 46, "left": 26}
 
 

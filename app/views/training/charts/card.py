@@ -15,15 +15,15 @@ from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 
 LINE = 18  # pixels: a line of a legend
-HEAD = 26  # pixels: what a segmented control in the heading needs
+HEAD = 26  # px of a segmented control in the heading
 
 Mark = Literal["line", "dots", "square", "dash"]
 
 
 class Heading(QWidget):
-    """A title with a grey note behind it, and a value at the right end.
+    """A title, a grey note, and a value at the right.
 
-    `short` takes the place of a title that does not fit; the tool tip says all in full.
+    `short` replaces a title that does not fit; the tooltip has the full text.
     """
 
     def __init__(self, title: str, note: str = "", short: str = "") -> None:
@@ -192,7 +192,7 @@ def _widths(
 
 
 def _rows(places: Sequence[tuple[str, str, bool, float]], small: bool, room: float) -> int:
-    """How many lines they fill."""
+    """Return the number of lines that the entries fill."""
     rows, x = 1, 0.0
     for *_, width in places:
         if x and x + width - 2 * _gap(small) > room:
@@ -206,7 +206,7 @@ def _gap(small: bool) -> float:
 
 
 def _mark_width(mark: Mark, small: bool) -> float:
-    """The room of a mark, with 6 pixels behind it."""
+    """Return the width of a mark, with 6 px behind it."""
     if not small:
         return 15.0 if mark == "square" else 22.0
     return {"square": 13.0, "dots": 13.0, "line": 16.0, "dash": 16.0}[mark]

@@ -45,7 +45,7 @@ class Chart(ChartCard):
         self.plot.bottom.set_kind(X_KINDS[mode])
 
     def redraw(self) -> None:
-        """Bring the picture up to the history, for the x range in view."""
+        """Update the picture to the history, for the x range in view."""
         self._mark_epochs()
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
@@ -86,7 +86,7 @@ class Chart(ChartCard):
         self.plot.backdrop.set_marks(self.scale.x_of(self.history.rates_set["step"]).tolist())
 
     def _epoch_at(self, index: int | None) -> int | None:
-        """The row of the last epoch that had ended by a step; None if there is none."""
+        """Return the row of the last epoch that had ended by a step; None if there is none."""
         epochs = self.history.epochs
         if index is None:
             return len(epochs) - 1 if len(epochs) else None
@@ -169,7 +169,7 @@ class LossChart(Chart):
         self._show_scale()
 
     def _level(self, values: Floats) -> Floats:
-        """The values on the y axis; what a log scale cannot show becomes nan."""
+        """Return the values on the y axis; nan for values that a log scale cannot show."""
         if not self._log:
             return values
         with np.errstate(invalid="ignore", divide="ignore"):

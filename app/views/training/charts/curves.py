@@ -47,7 +47,7 @@ class Charts(NamedTuple):
 
 
 def made_in_steps() -> Generator[None, None, Charts]:
-    """Make the charts, one a step; returns them."""
+    """Create the charts, one per step; returns them."""
     loss = LossChart()
     yield
     accuracy = AccuracyChart()
@@ -66,8 +66,8 @@ def made_in_steps() -> Generator[None, None, Charts]:
 class Curves(QWidget):
     """Loss, accuracy, learning rate, gradient map, memory and throughput of one run.
 
-    `refresh()` says that the history may have grown; the page redraws soon, if it can be seen, and never more often
-    than `FASTEST` and `SHARE` allow. `controls` is a widget of its own that may be put beside the tabs.
+    `refresh()` reports that the history may have grown; the page redraws soon, if it is visible, throttled by `FASTEST`
+    and `SHARE`. `controls` is a separate widget that may be placed next to the tabs.
     """
 
     runRequested = Signal()
@@ -91,7 +91,7 @@ class Curves(QWidget):
         self._moving = False
         self._cursor: tuple[Chart, int] | None = None
         self._drawn = (-1, -1, -1, -1)
-        self._waiting: list[Chart] = []  # charts that the redraw under way has not reached
+        self._waiting: list[Chart] = []  # charts that the current redraw has not reached
         self._stale: list[Chart] = []  # charts that show less than the history has, the oldest picture first
         self.redraw_seconds = 0.0  # of the last redraw, painting left out
         self.room = 1  # how many times `SHARE` it may take
@@ -103,7 +103,7 @@ class Curves(QWidget):
     def _build(self) -> None:
         self._log = Segmented([("log", "Log"), ("linear", "Linear")], "Loss axis")
         self.loss.tools.addWidget(self._log)
-        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
+        # From the outside in: reparenting a widget restyles all widgets in it.
         layout = vbox((self.controls, 0, Qt.AlignmentFlag.AlignRight), on=self, margins=0, spacing=0)
         self._pages = QWidget()
         layout.addWidget(self._pages, 1)
@@ -152,7 +152,7 @@ class Curves(QWidget):
 
     @property
     def has_run(self) -> bool:
-        """Whether there is a run to be seen."""
+        """Return whether a run is shown."""
         return self._stack.currentWidget() is self.cards
 
     @property
@@ -161,7 +161,7 @@ class Curves(QWidget):
 
     @property
     def following(self) -> bool:
-        """Whether the x range grows with the run."""
+        """Return whether the x range grows with the run."""
         return self._following
 
     def set_history(self, history: History | None, source: Source | None = None) -> None:
@@ -188,7 +188,7 @@ class Curves(QWidget):
             overlays.set_runs(others)
 
     def _reach(self) -> float:
-        """Where the longest of the runs ends."""
+        """Return the last x of the longest run."""
         return max(self._scale.end(), self.loss.others.end(self._scale.mode))
 
     def set_mode(self, mode: Mode) -> None:
@@ -231,7 +231,7 @@ class Curves(QWidget):
             self._timer.start(int(1000 * max(FASTEST, min(cost / (SHARE * self.room), SLOWEST / self.room))))
 
     def _painting(self) -> float:
-        """Seconds that painting took since the last redraw."""
+        """Return the seconds of painting since the last redraw."""
         seconds = sum(chart.plot.paint_seconds for chart in self.charts)
         for chart in self.charts:
             chart.plot.paint_seconds = 0.0
@@ -242,7 +242,7 @@ class Curves(QWidget):
         return len(history.steps), len(history.epochs), len(history.memory), len(history.gradients)
 
     def _redraw_if_new(self, every: bool = False) -> None:
-        """Redraw the loss and the charts whose pictures are the oldest; `every` one that shows less than there is."""
+        """Redraw the loss and the charts that are most outdated; with `every` all outdated ones."""
         if not self.isVisible() or self._waiting:
             return
         if (sizes := self._sizes()) != self._drawn:
@@ -260,7 +260,7 @@ class Curves(QWidget):
         self._redraw_next()
 
     def _redraw_next(self) -> None:
-        """One chart a turn of the event loop, so that none of its turns is long."""
+        """Redraw one chart per turn of the event loop, so that no turn is long."""
         if not self._waiting:
             return
         chart, *self._waiting = self._waiting
@@ -283,7 +283,7 @@ class Curves(QWidget):
             self.refresh()
 
     def redraw(self) -> None:
-        """Bring every chart up to the history now."""
+        """Update every chart to the current history."""
         self._waiting, self._stale = [], []
         began = perf_counter()
         if self._following:

@@ -97,7 +97,7 @@ def _texts(values: np.ndarray, whole: bool = False) -> list[str]:
 
 
 def _spread(rows: dict[int, int], steps: np.ndarray, values: np.ndarray, whole: bool = False) -> list[str]:
-    """A column of the table with `values` at their steps."""
+    """Return a column of the table with `values` at their steps."""
     column = [""] * len(rows)
     for step, text in zip(steps.tolist(), _texts(values, whole), strict=True):
         if int(step) in rows:

@@ -82,7 +82,7 @@ class ChartsFeature(Feature):
             self._progressed()
 
     def _project_replaced(self, _project: object) -> None:
-        """Clear the curves of the previous project, unless its run is still under way."""
+        """Clear the curves of the previous project, unless its run is still active."""
         if not self.workspace.session.active:
             self._gradients = None
             if self.curves.has_run:

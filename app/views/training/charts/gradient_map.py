@@ -194,7 +194,7 @@ class GradientMap(Chart):
         self._put_ramp_beside()
 
     def _put_ramp_beside(self) -> None:
-        """The ramp as high as the rows are, whatever the axis takes."""
+        """Make the colour ramp as high as the rows."""
         self.body.removeWidget(self.plot)
         self._ramp_column = vbox(self._ramp)
         beside = hbox((self.plot, 1), self._ramp_column, spacing=0)
@@ -240,7 +240,7 @@ class GradientMap(Chart):
 
     @property
     def selected(self) -> frozenset[str]:
-        """The paths of the modules whose rows are outlined."""
+        """Return the paths of the modules whose rows are outlined."""
         return self._selected
 
     def set_selected(self, layers: Iterable[str]) -> None:
@@ -287,7 +287,7 @@ class GradientMap(Chart):
         return self._tracker.bounds_of(self._columns)
 
     def _judge(self) -> None:
-        """Name the first layer whose gradient vanishes or explodes, where it is gradients that are shown."""
+        """Name the first layer whose gradient vanishes or explodes, if gradients are shown."""
         text = ""
         if self._quantity == "gradient":
             found = verdict(self.layers, self._columns.matrix())
@@ -319,7 +319,7 @@ class GradientMap(Chart):
             self.layerHovered.emit(None if row is None else path_of(self.layers[row]))
 
     def _sample(self, index: int) -> int:
-        """The last measurement up to a step, −1 if there is none."""
+        """Return the index of the last measurement up to a step, −1 if there is none."""
         return int(np.searchsorted(self.steps, self.history.steps["step"][index], "right")) - 1
 
     def rows(self, index: int) -> Sequence[Row]:

@@ -69,7 +69,7 @@ class BoundsTracker:
 
 
 def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Map each layer to the nodes whose module it is or is inside of; several where weights are shared."""
+    """Map each layer to the nodes that own its module; several if weights are shared."""
     owners: dict[str, tuple[str, ...]] = {}
     beside = ((node, path) for node, paths in source.further.items() for path in paths)
     for node, path in (*source.modules.items(), *beside):
@@ -85,7 +85,7 @@ def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str
 
 @dataclass(frozen=True)
 class Overlay:
-    """What the canvas shows: up to `NEWEST` norms a node, oldest first, and the ends of the ramp."""
+    """Values of the canvas overlay: up to `NEWEST` norms per node, oldest first, and the limits of the ramp."""
 
     norms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     low: float = 0.001
@@ -95,8 +95,8 @@ class Overlay:
 class GradientOverlay:
     """Reads the newest norms of a run for the nodes of the source that it trains.
 
-    The norm of a block is that of all gradients in it. `within` is the source of the sheet that is looked at, where
-    that is not the network.
+    The norm of a block is that of all gradients in it. `within` is the source of the visible sheet, if that is not the
+    network.
     """
 
     def __init__(self, source: Source, history: History) -> None:
@@ -119,5 +119,5 @@ class GradientOverlay:
 
 
 def _together(rows: np.ndarray) -> list[float]:
-    """The norm of all gradients of several layers, step by step."""
+    """Return the joint gradient norm of several layers at each step."""
     return (rows[0] if len(rows) == 1 else np.sqrt(np.square(rows).sum(axis=0))).tolist()

@@ -59,7 +59,7 @@ class LossPartCurves:
         return seen
 
     def _seconds(self, history: History, steps: Floats) -> Floats:
-        """When each of the steps was; they are those of the run, or the first of them."""
+        """Return the time of each step; `steps` are those of the run, or the first of them."""
         places = np.searchsorted(history.steps["step"], steps)
         return history.steps["seconds"][np.minimum(places, max(len(history.steps) - 1, 0))]
 

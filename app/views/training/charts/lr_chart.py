@@ -30,7 +30,7 @@ class RateChart(Chart):
         self._curves = [Curve(self.plot, 0, 1.5)]
 
     def _rates(self, window: slice = slice(None)) -> dict[str, Floats]:
-        """The rate of each group at each step of a window, the main one first."""
+        """Return the rate of each group at each step of a window, the main one first."""
         history = self.history
         own, main = history.own_rates, history.main_group
         others = {name: history.rates_of(name, window) for name in own if name != main}

@@ -30,7 +30,7 @@ class MemoryChart(Chart):
 
     @property
     def of_device(self) -> bool:
-        """Whether the run reported memory of a device, not of the process."""
+        """Return whether the run reported device memory, not the process's."""
         memory = self.history.memory
         return bool(len(memory) and not np.isnan(memory["allocated"][-1]))
 
@@ -86,7 +86,7 @@ class MemoryChart(Chart):
         return entries
 
     def rows(self, index: int) -> Sequence[Row]:
-        unit = " MiB" if self.of_device else ""  # which the legend has in its heading, for want of room
+        unit = " MiB" if self.of_device else ""  # the legend has it in its heading, which is narrow
         return [(entry.color, entry.label, f"{entry.value}{unit}") for entry in self.entries(index)]
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:

@@ -122,7 +122,7 @@ class Backdrop(PlotLayer):
                 painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
 
     def _paint_epochs(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
-        """Lines at the ends of epochs, as many as have room; a label says which epoch begins there."""
+        """Paint lines at the ends of epochs, as many as fit; a label names the next epoch."""
         if len(self._epochs) < 2 or not self._plot.show_epochs:
             return
         now = theme.current()

@@ -65,7 +65,7 @@ class ConfusionMatrix(QWidget):
         return [self._found.name(number) for number in range(self.count)]
 
     def _grid(self) -> QRectF:
-        """Where the cells are: square, beside the names of the rows and over those of the columns."""
+        """Return the area of the cells: square, right of the row names and below the column names."""
         metrics = QFontMetricsF(theme.font("axis"))
         widest = max((metrics.horizontalAdvance(name) for name in self._names()), default=0.0)
         left = EDGE + HEAD + min(widest, 84) + 6
@@ -88,7 +88,7 @@ class ConfusionMatrix(QWidget):
         grid, size = self._grid(), self._grid().width() / self.count
         return QPointF(grid.left() + (called + 0.5) * size, grid.top() + (true + 0.5) * size)
 
-    # hands
+    # mouse and keys
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         cell = self.cell_at(event.position())
@@ -208,7 +208,8 @@ class ConfusionMatrix(QWidget):
 
 
 def _fill(look: theme.Theme, share: float, right: bool) -> QColor:
-    """The right ones in the colour of forward, the wrong ones in that of an error; the root shows rare ones too."""
+    """Return the colour of a cell: correct ones in the colour of forward, errors in red; the square root keeps rare
+    ones visible."""
     if not share:
         return look.sunken if look.dark else look.hover
     return theme.mix(look.plot, look.accentFill if right else look.errorFill, 0.12 + 0.88 * math.sqrt(share))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 KEY = "evaluation"
 SHOWN = 60  # samples that are shown at once
-RUNS = 5  # whose checkpoints are offered
+RUNS = 5  # runs whose checkpoints are offered
 NEWEST, START, FILE = "newest", "start", "file"
 FILTER = "Weights (*.safetensors *.pt);;All files (*)"
 
@@ -50,7 +50,7 @@ class EvaluationControl(QObject):
         self._page, self._workspace = page, workspace
         self._busy = False
         self._net: Handle | None = None  # of the page "Try"
-        self._evaluated: Handle | None = None  # whose evaluation is shown
+        self._evaluated: Handle | None = None  # the net of the shown evaluation
         self._folder = leftovers.TemporaryFolder()  # weights of a run, as they were for an evaluation
         self._key = NEWEST
         self._path: Path | None = None  # of weights chosen from a file
@@ -159,7 +159,7 @@ class EvaluationControl(QObject):
         )
 
     def cancel(self) -> None:
-        """Break off after the batch under way."""
+        """Cancel after the current batch."""
         self._workspace.background.forget(KEY)
         self._workspace.engine.forget(KEY)
         self._settle()

@@ -65,5 +65,5 @@ def of_scores(history: History) -> tuple[str, ...]:
 
 
 def has_accuracy(history: History) -> bool:
-    """Whether the run has an accuracy; True before its first epoch."""
+    """Return whether the run has an accuracy; True before its first epoch."""
     return not len(history.epochs) or bool(np.isfinite(history.epochs["train_accuracy"][-1]))

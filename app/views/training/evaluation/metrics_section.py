@@ -16,7 +16,7 @@ WORDS = "Measured on the validation samples after every epoch, beside loss and a
 
 
 class MetricsSection(KnobSection):
-    """A switch for each metric that says something of the data, and for those that are chosen all the same."""
+    """A switch for each metric that applies to the data, and for other chosen ones."""
 
     def __init__(self) -> None:
         super().__init__("Metrics", ())

@@ -83,7 +83,7 @@ class TryPage(QWidget):
         return self._survey
 
     def set_survey(self, survey: InputSurvey | None) -> None:
-        """Say what the net takes; None while that is not known."""
+        """Show the input that the net takes; None while unknown."""
         same = self._survey is not None and survey is not None and self._survey.shape == survey.shape
         self._survey = survey
         if survey is None:
@@ -153,7 +153,7 @@ class TryPage(QWidget):
         self.prediction_requested.emit(values)
 
     def reset(self) -> None:
-        """Forget what the net takes and what was drawn or dropped: another project is open."""
+        """Reset the input and what was drawn or dropped, for another project."""
         self.set_survey(None)
         self._clear()
 

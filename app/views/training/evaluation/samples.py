@@ -58,7 +58,7 @@ class _Tiles(QWidget):
         return max((self.width() - 2 * PAD + GAP) // (SIDE + GAP), 1) if self._pictured else 1
 
     def _box(self, place: int) -> QRectF:
-        """Where a tile is, its words included."""
+        """Return the area of a tile with its text."""
         if not self._pictured:
             return QRectF(PAD, PAD / 2 + place * ROW, self.width() - 2 * PAD, ROW - 4)
         row, column = divmod(place, self._across)

@@ -106,7 +106,7 @@ class BatchView(QWidget):
 
 
 def _images(pictures: Sequence[Any]) -> list[QImage]:
-    """Arrays (height, width, 3) of bytes as images with memory of their own."""
+    """Convert arrays (height, width, 3) of bytes to images with their own memory."""
     return [
         QImage(each.data, each.shape[1], each.shape[0], 3 * each.shape[1], QImage.Format.Format_RGB888).copy()
         for each in pictures
@@ -114,7 +114,7 @@ def _images(pictures: Sequence[Any]) -> list[QImage]:
 
 
 def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
-    """An image in the middle of its cell, as large as fits."""
+    """Paint an image in the middle of its cell, as large as fits."""
     scale = CELL / max(image.width(), image.height())
     width, height = image.width() * scale, image.height() * scale
     painter.drawImage(QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height), image)

@@ -59,7 +59,7 @@ class ChoiceSection(FoldingSection):
         self.acted.connect(lambda: self._named(self._choice.name))
 
     def _named(self, name: str) -> None:
-        """A class was chosen: torch's defaults, as far as there are some."""
+        """Set torch's defaults, where there are some, for the chosen class."""
         self.chosen.emit(Choice(name), None)
 
     def set_torch_loaded(self) -> None:
@@ -68,7 +68,7 @@ class ChoiceSection(FoldingSection):
         self._request_params()
 
     def show_choice(self, choice: Choice) -> None:
-        """Show what the project holds."""
+        """Show the project's choice."""
         self._choice = choice
         self.name.set_value(choice.name)
         self.set_summary(", ".join([choice.name, *(f"{k} {show(v)}" for k, v in choice.params.items())]),

@@ -14,8 +14,8 @@ from app.views.ui.widgets.painting import label
 
 INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "+ target", "–"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
-ROLE, KIND_OF = 100, 82  # px that the texts of the fields want
-MOST = 60  # lines; a table of more columns is chosen by hand in the project's file
+ROLE, KIND_OF = 100, 82  # px of the fields' texts
+MOST = 60  # rows; for more columns edit the project's file
 
 
 class ColumnsTable(QWidget):
@@ -77,7 +77,7 @@ class ColumnsTable(QWidget):
                 self._grid.addWidget(widget, line, column)
 
     def _role_chosen(self, name: str, role: str) -> None:
-        """One column is the target: the one that was is an input from now on."""
+        """Make one column the target; the previous target becomes an input."""
         others = [other for other in self._names if other != name]
         targets = [other for other in others if self.roles[other].value() == TARGET]
         if role == TARGET:

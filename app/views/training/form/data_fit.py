@@ -1,4 +1,4 @@
-"""Whether the data match the net's inputs and outputs, with one-click fixes."""
+"""Checks of the data against the net's inputs and outputs, with one-click fixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read data in the engine; a new request cancels the one under way."""
+"""Read data in the engine; a new request cancels the previous one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DataReader(QObject):
         return self._config is not None
 
     def request(self, config: DataConfig, root: Path, batch: int) -> None:
-        """Read data and a preview batch; a request under way is cancelled."""
+        """Read data and a preview batch; cancels a running request."""
         self._config = config
         self._engine.ask(
             KEY, ReadData(config, root, batch), on_answer=partial(self._finish, config),
@@ -41,7 +41,7 @@ class DataReader(QObject):
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Cancel the request under way."""
+        """Cancel the running request."""
         config = self._config
         self._engine.forget(KEY)
         if config is not None:

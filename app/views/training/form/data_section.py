@@ -71,7 +71,7 @@ class DataSection(Section):
     chosen = Signal(object, str, object)
     download_requested = Signal(str)
     facts_changed = Signal()
-    trust_requested = Signal(str)  # the path of a file that is to be looked at before anything of it runs
+    trust_requested = Signal(str)  # the path of a file to review before any of it runs
 
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Data", parent=parent)
@@ -243,7 +243,7 @@ class DataSection(Section):
             self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
 
     def _show_transforms(self, bare: SourceSpec | None) -> None:
-        """The lists are for pictures, and for what a project has though they are none."""
+        """Show the lists for images, and for a project that has transforms anyway."""
         config = self._config
         try:
             shape = spec_of(replace(config, train_transforms=(), eval_transforms=())).shape
@@ -316,7 +316,7 @@ class DataSection(Section):
         try:
             check_data(config)
         except JobError as error:
-            # Another field may be at fault, in a file that was edited by hand; that is no reason to refuse this one.
+            # Another field may be wrong, in a file that was edited by hand; that is no reason to refuse this one.
             if str(error).startswith(f"{name} is "):
                 form.set_problem(name, str(error))
                 return

@@ -20,11 +20,11 @@ from app.views.ui.task import BackgroundTask, Cancelled, Report
 from app.views.ui.widgets.painting import label
 
 Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]], object]
-LOOK = 100  # ms between two looks at the progress
+LOOK = 100  # ms between two polls of the progress
 
 
 def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], cancelled: Callable[[], bool]) -> None:
-    """Download from where an engine's torchvision says the data lie. Raises DownloadCancelledError, DownloadError."""
+    """Download from the addresses in the engine's torchvision. Raises DownloadCancelledError, DownloadError."""
     question = shared().ask(FindAddresses(source))
     while True:
         try:

@@ -59,7 +59,7 @@ class TrainingFormFeature(Feature):
         return None
 
     def focus_rate(self) -> None:
-        """Focus the learning rate: that of the run under way, or the optimizer's."""
+        """Focus the learning rate: that of the active run, or the optimizer's."""
         self.workspace.pages.show("training")
         self.training_form.focus_rate()
 

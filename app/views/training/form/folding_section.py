@@ -26,7 +26,7 @@ class FoldingSection(Section):
 
     @property
     def differs(self) -> bool:
-        """Whether anything in it is not the default."""
+        """Return whether any value differs from the default."""
         return self._differs
 
     def set_summary(self, text: str, differs: bool) -> None:

@@ -1,4 +1,4 @@
-"""Parameter groups: layers with a learning rate or weight decay of their own, and frozen ones."""
+"""Parameter groups: layers with their own learning rate or weight decay, and frozen ones."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class GroupsSection(KnobSection):
             box.head.set_known(self._layers is None or self._layers.has(path))
 
     def _update_text(self, problem: str = "") -> None:
-        """What a group is, or why there can be none."""
+        """Explain groups, or why there can be none."""
         schedule = self._training.schedule
         words = problem
         if not words and not self._training.groups:
@@ -189,7 +189,7 @@ class GroupsSection(KnobSection):
         rate = next((param.default for param in self._params if param.name == "lr"), None)
         options: FrozenMap[str, Any] = FrozenMap({"lr": rate / 10} if isinstance(rate, int | float) else {})
         groups = list(self._training.groups)
-        # Of two groups that fit the first counts, so what lies within another goes before it.
+        # The first matching group counts, so one inside another must come before it.
         around = (i for i, group in enumerate(groups) if f"{layer.path}.".startswith(f"{group.path}."))
         groups.insert(next(around, len(groups)), ParameterGroup(layer.path, options))
         self.made.emit(tuple(groups), f"Add a group for {layer.path}", None)

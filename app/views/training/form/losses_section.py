@@ -62,7 +62,7 @@ class OutputSection(ChoiceSection):
         self._targets = {target.name: target for target in targets}
 
     def show_row(self, row: OutputLoss, first: bool, alone: bool) -> None:
-        """Show what the project holds; `first` of the losses is the one whose accuracy is measured."""
+        """Show the project's loss; accuracy is measured for the `first`."""
         self.row = row
         self.target.set_value(row.target if row.target in self._targets else next(iter(self._targets)))
         self.weight.set_values({} if row.weight == 1.0 else {"weight": row.weight})
@@ -174,7 +174,7 @@ class LossSection(ChoiceSection):
                 self.outputs[row.output] = section
 
     def _update_text(self) -> None:
-        """One loss, or the losses of the outputs; and what could be done about those that have none."""
+        """Explain the loss or losses, and offer cures for outputs without one."""
         rows, one = self._rows, not self._rows
         without = [row.output for row in self._suggested if row.output not in {given.output for given in rows}]
         for part in (self.name, self.compared, self.target):
@@ -208,7 +208,7 @@ class LossSection(ChoiceSection):
     # --- Edits
 
     def _compare(self, target: str) -> None:
-        """The only output is to be compared with something else than the target."""
+        """Set the target of the only output."""
         if target == INPUT and self._suggested:
             given = next(one for one in self._targets if one.name == INPUT)
             row = OutputLoss(self._suggested[0].output, usual_loss(given, self._choice), 1.0, INPUT)
@@ -219,7 +219,7 @@ class LossSection(ChoiceSection):
     def _put(self, made: OutputLoss, merge: str | None) -> None:
         rows = tuple(made if row.output == made.output else row for row in self._rows)
         if len(rows) == 1 and not self._several and not made.target and made.weight == 1.0:
-            rows = ()  # nothing of it is more than one loss can say
+            rows = ()  # a single plain loss needs no rows
         self.rows_made.emit(rows, f"Set the loss of {made.output}", merge)
 
     def _remove(self, output: str) -> None:

@@ -88,7 +88,7 @@ class ScheduleSection(ChoiceSection):
         self._ask_preview()
 
     def show_config(self, training: TrainingConfig, length: Span) -> None:
-        """Show what the project holds."""
+        """Show the project's schedule."""
         if training.schedule is None or training.schedule.choice.name != self._choice.name:
             self.said.hide()
         self._training, self._length = training, length

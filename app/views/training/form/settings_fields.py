@@ -88,7 +88,7 @@ WORDS = {
     "Checkpoints": "Saves everything needed to resume the run.",
 }
 
-# What a folded section says where nothing differs from the defaults.
+# Summary of a folded section without values that differ from the defaults.
 PLAIN = {
     "Run": f"epochs {TrainingConfig.epochs}, batch_size {TrainingConfig.batch_size}",
     "Gradients": "unchanged",

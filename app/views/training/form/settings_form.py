@@ -97,7 +97,7 @@ class SpeedSection(KnobSection):
         self.body_layout.addWidget(self.blocking)
 
     def set_devices(self, devices: Sequence[Device]) -> None:
-        """Say how CUDA was started, where there is one."""
+        """Show how CUDA was started, if there is a device."""
         now = os.environ.get("CUDA_LAUNCH_BLOCKING")
         self.blocking.setText(
             f"CUDA_LAUNCH_BLOCKING is {now or 'not set'}. With 1, kernels run synchronously, so that an error names "
@@ -200,7 +200,7 @@ class TrainingForm(QWidget):
         self._document.replaced.connect(self._replaced)
 
     def _lay_out(self) -> None:
-        # From the outside in: a widget that gets a parent has all widgets in it styled anew.
+        # From the outside in: reparenting a widget restyles all widgets in it.
         outer = vbox(on=self, margins=0)
         self.area = QScrollArea()
         outer.addWidget(self.area)
@@ -250,7 +250,7 @@ class TrainingForm(QWidget):
         self.speed.recompute.set_layers(layers)
 
     def _show_outputs(self, analysis: Analysis) -> None:
-        """What the net gives, held against what the data have to compare with."""
+        """Compare the net's outputs with the targets of the data."""
         project = self._document.project
         try:
             source = spec_of(project.data)
@@ -285,7 +285,7 @@ class TrainingForm(QWidget):
         self.data.source.showPopup()
 
     def focus_rate(self) -> None:
-        """Focus the learning rate: that of the run under way, or the optimizer's."""
+        """Focus the learning rate: that of the active run, or the optimizer's."""
         if self.live_rate.isVisible():
             self.area.ensureWidgetVisible(self.live_rate)
             self.live_rate.focus()
@@ -341,7 +341,7 @@ class TrainingForm(QWidget):
         try:
             check_numbers(Job(Source(""), project.data, project.training))
         except JobError as error:
-            # Another field may be at fault, in a file that was edited by hand; that is no reason to refuse this one.
+            # Another field may be wrong, in a file that was edited by hand; that is no reason to refuse this one.
             if str(error).startswith(f"{name} is "):
                 form.set_problem(name, str(error))
                 return

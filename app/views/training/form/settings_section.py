@@ -42,7 +42,7 @@ class KnobSection(FoldingSection):
         return tuple(param.name for param in self.params)
 
     def show_config(self, training: TrainingConfig) -> None:
-        """Show what the project holds. A folded section makes no editors until it is opened."""
+        """Show the project's settings. A folded section creates its editors when it is opened."""
         self._shown = training
         self._fill(self.is_open())
         told = self.summary_texts(training)

@@ -24,7 +24,7 @@ LOOK = "Show the batch"
 
 
 class WatchControl(QObject):
-    """Gives every run the watch points, and says when one of them holds."""
+    """Sets the watch points of every run, and reports when one is triggered."""
 
     def __init__(self, workspace: Workspace, form: TrainingForm) -> None:
         super().__init__(workspace.window)
@@ -56,7 +56,7 @@ class WatchControl(QObject):
 
     def _on_events(self, events: list[Event]) -> None:
         for event in events:
-            # Of several at one step the first is told; the console has them all.
+            # Of several at one step the first is shown; the console lists them all.
             if isinstance(event, Caught) and (self._caught is None or self._caught.step != event.step):
                 self._show(event)
 

@@ -29,7 +29,7 @@ WORDS = "The run pauses and reports where. Gradients, dead units and memory are 
 
 
 class WatchSection(FoldingSection):
-    """`changed(WatchPoints)` carries an edit, which applies to a run under way immediately."""
+    """Edits watch points. `changed(WatchPoints)` emits an edit, which applies to an active run immediately."""
 
     changed = Signal(object)
 

@@ -23,7 +23,7 @@ KINDS = {"weights": "Weights", "gradients": "Gradients", "activations": "Activat
 
 
 class HistogramChart(Chart):
-    """Histograms side by side: the brighter, the more of the layer's values lie there at that step."""
+    """A heat map of histograms: the brighter, the more of the layer's values are in that bin at that step."""
 
     def __init__(self) -> None:
         super().__init__("Values", plot=StepPlot(), legend=False)
@@ -50,7 +50,7 @@ class HistogramChart(Chart):
         left, right = self.plot.view.viewRange()[0]
         steps = np.array([float(step) for step, _ in samples])
         at = samples_at(self.scale.x_of(steps), left, right, self.plot.pixels)
-        # The root brings out the tails, where there are few.
+        # The square root makes the sparse tails visible.
         share = np.sqrt(parts / np.maximum(parts.max(axis=0, keepdims=True), 1e-12))
         cells = (share[::-1] * (NO_GRADIENT - 1))[:, np.maximum(at, 0)]
         empty = (share[::-1] == 0)[:, np.maximum(at, 0)] | (at < 0)
@@ -60,7 +60,7 @@ class HistogramChart(Chart):
 
 
 class RatioChart(Chart):
-    """The norm of what a step changes over the norm of the weights, with a line where it usually is."""
+    """The norm of each update over the norm of the weights, with a line at the usual ratio."""
 
     def __init__(self) -> None:
         super().__init__("Update / weight", "log scale", legend=False)

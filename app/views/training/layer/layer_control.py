@@ -31,7 +31,8 @@ REST = 250  # after the selection has changed
 
 
 class LayerControl(QObject):
-    """Asks for the inside of the selected layer: of the run under way, of the newest weights, or of fresh ones."""
+    """Requests activations and filters of the selected layer: of the active run, of the newest weights, or of fresh
+    ones."""
 
     def __init__(self, workspace: Workspace, page: LayerPage) -> None:
         super().__init__(workspace.window)
@@ -59,7 +60,7 @@ class LayerControl(QObject):
         else:
             workspace.runs_keeper.refresh()
 
-    # -- the run whose figures are shown ------------------------------------------------------------------------------
+    # -- the shown run ------------------------------------------------------------------------------------------------
 
     def _show(self, figures: Figures | None) -> None:
         if figures is not None and not figures.beside:
@@ -67,7 +68,7 @@ class LayerControl(QObject):
             self.page.set_history(figures.history, figures.title)
 
     def _listed(self, runs: list[Kept]) -> None:
-        """Without a run in this window the newest that is kept is shown."""
+        """Show the newest stored run if this window has none."""
         if runs and not self.page.run_title and self._workspace.newest_weights.run is None:
             self._show_kept(runs[0])
 
@@ -75,11 +76,11 @@ class LayerControl(QObject):
         self._workspace.background.ask(
             "layers of a run", store.history_of, kept,
             on_answer=lambda history: self.page.set_history(history, kept.record.title),
-            on_error=lambda _failure: None,  # the page "Runs" says what is wrong with it
+            on_error=lambda _failure: None,  # the page "Runs" reports the problem
         )  # fmt: skip
 
     def _replaced(self, _project: object) -> None:
-        """What is shown is of another project."""
+        """Clear what was shown of another project."""
         self._workspace.background.forget("layers of a run")
         self._workspace.background.forget(INSIDE)
         self._workspace.engine.forget(INSIDE)
@@ -118,7 +119,7 @@ class LayerControl(QObject):
         self.look()
 
     def look(self) -> None:
-        """Ask for the pictures, if the page is in sight."""
+        """Request the pictures, if the page is visible."""
         layer = self.page.layer
         if not layer or not self.page.isVisible():
             return

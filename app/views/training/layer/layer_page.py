@@ -19,7 +19,7 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import label
 
-REST = 500  # milliseconds between two redraws: the layers are not looked at more often
+REST = 500  # ms between two redraws
 
 
 class LayerPage(QWidget):
@@ -63,7 +63,7 @@ class LayerPage(QWidget):
 
     @property
     def layer(self) -> str:
-        """The path of the module that is looked at, "" for none."""
+        """Return the path of the shown module, "" for none."""
         return self._layer
 
     def set_layers(self, layers: Sequence[str]) -> None:
@@ -79,13 +79,13 @@ class LayerPage(QWidget):
         self._begin_with_first()
 
     def _begin_with_first(self) -> None:
-        """Show what the list says: it names the first layer where none was chosen."""
+        """Show the first layer if none was chosen."""
         if self.isVisible() and not self._layer and self._layers:
             self.show_layer(self._layers[0])
 
     @property
     def run_title(self) -> str:
-        """What the run is called whose values and updates are shown, "" for none."""
+        """Return the title of the run whose values and updates are shown, "" for none."""
         return self._run_title
 
     def set_history(self, history: History | None, title: str = "") -> None:
@@ -98,7 +98,7 @@ class LayerPage(QWidget):
         self.redraw()
 
     def show_layer(self, layer: str) -> None:
-        """Look at another layer."""
+        """Show another layer."""
         self._layer = layer
         if layer in self._layers:
             self.list.set_value(layer)
@@ -111,7 +111,7 @@ class LayerPage(QWidget):
             self._timer.start()
 
     def redraw(self) -> None:
-        """Bring the charts up to the history now."""
+        """Update the charts to the current history."""
         self._drawn = self._history.seen.version
         end = series.grown(TimeScale(self._history).end(), 0.0) or 1.0
         for chart in self.charts:

@@ -35,7 +35,7 @@ class MemoryControl(QObject):
         workspace.session.runStarted.connect(self._run_started)
 
     def open(self) -> None:
-        """Show the memory of the run under way, or the estimate of the next one."""
+        """Show the memory of the active run, or the estimate of the next one."""
         if self.dialog is None:
             self.dialog = MemoryDialog(self._workspace.window)
             self.dialog.measure_wanted.connect(self._measure)
@@ -82,7 +82,7 @@ class MemoryControl(QObject):
             self.dialog.show_report(report, "" if report.estimated else self._score(report))
 
     def _score(self, report: MemoryReport) -> str:
-        """How the estimate that was made when the run began compares with what is measured."""
+        """Compare the estimate made when the run began with the measurement."""
         run = self._workspace.session.current
         estimate = self.estimates.get(run.number) if run is not None else None
         if estimate is None or report.step is None:
@@ -103,7 +103,7 @@ class MemoryControl(QObject):
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
     def write(self, path: Path) -> None:
-        """Write what is shown; while a run goes on on CUDA, the allocator's own snapshot beside it."""
+        """Write what is shown; during a run on CUDA also the allocator's snapshot."""
         if self.dialog is None or self.dialog.report is None:
             return
         report = self.dialog.report
@@ -127,7 +127,7 @@ class MemoryControl(QObject):
             )  # fmt: skip
 
     def _empty(self) -> None:
-        """Between two steps of a run, so that nothing of it is in the way."""
+        """Release cached memory between two steps of a run."""
         thread = self._workspace.session.training_thread
         if self._asked is None and thread is not None and self._workspace.session.active:
             self._ask(thread.run_between_steps(TellMemory(empty=True)))

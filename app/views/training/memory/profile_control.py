@@ -31,7 +31,7 @@ class ProfileControl(QObject):
         self._asked: Future | None = None
 
     def open(self) -> None:
-        """Profile the run under way, or say that there is none."""
+        """Profile the active run, or report that there is none."""
         if self.dialog is None:
             self.dialog = ProfileDialog(self._workspace.window)
             self.dialog.measure_wanted.connect(self._measure)
@@ -45,7 +45,7 @@ class ProfileControl(QObject):
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
     def write(self, path: Path) -> None:
-        """Profile once more, and write the trace of what is then shown."""
+        """Profile again, and write the trace of the new profile."""
         self._measure(str(path))
 
     def _measure(self, trace: str = "") -> None:
@@ -70,7 +70,7 @@ class ProfileControl(QObject):
         self._asked = None
         if self.dialog is None:
             return
-        if trace:  # what is shown was measured before, and holds
+        if trace:  # the shown profile was measured before and stays valid
             self.dialog.show_note(f"The trace could not be saved: {error}")
         else:
             self.dialog.show_message(f"{type(error).__name__}: {error}")

@@ -80,7 +80,7 @@ class Console(QWidget):
         return [entry.line.text for entry in self._entries]
 
     def text(self) -> str:
-        """Everything as plain text, details included."""
+        """Return everything as plain text, details included."""
         lines = []
         for entry in self._entries:
             lines.append(f"{entry.time:%H:%M:%S}  {entry.line.text}")
@@ -170,7 +170,7 @@ class Console(QWidget):
         self._write_soon()
 
     def _write(self, entry: _Entry, number: int) -> None:
-        """One block of text: the time, the line, and where there is a detail the link to it."""
+        """Append one block of text: the time, the line, and a link to details if there are some."""
         cursor = QTextCursor(self._view.document())
         cursor.movePosition(QTextCursor.MoveOperation.End)
         block = QTextBlockFormat()

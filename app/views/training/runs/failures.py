@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def show_failure(workspace: Workspace, failed: Failed, title: str = "Training stopped") -> None:
-    """Say it in the banner; its button leads to the layer that failed, or to the whole story."""
+    """Show a failure in the banner, with a button to the failed layer or the full report."""
     node = workspace.document.project.graph.nodes.get(failed.node or "")
 
     def act() -> None:

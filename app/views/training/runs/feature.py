@@ -1,4 +1,4 @@
-"""Runs in the window: the pages "Console" and "Runs", the Run menu, and messages about a run under way."""
+"""Feature "runs": the pages "Console" and "Runs", the Run menu, and messages about an active run."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RunsFeature(Feature):
         status.set_run(f"Run {run.display_number}" if run else "")
 
     def _moved_on(self, moved: bool) -> None:
-        """The drawing is no longer the one that is being trained."""
+        """Report that the drawing differs from the network in training."""
         if moved:
             reason = "The run goes on with the network as it was when it began; your edits are for the next run."
             self.workspace.notifier.show("info", MOVED_ON, reason)

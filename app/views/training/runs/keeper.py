@@ -25,7 +25,7 @@ from app.views.ui.task import BackgroundTask
 
 
 class RunsKeeper(QObject):
-    """Keeps runs beside the project's file; those of an unsaved project in a folder of the user until it is saved.
+    """Stores runs next to the project's file; those of an unsaved project in a folder of the user until it is saved.
 
     Saving a project as another file copies its runs; the first file keeps its own.
 
@@ -132,7 +132,8 @@ class RunsKeeper(QObject):
 
     @property
     def _beside(self) -> bool:
-        """Whether runs belong beside the project's file: it has one, and that is not one of the program's examples."""
+        """Return whether runs belong next to the project's file: it has one, which is not one of the program's
+        examples."""
         path = self._document.path
         return path is not None and path.parent.resolve() != resource_path("examples").resolve()
 
@@ -160,7 +161,8 @@ class RunsKeeper(QObject):
         self.refresh()
 
     def _follow(self) -> None:
-        """Bring the runs to the file that the project has now: those of no file move, those of another are copied."""
+        """Move or copy the runs to the project's new file: those of an unsaved project move, those of another file are
+        copied."""
         if self._made:
             self._move()
         if self._own and self._left is not None:
@@ -181,7 +183,7 @@ class RunsKeeper(QObject):
             self.refresh()
 
     def _move(self) -> None:
-        """The runs of a project that had no file go where it was saved."""
+        """Move the runs of an unsaved project to where it was saved."""
         made, self._made = self._made, []
         self._background.ask("moved runs", _moved, tuple(made), self.folder, on_answer=self._has_moved)
 

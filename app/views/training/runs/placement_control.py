@@ -1,4 +1,4 @@
-"""Where runs are carried out: in a process of their own, or on several; and runs elsewhere that are watched."""
+"""Execution target of runs: a separate process, or several; and watching runs started elsewhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
 
 
 class PlacesControl(QObject):
-    """The commands of the Run menu that choose a place; it is remembered, and holds from the next run on."""
+    """The commands of the Run menu for the execution target; it is stored, and applies to the next run."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
@@ -59,7 +59,7 @@ class PlacesControl(QObject):
         self._apply()
 
     def choose(self, key: str) -> None:
-        """Take a place for the runs to come; for several processes, ask how many."""
+        """Set the execution target of future runs; for several processes, ask how many."""
         settings = self._workspace.settings
         if key != "several":
             settings.processes = 1
@@ -68,7 +68,7 @@ class PlacesControl(QObject):
         self._apply()
 
     def _ask_count(self, before: int) -> int:
-        """How many processes; 0 if nobody wants to say."""
+        """Ask for the number of processes; 0 if cancelled."""
         words = "Every batch is dealt out to so many processes of this machine. On CUDA each takes a GPU of its own."
         count, chosen = QInputDialog.getInt(
             self._workspace.window, "Run on several processes", words, before, 2, MOST_PROCESSES
@@ -98,7 +98,7 @@ class PlacesControl(QObject):
         dialog.deleteLater()
 
     def watch(self, path: Path) -> None:
-        """Show the curves of the run whose lines go into a file."""
+        """Show the curves of a run by its JSON lines file."""
         workspace = self._workspace
         if workspace.session.active:
             workspace.notifier.refuse(f"{path.name} has to wait", "A run goes on. Stop it first.")

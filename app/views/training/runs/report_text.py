@@ -79,7 +79,7 @@ def _started(event: Started) -> list[ConsoleLine]:
 
 
 def _sentences(*texts: str) -> str:
-    """The texts that are not empty, each with a full stop."""
+    """Join the non-empty texts as sentences."""
     whole = [text.strip() for text in texts if text.strip()]
     return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in whole)
 
@@ -94,5 +94,5 @@ def _epoch(event: EpochDone, epochs: int) -> str:
 
 
 def _share(accuracy: float | None) -> str:
-    """The accuracy in words, nothing where the data have no classes."""
+    """Format the accuracy; "" for data without classes."""
     return "" if accuracy is None else f", accuracy {percent(accuracy)} %"

@@ -1,4 +1,4 @@
-"""Runs of the open project: what the deck's keys do, and where what a run tells goes."""
+"""Runs of the open project: the deck's buttons, and where events of a run go."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 
 
 CANNOT_START = "The run cannot start"
-LONG = 200  # milliseconds that a check may take before the deck says that it goes on
+LONG = 200  # ms after which a check is shown on the deck
 
 
 class RunControl(QObject):
-    """`blocked_changed(reason)` says why no run can be started ("" when one can), of a check only when it takes long.
+    """Starts and controls runs. `blocked_changed(reason)` says why no run can be started ("" when one can), and reports
+    a check only if it is slow.
 
-    `download_wanted(source)` comes when the data of the run are not on this machine; `moved_on(bool)` says whether the
-    drawing differs from the one that is being trained; `said` and `refused` are words for the person.
+    `download_wanted(source)` is emitted if the run's data are not on this machine; `moved_on(bool)` reports whether the
+    drawing differs from the net in training; `said` and `refused` are messages for the user.
     """
 
     blocked_changed = Signal(str)
@@ -78,7 +79,7 @@ class RunControl(QObject):
         return f"Fix {count} {plural(count, 'error')} to run" if count else ""
 
     def run(self) -> None:
-        """Start, or go on after a pause."""
+        """Start, or resume after a pause."""
         if self._session.state == "paused":
             self._session.resume()
         elif not self._session.active:
@@ -98,7 +99,7 @@ class RunControl(QObject):
             self.run()
 
     def step(self) -> None:
-        """One batch; starts a run that stands after its first batch if there is none."""
+        """Run one batch; without a run start one that pauses after its first batch."""
         if self._session.active:
             self._session.step()
         else:
@@ -108,7 +109,7 @@ class RunControl(QObject):
         self._session.stop()
 
     def set_rate(self, rate: float, group: str = "") -> None:
-        """Let the run under way go on with another learning rate of a parameter group, "" is the main one."""
+        """Set the learning rate of a parameter group of the active run; "" is the main one."""
         if self._session.training_thread is None or not self._session.active:
             self.refused.emit("No run is in progress", "The next run uses the optimizer's lr, under Training.")
             return
@@ -116,18 +117,18 @@ class RunControl(QObject):
         asked.add_done_callback(self._rate_answered)
 
     def _rate_answered(self, asked: Future[float]) -> None:
-        """On the thread of the run."""
+        """Handle the answer, on the thread of the run."""
         if not asked.cancelled() and (error := asked.exception()) is not None:
             self.refused.emit("The learning rate was not changed", str(error))
 
     def choose_device(self, device: str) -> None:
-        """Where the next run trains; a run under way stays where it is."""
+        """Set the device of the next run; an active run keeps its own."""
         project = self._document.project
         training = replace(project.training, device=device)
         self._document.apply(f"Train on {device}", replace(project, training=training))
 
     def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
-        """The nodes of a sheet of the open drawing, "" for the network's, that are as they were when the run began."""
+        """Return the nodes of a sheet, "" for the network's, that are unchanged since the run began."""
         then, now = self._drawn.get(run.number), self._document.project
         before = _sheet(then, sheet) if then is not None else None
         after = _sheet(now, sheet)
@@ -139,7 +140,7 @@ class RunControl(QObject):
         return frozenset(key for key, node in new.items() if old.get(key) == node and node.op not in other)
 
     def keep_with(self, keeper: RunsKeeper) -> RunsKeeper:
-        """Have runs kept by it from now on."""
+        """Set the keeper that stores runs."""
         self._keeper = keeper
         keeper.wait_for(lambda: self._session.active)
         self._session.runEnded.connect(lambda _run: keeper.run_ended())
@@ -150,7 +151,7 @@ class RunControl(QObject):
         self._start(step=False, start=start, parent=parent)
 
     def go_on(self, kept: Kept, project: Project, job: Job, history: History, checkpoint: Path) -> None:
-        """Continue a run that was kept, from one of its checkpoints."""
+        """Resume a stored run from one of its checkpoints."""
         from app.runs.recorder import Recorder
         from app.views.training.runs.run_files import resume_from
 
@@ -164,7 +165,7 @@ class RunControl(QObject):
         self._begun(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
 
     def _wants_data(self, project: Project) -> bool:
-        """Whether the data have to be fetched first; then that is asked for."""
+        """Return whether the data must be downloaded first; then request that."""
         source = project.data.source
         wanted = not is_present(source, self._settings.data_folder)
         if wanted:
@@ -229,5 +230,5 @@ class RunControl(QObject):
 
 
 def _sheet(project: Project, name: str) -> Sheet | None:
-    """The sheet of a block, of the network for "", None if it is not there."""
+    """Return the sheet of a block, the network for "", None if it does not exist."""
     return project.blocks.get(name) if name else project

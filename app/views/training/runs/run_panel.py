@@ -161,7 +161,7 @@ class RunPanel(QWidget):
     def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
         selected = self.selected_rows[:MOST]
-        if [*map(_key, rows)] == [*map(_key, selected)]:  # the same runs, though they may have been listed anew
+        if [*map(_key, rows)] == [*map(_key, selected)]:  # the same runs, possibly listed again
             self.compare.set_settings([row.title for row in selected], lines)
             self.compare.show()
 

@@ -1,4 +1,4 @@
-"""What the page "Runs" asks for: going on, forking, restoring, naming, deleting, comparing."""
+"""Commands of the page "Runs": resume, fork, restore, rename, delete, compare."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class RunsControl(QObject):
     def _ask(
         self, key: str, title: str, function: Callable[[*Given], A], *arguments: *Given, then: Callable[[A], None]
     ) -> None:
-        """Have something done beside the window; what goes wrong is said under `title`."""
+        """Run a function in the background; errors are shown under `title`."""
         self._workspace.background.ask(key, function, *arguments, on_answer=then, on_error=partial(self._failed, title))
 
     def _ask_engine(self, key: str, title: str, request: Request[A], then: Callable[[A], None]) -> None:
@@ -111,7 +111,8 @@ class RunsControl(QObject):
         self._ask("run shown", "The run cannot be shown", store.history_of, kept, then=shown)
 
     def _same_source(self, kept: Kept) -> Source | None:
-        """The source of the open drawing if the run trained that very text, so that its layers are nodes here."""
+        """Return the source of the open drawing if the run trained exactly that text, so that its layers are nodes
+        here."""
         analysis = self._workspace.live.analysis
         try:
             text = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
@@ -217,7 +218,7 @@ class RunsControl(QObject):
             self.go_on(kept)
 
     def write_event_files(self, wanted: bool) -> None:
-        """Whether runs from now on also write TensorBoard's files, while they go on."""
+        """Set whether future runs also write TensorBoard files."""
         self._workspace.settings.event_files = wanted
         self._workspace.runs_keeper.event_files = wanted
 

@@ -1,7 +1,7 @@
 """The runs of one window: start, pause, step and stop them, and poll their events.
 
-At most one run is under way. Its thread is polled, not signalled per step. A run has ended when its thread has, so
-"done", "stopped" and "failed" mean that nothing of it runs any longer.
+At most one run is active. Its thread is polled, not signalled per step. A run has ended when its thread has, so "done",
+"stopped" and "failed" mean that nothing of it is running.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from app.training_thread import TrainingThread
 
 POLL, SLOWEST = 83, 350  # milliseconds between two polls: 12 times a second, at least 3
-SHARE = 0.02  # of a processor for what follows a poll, painting included: the run may want the same one
-ROOMY = 3  # times as much, and as often, where a run leaves the window room
+SHARE = 0.02  # of a CPU core for polls and their painting: the run may need the same core
+ROOMY = 3  # factor for time and rate of polls if the run leaves a core to the window
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 
 ACTIVE = frozenset({"starting", "running", "paused", "stopping"})
 
 
 class RunUnderWay(RuntimeError):
-    """A run was started while another one is under way."""
+    """A run was started while another one is active."""
 
     def __init__(self) -> None:
         super().__init__("A run is under way. Stop it first, or wait until it has ended.")
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def figures(self) -> Figures:
-        """What the charts show of the run."""
+        """Return what the charts show of the run."""
         return Figures(self.history, f"Run {self.display_number}", self.job.source, self.job.training.loss_name)
 
     @property
@@ -88,7 +88,7 @@ class RunProgress:
 
 
 class RunSession(QObject):
-    """Owns the thread of the run under way, and the runs that were made before it."""
+    """Owns the thread of the active run, and the previous runs."""
 
     stateChanged = Signal(str)
     runStarted = Signal(object)  # the Run
@@ -121,7 +121,7 @@ class RunSession(QObject):
 
     @property
     def current(self) -> Run | None:
-        """The newest run, under way or ended."""
+        """Return the newest run, active or ended."""
         return self.runs[-1] if self.runs else None
 
     @property
@@ -149,7 +149,7 @@ class RunSession(QObject):
 
     @property
     def watches(self) -> bool:
-        """Whether the run under way is somewhere else, and seen through its file."""
+        """Return whether the active run was started elsewhere and is watched through its file."""
         return self.active and self._thread is not None and self._thread.place.watched is not None
 
     def start(
@@ -208,7 +208,7 @@ class RunSession(QObject):
             self._thread.step()
 
     def stop(self) -> None:
-        """End after the batch under way; `runEnded` follows."""
+        """Stop after the current batch; `runEnded` follows."""
         if self._thread is not None and self.active:
             self._thread.stop()
             self._enter("stopping")

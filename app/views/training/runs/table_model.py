@@ -110,13 +110,13 @@ class RunRow:
 
 
 def _when(began: datetime) -> str:
-    """The clock of today's, the date of others."""
+    """Format the time of a run of today, the date of others."""
     own = began.astimezone() if began.tzinfo else began
     return f"{own:%H:%M:%S}" if own.date() == datetime.now().date() else f"{own:%Y-%m-%d %H:%M}"
 
 
 class RunsModel(ColumnsModel):
-    """A row per run, newest on top. `renamed(kept, name)` is emitted by an edit of the first column."""
+    """One row per run, newest on top. `renamed(kept, name)` is emitted by an edit of the first column."""
 
     renamed = Signal(object, str)
     heads = COLUMNS

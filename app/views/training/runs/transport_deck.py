@@ -31,7 +31,7 @@ READABLE = 0.25  # seconds between two figures of the counter
 class RunDeck(QWidget):
     """Keys and counter. It only emits signals for the pressed keys.
 
-    While a run is under way the transport belongs to it, whatever `set_blocked` says: the run has a copy of the net.
+    During a run the buttons control it, whatever `set_blocked` says: the run has a copy of the net.
     """
 
     run = Signal()
@@ -82,7 +82,7 @@ class RunDeck(QWidget):
         self._show()
 
     def set_blocked(self, reason: str, icon: str = "", color: str = "text2") -> None:
-        """Why no run can be started, such as "Fix 1 error to run"; an empty text unblocks."""
+        """Show why no run can be started, such as "Fix 1 error to run"; an empty text unblocks."""
         self._blocked = (reason, icon, color)
         self._show()
 
@@ -100,7 +100,7 @@ class RunDeck(QWidget):
 
     @Slot()
     def _on_progress(self) -> None:
-        """Digits that change more often than this cannot be read, and each change costs the run a little."""
+        """Throttle the counter: faster digits are unreadable, and each update costs the run a little."""
         now = monotonic()
         if self._session is not None and (now - self._shown_at >= READABLE or self._state != "running"):
             self._shown_at = now

@@ -35,7 +35,7 @@ class TrialControl(QObject):
         workspace.session.stateChanged.connect(self._settle)
 
     def _settle(self, _state: str) -> None:
-        """Withdraw a refusal whose reason no longer holds."""
+        """Withdraw a refusal whose reason is gone."""
         notifier, blocked = self._workspace.notifier, self._workspace.run_control.blocked
         if not self._workspace.session.active and notifier.reason == f"{UNDER_WAY}.":
             notifier.withdraw()

@@ -14,7 +14,7 @@ from app.views.ui.widgets.painting import label
 
 
 class ErrorDialog(Dialog):
-    """What happened, where, and the cure; the traceback folds out and can be copied.
+    """Shows what happened, where, and the cure; the traceback can be unfolded and copied.
 
     Args:
         what: The sentence: `The project could not be opened`.

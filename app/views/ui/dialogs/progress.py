@@ -15,7 +15,7 @@ from app.views.engine_service import EngineService, EngineTask
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.task import BackgroundTask, Cancelled, Report
 
-LOOK = 100  # ms between two looks at the progress
+LOOK = 100  # ms between two polls of the progress
 
 
 class ProgressDialog(Dialog):

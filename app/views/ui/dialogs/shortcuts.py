@@ -38,7 +38,7 @@ def key_text(action: QAction) -> str:
 
 
 def _spread(keys: str) -> str:
-    """One shortcut with room between its keys.
+    """Format a shortcut with spaces between its keys.
 
     >>> _spread("Ctrl+Shift+P"), _spread("Ctrl++"), _spread("Del")
     ('Ctrl + Shift + P', 'Ctrl + +', 'Delete')
@@ -59,7 +59,7 @@ class InputGesture:
     text: str
 
 
-# What the mouse and plain keys do on the canvas and elsewhere, which no action says.
+# Mouse gestures and plain keys on the canvas and elsewhere, which have no action.
 GESTURES = (
     ("Canvas", (
         InputGesture("Wheel", "Zoom at the pointer"),
@@ -99,7 +99,7 @@ def by_menu(actions: Iterable[QAction]) -> list[Group]:
 
 
 class ShortcutSheet(Dialog):
-    """Every shortcut of `actions`, by menu, then what the mouse does. Actions without shortcut are left out."""
+    """Lists every shortcut of `actions`, by menu, then mouse gestures. Actions without shortcut are left out."""
 
     def __init__(
         self, actions: Iterable[QAction], parent: QWidget | None = None, gestures: Sequence[Group] = GESTURES

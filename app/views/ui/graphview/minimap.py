@@ -34,9 +34,10 @@ MapRects: TypeAlias = "Sequence[tuple[float, ...]] | NDArray[np.float64]"  # n×
 
 @dataclass(frozen=True)
 class MapShapes:
-    """What a map shows: `rects` are n×5 (left, top, right, bottom on the scene, and 0xAARRGGBB), later ones on top.
+    """Contents of a minimap: `rects` are n×5 (left, top, right, bottom on the scene, and 0xAARRGGBB), later ones on
+    top.
 
-    `outlines` lie under them. If not `complete`, the map asks again soon.
+    `outlines` are below them. If not `complete`, the minimap asks again soon.
     """
 
     rects: MapRects
@@ -54,7 +55,7 @@ class MapSource(Protocol):
 
 
 class Minimap(QWidget):
-    """Lies at the bottom right of its parent. With `only_hidden_parts` it hides while everything is in sight."""
+    """Overlay at the bottom right of its parent. With `only_hidden_parts` it hides while everything is visible."""
 
     def __init__(
         self, view: PanZoomView, source: MapSource, parent: QWidget, *, only_hidden_parts: bool = False
@@ -90,7 +91,7 @@ class Minimap(QWidget):
         self.update()
 
     def follow(self) -> None:
-        """Mark what is in sight, and stand aside where there is no room or nothing to show."""
+        """Update the visible area, and hide if there is no room or nothing to show."""
         if not isValid(self._parent):  # the view still moves while both are being deleted
             return
         room = self._parent.size()

@@ -26,7 +26,7 @@ from app.views.ui.theme import Theme
 
 SLICE = 0.004  # seconds of a paint for rebuilding stale batches
 QUICK = 0.004  # seconds: what paints longer waits twice as long before it paints again
-A_FEW = 8  # batches that a map is made of at least
+A_FEW = 8  # minimum of batches in a minimap
 BATCH = 64  # members of a batch
 
 T = TypeVar("T")
@@ -96,10 +96,10 @@ class Overview(QGraphicsItem):
     def __init__(self, area: QRectF = EVERYWHERE) -> None:
         super().__init__()
         self._area = area
-        self._margin = 0.0  # that outlines reach beyond what they are of, on the scene
+        self._margin = 0.0  # of outlines around their items, on the scene
         self._took = 0.0  # seconds that the last painting took
         self._rest = QTimer(singleShot=True)
-        # Not bound to the item: what a signal holds is not found by the garbage collector.
+        # A weak reference: the garbage collector does not see what a signal holds.
         me = ref(self)
         self._rest.timeout.connect(lambda: (item := me()) and item.update())
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)

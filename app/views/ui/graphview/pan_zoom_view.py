@@ -27,7 +27,7 @@ class PanZoomView(QGraphicsView):
     LEAST, MOST = 0.05, 4.0  # zoom
     MARGIN = 2000.0  # scene pixels that the view reaches past the picture at least
     READABLE = 0.0  # zoom from which names are drawn: what would nearly fit so is not made smaller
-    PADS: Pads = (48, 64, 48, 72)  # left, top, right, bottom: room for what lies over the view
+    PADS: Pads = (48, 64, 48, 72)  # left, top, right, bottom: room for overlays
 
     def __init__(self, scene: QGraphicsScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
@@ -123,7 +123,7 @@ class PanZoomView(QGraphicsView):
             self._put(fixed, spot)
 
     def _put(self, point: QPointF, spot: QPointF) -> None:
-        """Scroll so that a point of the scene lies at a spot of the viewport."""
+        """Scroll so that a point of the scene is at a point of the viewport."""
         off = self.viewportTransform().map(point) - spot
         self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() + round(off.x()))
         self.verticalScrollBar().setValue(self.verticalScrollBar().value() + round(off.y()))

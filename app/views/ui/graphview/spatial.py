@@ -1,4 +1,4 @@
-"""Where things are, asked by area: wires go round nodes, pointers hit them, painting takes what is in sight."""
+"""Spatial index: finds items by area, for routing, hit testing and painting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from PySide6.QtCore import QRectF
 
 CELL = 256
-MANY_CELLS = 32  # what covers more of them is looked at every time, so that one long wire does not fill the grid
+MANY_CELLS = 32  # larger items are checked on every query, so that one long wire does not fill the grid
 
 EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
 
@@ -17,10 +17,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RectIndex(Generic[K]):
-    """Rectangles by key in a grid of cells, so that a question touches only what is near.
+    """Rectangles by key in a grid of cells, so that a query visits only nearby ones.
 
-    What is put waits for the next question: where much moves and nobody asks, as while a layout is taken back, cells
-    are not filled in vain.
+    Insertions are deferred to the next query: many moves without a query, as in undoing a layout, cost little.
     """
 
     def __init__(self) -> None:

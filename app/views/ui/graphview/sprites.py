@@ -1,4 +1,4 @@
-"""Sprite cache: pixmaps of small items, kept until they look different, evicted least recently used first."""
+"""Sprite cache: pixmaps of small items, kept until their appearance changes, evicted least recently used first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_GUESS = 0.0002  # seconds that a picture takes
 DEEP = 4  # of more things in one place than this, those at the bottom are not drawn: the others cover them
 REST = 90  # milliseconds
 PICTURES = 200  # redrawn per paint of a window; those at the bottom follow in the next
-MANY = 100  # missing pictures; only then it is looked what covers what
+MANY = 100  # missing sprites above which covered items are skipped
 
 Scale = tuple[float, float]  # zoom, pixels of the screen for one of the view
 
@@ -60,7 +60,7 @@ class SpriteRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class Sprite:
-    """A picture, and where its top left corner lies from the origin of what it shows, in pixels of the view."""
+    """A pixmap, and the offset of its top left corner from the item's origin, in pixels of the view."""
 
     version: int
     scale: Scale
@@ -129,7 +129,7 @@ class Sprites:
         return sharp
 
     def prepare(self, things: Iterable[SpriteRequest], scale: Scale, seconds: float) -> bool:
-        """Make pictures before they are drawn, for so long; tells whether all are there."""
+        """Make sprites before they are drawn, within a time budget; return whether all are made."""
         until = perf_counter() + seconds
         for thing in things:
             sprite = self._usable(thing, scale)
@@ -168,11 +168,11 @@ class Sprites:
 
 
 class SpriteItem(QGraphicsItem):
-    """Paints a graph from near, things as pictures. Thousands of items of Qt's own would be asked for their bounds in
-    every frame; here an index tells what is in sight."""
+    """Paints the detailed graph as sprites. Thousands of Qt items would be asked for their bounds in every frame; here
+    a spatial index finds the visible ones."""
 
     def __init__(self, parent: QGraphicsItem | None, rest: QTimer) -> None:
-        """`rest` is the scene's own: it runs until the zoom rests and what was stretched is made sharp."""
+        """`rest` is the scene's: it runs until zooming pauses and stretched sprites are rendered sharp."""
         super().__init__(parent)
         self._sprites = Sprites()
         self._zoom = 0.0

@@ -11,9 +11,9 @@ from app.views.ui.theme import current
 from app.views.ui.widgets.painting import KeyboardFocus, set_property
 
 HEIGHT = 26
-ICON, GAP = 14, 6  # the size of an icon, and what lies between it and the text, px
+ICON, GAP = 14, 6  # size of an icon, and its distance from the text, px
 CHEVRON = 11  # of a button with a menu
-# kind: the colour of text and of icon, and what lies at either side of them, px
+# kind: colours of text and icon, and horizontal padding, px
 KINDS = {
     "secondary": ("text", "text2", 13),
     "primary": ("onFill", "onFill", 13),

@@ -97,7 +97,7 @@ class TextField(Marked, QLineEdit):
         """
         back = self.hasFocus() and self._came_back(value)
         if back and self._emitted:
-            return  # later values are still on their way
+            return  # later values are pending
         self._value = value
         if back and (self._unread is not None or self._shows(value)):
             return
@@ -107,7 +107,7 @@ class TextField(Marked, QLineEdit):
         self._set_unread(None)
 
     def _came_back(self, value: Any) -> bool:
-        """True if this field emitted the value itself, so that it is not news to the user."""
+        """Return whether this field emitted the value itself, so that it needs no update."""
         places = [place for place, given in enumerate(self._emitted) if self._same(given, value)]
         if not places:
             self._emitted.clear()
@@ -123,7 +123,7 @@ class TextField(Marked, QLineEdit):
 
     @staticmethod
     def _same(a: Any, b: Any) -> bool:
-        """Equal and of one type: True is not 1, and 1 is not 1.0."""
+        """Return whether values are equal, with equal types: True is not 1, and 1 is not 1.0."""
         return type(a) is type(b) and a == b
 
     def set_linked(self, linked: bool) -> None:

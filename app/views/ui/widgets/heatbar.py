@@ -15,7 +15,7 @@ _RAMPS: dict[bool, QPixmap] = {}
 
 
 def _ramp(vertical: bool) -> QPixmap:
-    """The ramp, 256 px long and 1 px thick: low at left, or at the bottom."""
+    """Return the colour ramp, 256 px long and 1 px thick: low at left, or at the bottom."""
     if vertical not in _RAMPS:
         image = QImage(1 if vertical else 256, 256 if vertical else 1, QImage.Format.Format_RGB32)
         for i, (red, green, blue) in enumerate(heat_table()):
@@ -25,7 +25,7 @@ def _ramp(vertical: bool) -> QPixmap:
 
 
 class HeatBar(QWidget):
-    """A legend: caption, low bound, ramp, high bound; or standing, with texts at right spread from low to high.
+    """A legend: caption, low bound, ramp, high bound; or vertical, with texts at right from low to high.
 
     Args:
         bounds: At least two texts, low to high.

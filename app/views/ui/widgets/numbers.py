@@ -77,7 +77,7 @@ def stepped(value: int | float, steps: int, step: float | None = None) -> int | 
 
 
 def _leading(value: Decimal, towards_zero: bool) -> Decimal:
-    """The weight of the first digit: 0.25 has 0.1. A power of ten on its way to zero has that of the next digit."""
+    """Return the weight of the first digit: 0.25 has 0.1. For a power of ten towards zero, that of the next digit."""
     if value == 0:
         return Decimal("0.1")
     weight = Decimal(1).scaleb(value.adjusted())
@@ -152,7 +152,7 @@ class NumberField(TextField):
         digits = max(len(self.text()), 3)
         return QSize(QFontMetrics(self.font()).horizontalAdvance("0") * digits + ARROWS + 18, HEIGHT)
 
-    # hands
+    # mouse and keys
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = STEP_KEYS.get(event.key())
@@ -272,7 +272,7 @@ class NumbersField(QWidget):
         self.set_value(value)
 
     def _field(self, value: Any, minimum: float | None, maximum: float | None) -> TextField:
-        """The field of one number."""
+        """Create the field of one number."""
         return NumberField(value, self._kind, minimum, maximum, None, self._optional, self)
 
     def _read_any(self, text: str) -> tuple[Any, ...]:

@@ -88,7 +88,7 @@ else:
 
 
 class KeyboardFocus(_Widget):
-    """For a widget that shows its focus ring only to people who came with the keyboard. Put it before the Qt class."""
+    """Mixin that shows the focus ring for keyboard focus only. List it before the Qt class."""
 
     _came_by_key = False
 
@@ -176,7 +176,7 @@ def set_property(widget: QWidget, name: str, value: str | bool) -> None:
 
 
 def announce(widget: QWidget, text: str) -> None:
-    """Let a screen reader say something that appears without the focus going there."""
+    """Announce a change to screen readers without moving the focus."""
     if QAccessible.isActive():
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))
 

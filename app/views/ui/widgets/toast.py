@@ -94,7 +94,7 @@ class Toast(QFrame):
 class ToastStack(QObject):
     """The messages over one widget, newest at the bottom; above four the oldest is dismissed.
 
-    They stand at its bottom right, or where `place(host, size, margin, taken)` says.
+    They are at its bottom right, or placed by `place(host, size, margin, taken)`.
     """
 
     def __init__(self, parent: QWidget, place: Place | None = None) -> None:
@@ -137,7 +137,7 @@ class ToastStack(QObject):
             toast.dismiss()
 
     def place_again(self) -> None:
-        """Find other places for the messages: something else lies under them now."""
+        """Move the messages: what they cover has changed."""
         for toast in self._toasts:
             toast.placed = False
         self._lay_out()
