@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -235,11 +235,13 @@ def drawn_row(row: dict[str, Any], file: Path, maker: str, clean: Clean) -> None
 class Table:
     """A table of a Markdown file that is its own memory: rows that are there are not made again.
 
-    `head` is the text above it, with `{passed}` and `{whole}` in it.
+    `head` is the text above it, with `{passed}` and `{whole}` in it, or makes that text of all rows.
     """
 
-    def __init__(self, file: Path, head: str) -> None:
-        self._file, self._head = file, head
+    def __init__(
+        self, file: Path, head: str | Callable[[dict[str, dict[str, Any]]], str], columns: tuple[str, ...] = COLUMNS
+    ) -> None:
+        self._file, self._head, self._columns = file, head, columns
         self.rows: dict[str, dict[str, Any]] = {}
         self._read()
 
@@ -253,14 +255,18 @@ class Table:
     def put(self, row: Mapping[str, Any], order: list[str]) -> None:
         """Write the file with this row in it, the rows in the order of their names in `order`."""
         self._read()  # another run may have put rows there meanwhile
-        self.rows[row["model"]] = {column: str(row.get(column, "")) for column in COLUMNS}
+        self.rows[row["model"]] = {column: str(row.get(column, "")) for column in self._columns}
         names = sorted(self.rows, key=lambda name: order.index(name) if name in order else len(order))
-        passed = sum(row["verdict"] == "passes" for row in self.rows.values())
-        head = self._head.format(passed=passed, whole=len(self.rows))
-        lines = [head, "", _line(COLUMNS), _line(["---"] * len(COLUMNS))]
-        lines += [_line([self.rows[name][column] for column in COLUMNS]) for name in names]
+        lines = [self._heading(), "", _line(self._columns), _line(["---"] * len(self._columns))]
+        lines += [_line([self.rows[name][column] for column in self._columns]) for name in names]
         self._file.parent.mkdir(exist_ok=True)
         self._file.write_text("\n".join(lines) + "\n", "utf-8")
+
+    def _heading(self) -> str:
+        if callable(self._head):
+            return self._head(self.rows)
+        passed = sum(row["verdict"] == "passes" for row in self.rows.values())
+        return self._head.format(passed=passed, whole=len(self.rows))
 
     def told(self, name: str) -> str:
         """A row as a line of a terminal."""

@@ -4,40 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.observe.folding import above, hides_inside
+from app.observe.folding import hides_inside
 from app.observe.observation import Observation
 
 
 def to_plain(observation: Observation) -> dict[str, Any]:
     """Return `{"nodes", "edges", "failed"}`: every call but those inside torch's own layers, which take their edges.
 
-    A node has "id", "path", "name", "op", "kind", "parent", "inputs" and "outputs" as shapes, "file", "line", and
-    "error", the text of the exception at the call that raised it, else null. An edge is [from, to].
+    A node has "id", "path", "name", "op", "inputs" and "outputs" as shapes, "line" of the file that called it, and
+    "error", the text of the exception at the call that raised it, else null. An edge is [from, to]; "failed" is the id
+    of the node that raised, or null.
     """
     shown = shown_calls(observation)
-    calls = observation.calls
     failed = shown[observation.failed] if observation.failed is not None else None
     nodes = [
         {
-            "id": call.id, "path": call.path, "name": call.name, "op": call.op, "kind": call.kind,
-            "parent": call.parent, "call": call.call or None,
+            "id": call.id, "path": call.path, "name": call.name, "op": call.op,
             "inputs": [list(one.shape) for one in call.inputs], "outputs": [list(one.shape) for one in call.outputs],
-            "dtypes": [one.dtype for one in call.outputs], "settings": list(call.settings),
-            "parameters": list(call.parameters), "value": call.value or None,
-            "file": call.file or None, "line": call.line or None, "in_place": call.written, "view": call.view,
-            "error": observation.error if call.id == failed else None,
+            "line": call.line or None, "error": observation.error if call.id == failed else None,
         }
-        for call in calls if shown[call.id] == call.id
+        for call in observation.calls if shown[call.id] == call.id
     ]  # fmt: skip
     edges = dict.fromkeys((shown[flow.source], shown[flow.target]) for flow in observation.flows)
-    return {
-        "name": observation.name,
-        "nodes": nodes,
-        "edges": [[source, target] for source, target in edges if source != target],
-        "failed": failed,
-        "error": observation.error or None,
-        "remarks": list(observation.remarks),
-    }
+    return {"nodes": nodes, "edges": [[one, other] for one, other in edges if one != other], "failed": failed}
 
 
 def shown_calls(observation: Observation) -> list[int]:
@@ -57,7 +46,3 @@ def shown_calls(observation: Observation) -> list[int]:
             found.append(call.id)
     return found
 
-
-def path_to(observation: Observation, id: int) -> tuple[int, ...]:
-    """Return the calls that a call ran in, outermost first, itself at the end."""
-    return tuple(reversed([*above(observation, id)]))

@@ -15,7 +15,7 @@ from app.observe.folding import Tree
 from app.observe.observation import Call, Observation
 from app.observe.observe import observe
 from app.observe.picture import to_drawing
-from app.observe.plain import to_plain
+from app.observe.plain import shown_calls, to_plain
 from app.util.torchvision_import import import_torchvision
 
 
@@ -51,16 +51,18 @@ def test_calls_and_edges_are_those_that_torch_fx_traces(name: str) -> None:
     model = import_torchvision("models").get_model(name, weights=None).eval()
     with torch.device("meta"):
         image = torch.empty(2, 3, 64, 64)
-    plain = to_plain(observe(model.to("meta"), (image,)))
-    containers = {node["parent"] for node in plain["nodes"]}
-    leaves = [
-        node for node in plain["nodes"] if node["id"] not in containers and node["kind"] in ("module", "operation")
-    ]
+    found = observe(model.to("meta"), (image,))
+    plain, shown = to_plain(found), shown_calls(found)
+    containers = {call.parent for call in found.calls if shown[call.id] == call.id}
+    leaves = [node for node in plain["nodes"] if node["id"] not in containers
+              and found.calls[node["id"]].kind in ("module", "operation")]  # fmt: skip
     traced = [
         node for node in fx.symbolic_trace(model).graph.nodes if node.op not in ("placeholder", "output", "get_attr")
     ]
     names = [str(node.target) if node.op == "call_module" else None for node in traced]
-    assert [node["path"] if node["kind"] == "module" else None for node in leaves] == names
+    assert [
+        node["path"] if found.calls[node["id"]].kind == "module" else None for node in leaves
+    ] == names
     numbers = {node["id"]: number for number, node in enumerate(leaves)}
     edges = {(numbers[a], numbers[b]) for a, b in plain["edges"] if a in numbers and b in numbers}
     known = {node: number for number, node in enumerate(traced)}
@@ -226,21 +228,30 @@ def test_sparse_and_complex_tensors_are_described() -> None:
 
 # --- Models that raise
 
-RAISING: dict[str, tuple[Any, str]] = {
-    "a layer": (Of(lambda self, x: self.b(self.a(x)), a=nn.Linear(4, 5), b=nn.Linear(6, 2)), "b"),
-    "in a block": (nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Conv2d(3, 3, 1))), "1.1"),
-    "an operator": (Of(lambda _self, x: x.sin() + torch.ones(3)), "add"),
-    "a function": (Of(lambda _self, x: F.conv2d(x, torch.ones(1, 1, 3, 3))), "conv2d"),
-    "a view": (Of(lambda _self, x: x.view(3, 3)), "view"),
-    "cat": (Of(lambda _self, x: torch.cat([x, torch.ones(2, 2, 2)])), "cat"),
-    "einsum": (Of(lambda _self, x: torch.einsum("ij,kj->ik", x, torch.ones(2, 3))), "einsum"),
-    "an index": (Of(lambda _self, x: x[7]), "__getitem__"),
-    "an embedding": (Of(lambda self, x: self.e(x.long() + 9), e=nn.Embedding(4, 2)), "e"),
-    "its own check": (Of(lambda self, x: self.inner(x), inner=Of(lambda _self, x: {}["missing"])), "inner"),
-    "from another": (Of(lambda self, x: self.inner(x), inner=Of(lambda _self, x: wrapped(x))), "matmul"),
-    "its arguments": (nn.Bilinear(4, 4, 2), ""),
-    "in place": (Of(lambda _self, x: x.sin().add_(torch.ones(5, 4, 4))), "add_"),
-}
+
+
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x @ torch.ones(3, 3)
+
+
+class Held(nn.Module):
+    """Its property computes with what its forward keeps."""
+
+    @property
+    def scaled(self) -> Tensor:
+        return self.kept + torch.ones(7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = x.sin()
+        return self.scaled
+
+
+def thrice(self: Any, x: Tensor) -> Tensor:
+    for size in (4, 4, 3):
+        x = torch.matmul(x, torch.ones(4, size).narrow(0, 0, size))
+    return x
 
 
 def wrapped(x: Tensor) -> Tensor:
@@ -250,19 +261,59 @@ def wrapped(x: Tensor) -> Tensor:
         raise ValueError("the sizes do not fit") from error
 
 
+def one(forward: Any, **parts: nn.Module) -> nn.Module:
+    """A model in which another module raises."""
+    return Of(lambda self, x: self.inner(x), inner=Of(forward, **parts))
+
+
+# The name or path of the call that has to be red, and the shapes that met there.
+RAISING: dict[str, tuple[Any, str, list[list[int]]]] = {
+    "a layer": (Of(lambda self, x: self.b(self.a(x)), a=nn.Linear(4, 5), b=nn.Linear(6, 2)), "b", [[2, 5]]),
+    "in a block": (nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Conv2d(3, 3, 1))), "1.1", [[2, 4]]),
+    "channels": (Of(lambda self, x: self.c(x.view(1, 2, 2, 2)), c=nn.Conv2d(3, 3, 1)), "c", [[1, 2, 2, 2]]),
+    "an operator": (Of(lambda _self, x: x.sin() + torch.ones(3)), "add", [[2, 4], [3]]),
+    "a function": (Of(lambda _self, x: F.conv2d(x, torch.ones(1, 1, 3, 3))), "conv2d", [[2, 4], [1, 1, 3, 3]]),
+    "a view": (Of(lambda _self, x: x.view(3, 3)), "view", [[2, 4]]),
+    "cat": (Of(lambda _self, x: torch.cat([x, torch.ones(2, 2, 2)])), "cat", [[2, 4], [2, 2, 2]]),
+    "einsum": (Of(lambda _self, x: torch.einsum("ij,kj->ik", x, torch.ones(2, 3))), "einsum", [[2, 4], [2, 3]]),
+    "an index": (Of(lambda _self, x: x[7]), "__getitem__", [[2, 4]]),
+    "an embedding": (Of(lambda self, x: self.e(x.long() + 9), e=nn.Embedding(4, 2)), "e", [[2, 4]]),
+    "a dtype": (one(lambda self, x: self.a(x.double()), a=nn.Linear(4, 4)), "inner.a", [[2, 4]]),
+    "a device": (Of(lambda _self, x: torch.cat([x, torch.ones(1, 4, device="meta")])), "cat", [[2, 4], [1, 4]]),
+    "a keyword": (one(lambda self, x: self.b(x, scale=2), b=nn.Linear(4, 4)), "inner.b", [[2, 4]]),
+    "an argument": (one(lambda self, x: self.b(x), b=nn.Bilinear(4, 4, 2)), "inner.b", [[2, 4]]),
+    "None": (one(lambda self, x: x + self.missing.weight), "inner", [[2, 4]]),
+    "a custom function": (Of(lambda _self, x: Doubling.apply(x)), "matmul", [[2, 4], [3, 3]]),
+    "a property": (Of(lambda self, x: self.held(x), held=Held()), "add", [[2, 4], [7]]),
+    "a loop's third pass": (Of(thrice), "matmul", [[2, 4], [3, 3]]),
+    "its own check": (one(lambda _self, x: {}["missing"]), "inner", [[2, 4]]),
+    "from another": (one(lambda _self, x: wrapped(x)), "matmul", [[2, 4], [3, 3]]),
+    "its arguments": (nn.Bilinear(4, 4, 2), "", [[2, 4]]),
+    "in place": (Of(lambda _self, x: x.sin().add_(torch.ones(5, 4, 4))), "add_", [[2, 4], [5, 4, 4]]),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("case", RAISING)
 def test_the_call_that_raised_is_the_red_node(case: str) -> None:
-    model, name = RAISING[case]
-    found = observe(model, (torch.ones(2, 4),))
-    assert found.failed is not None and found.error
+    model, name, shapes = RAISING[case]
+    x = torch.linspace(-1, 1, 8).view(2, 4)
+    with pytest.raises(Exception) as raised:  # noqa: PT011  # whatever plain torch raises
+        model.eval()(x)
+    found = observe(model, (x,))
+    assert found.failed is not None and found.error == f"{raised.type.__name__}: {raised.value}"
     plain = to_plain(found)
+    assert plain.keys() == {"nodes", "edges", "failed"}
+    assert {frozenset(node) for node in plain["nodes"]} == {
+        frozenset(("id", "path", "name", "op", "inputs", "outputs", "line", "error"))
+    }
     red = [node for node in plain["nodes"] if node["error"]]
-    assert [node["id"] for node in red] == [plain["failed"]]
-    assert name in (red[0]["path"], red[0]["name"]) and (red[0]["inputs"] or case == "its arguments")
+    assert [node["id"] for node in red] == [plain["failed"]] and red[0]["error"] == found.error
+    assert name in (red[0]["path"], red[0]["name"]) and red[0]["inputs"] == shapes
     boxes = [box for box in to_drawing(found).boxes if box.category == "error"]
     assert len(boxes) == 1 and found.error.partition("\n")[0][:40] in " ".join(boxes[0].lines)
     if case not in ("its arguments", "in a block"):
-        assert red[0]["file"] == __file__ and red[0]["line"]
+        call = found.calls[plain["failed"]]
+        assert call.file == __file__ and red[0]["line"] == call.line > 0
 
 
 def test_an_exception_that_the_model_catches_is_none_of_its_failures() -> None:
