@@ -42,8 +42,8 @@ class Positional(nn.Module):
 
 @dataclass(frozen=True)
 class Public:
-    """A model: the expression that makes it, of a package, what it is called with as `tapedeck draw --input` has it, and
-    statements that add to `args` and `kwargs` what is no plain tensor."""
+    """A model: the expression that makes it, of a package, what it is called with as `tapedeck draw --input` has it,
+    and statements that add to `args` and `kwargs` what is no plain tensor."""
 
     name: str
     package: str
@@ -123,8 +123,9 @@ def _detection(name: str, train: bool = False, said: str = "") -> Public:
     return Public(f"torchvision {name}{said}", "torchvision", call, "", more, train)
 
 
-def _audio(kind: str, arguments: str, inputs: str) -> Public:
-    return Public(f"torchaudio {kind}", "torchaudio torchaudio.models", f"torchaudio.models.{kind}({arguments})", inputs)
+def _audio(kind: str, arguments: str, inputs: str, more: str = "") -> Public:
+    call = f"torchaudio.models.{kind}({arguments})"
+    return Public(f"torchaudio {kind}", "torchaudio torchaudio.models", call, inputs, more)
 
 
 TEXT = "hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=40"
@@ -133,7 +134,9 @@ EXPERTS = f"{KEYS}, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=
 PAIR = ("d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2, "
         "encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=40, pad_token_id=0")  # fmt: skip
 BOTH = "input_ids=2x12:int64 decoder_input_ids=2x7:int64"
-PICTURE = "hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, image_size=32, patch_size=8"
+PICTURE = (
+    "hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, image_size=32, patch_size=8"
+)
 TWO = (
     f"text_config=dict({TEXT}, max_position_embeddings=32, bos_token_id=1, eos_token_id=2), "
     f"vision_config=dict({PICTURE}), projection_dim=16"
@@ -145,8 +148,8 @@ WAVES = (
 BLOCKS = "block_out_channels=(32, 64), layers_per_block=1"
 
 MODELS: list[Public] = [
-    *_timm("resnet18 efficientnet_b0 convnext_atto regnety_002 dla34 ghostnet_050 mobilenetv4_conv_small hrnet_w18_small "
-           "fastvit_t8 edgenext_xx_small mobilevit_xxs poolformer_s12"),
+    *_timm("resnet18 efficientnet_b0 convnext_atto regnety_002 dla34 ghostnet_050 mobilenetv4_conv_small"
+           " hrnet_w18_small fastvit_t8 edgenext_xx_small mobilevit_xxs poolformer_s12"),
     *_timm("vit_tiny_patch16_224 xcit_nano_12_p16_224", "1x3x112x112", ", img_size=112"),
     *_timm("swin_tiny_patch4_window7_224 mixer_s32_224 coat_lite_tiny tnt_s_patch16_224", "1x3x224x224"),
     *_timm("levit_128s", "2x3x224x224"),
@@ -160,7 +163,8 @@ MODELS: list[Public] = [
     _hf("Gemma2ForCausalLM", f"{KEYS}, head_dim=16", said="cache"),
     _hf("GPT2LMHeadModel", "n_embd=32, n_layer=2, n_head=2, vocab_size=40", said="training", train=True),
     _hf("MambaForCausalLM", "hidden_size=32, num_hidden_layers=2, state_size=4, vocab_size=40", said="cache"),
-    _hf("RwkvModel", "hidden_size=32, num_hidden_layers=2, vocab_size=40, attention_hidden_size=32"),
+    _hf("RwkvModel", "hidden_size=32, num_hidden_layers=2, vocab_size=40, attention_hidden_size=32, "
+        "use_cache=False"),
     _hf("MixtralForCausalLM", f"{KEYS}, num_local_experts=4, num_experts_per_tok=2", said="experts"),
     _hf("Qwen2MoeForCausalLM", f"{EXPERTS}, shared_expert_intermediate_size=24", said="experts"),
     _hf("OlmoeForCausalLM", f"{KEYS}, num_experts=4, num_experts_per_tok=2", said="experts"),
@@ -215,28 +219,27 @@ MODELS: list[Public] = [
     _graph("GraphSAGE", "6, 8, 2, 3"),
     _graph("GIN", "6, 8, 2, 3"),
     _graph("GraphUNet", "6, 8, 3, 2"),
-    _graph("Node2Vec", "edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), embedding_dim=8, walk_length=4, "
-           "context_size=2", "args = [torch.tensor([0, 1, 2])]"),
+    _graph("EdgeCNN", "6, 8, 2, 3"),
     *_segmentation("Unet DeepLabV3Plus FPN"),
     *_segmentation("Segformer", "2x3x128x128"),
     Public("torchvision deeplabv3_mobilenet_v3_large", "torchvision", "torchvision.models.get_model("
            "'deeplabv3_mobilenet_v3_large', weights=None, weights_backbone=None, num_classes=4, aux_loss=True)",
            "2x3x64x64"),
-    _detection("fasterrcnn_mobilenet_v3_large_320_fpn", True, " (its losses)"),
     _detection("fcos_resnet50_fpn"),
     _detection("retinanet_resnet50_fpn", True, " (its losses)"),
-    _detection("ssdlite320_mobilenet_v3_large"),
-    _audio("Wav2Vec2Model", "*[]", "1x800"),
+    _detection("ssdlite320_mobilenet_v3_large", True, " (its losses)"),
+    _hf("YolosForObjectDetection", PICTURE.replace("image_size=32", "image_size=[32, 32], num_detection_tokens=5"),
+        "pixel_values=1x3x32x32"),
+    _audio("wav2vec2_model", "'group_norm', [(16, 10, 5), (16, 3, 2)], False, 32, 0.0, 16, 4, 2, 2, 0.0, 48, 0.0, 0.0, "
+           "False, 0.0, 10", "1x800"),
     _audio("Conformer", "input_dim=16, num_heads=2, ffn_dim=32, num_layers=2, depthwise_conv_kernel_size=5",
-           "2x12x16 2:int64"),
-    _audio("ConvTasNet", "num_sources=2, enc_kernel_size=16, enc_num_feats=16, msk_num_feats=8, msk_num_hidden_feats=16,"
-           " msk_num_layers=2, msk_num_stacks=1", "1x1x256"),
+           "2x12x16", "args.append(torch.tensor([12, 9]))"),
+    _audio("Emformer", "16, 2, 32, 2, 4, right_context_length=1", "2x13x16", "args.append(torch.tensor([12, 9]))"),
+    _audio("ConvTasNet", "num_sources=2, enc_kernel_size=16, enc_num_feats=16, msk_num_feats=8, "
+           "msk_num_hidden_feats=16, msk_num_layers=2, msk_num_stacks=1", "1x1x256"),
     _audio("DeepSpeech", "n_feature=16, n_hidden=24, n_class=10", "2x1x12x16"),
     _audio("WaveRNN", "upsample_scales=[2, 2], n_classes=16, hop_length=4, n_res_block=1, n_rnn=16, n_fc=16, "
-           "n_freq=8, n_hidden=8, n_output=8", "1x1x24 1x1x10x8"),
-    Public("x_transformers TransformerWrapper", "x_transformers", "x_transformers.TransformerWrapper(num_tokens=40, "
-           "max_seq_len=16, attn_layers=x_transformers.Decoder(dim=32, depth=2, heads=2, rotary_pos_emb=True))",
-           "2x12:int64"),
+           "n_freq=10, n_hidden=8, n_output=8", "1x1x16 1x1x10x8"),
     Public("vit_pytorch SimpleViT", "vit_pytorch", "vit_pytorch.SimpleViT(image_size=32, patch_size=8, num_classes=5, "
            "dim=32, depth=2, heads=2, mlp_dim=48)", "2x3x32x32"),
     Public("monai SegResNet", "monai monai.networks.nets", "monai.networks.nets.SegResNet(spatial_dims=3, "

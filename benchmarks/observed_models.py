@@ -1,7 +1,7 @@
 """Draws public models from one forward pass, plays their backward passes, and redraws what can be.
 
-`python -m benchmarks.observed_models` writes docs/observed_public.md, a row after every model; stopped, it goes on where
-it was. Names on the command line are made anew. Each model is made in a process of its own, which has a time limit.
+`python -m benchmarks.observed_models` writes docs/observed_public.md, a row after every model; stopped, it goes on
+where it was. Names on the command line are made anew. Each model is made in a process of its own, with a time limit.
 
 - drawn: it ran to its end under observation, and its picture holds every flow between its boxes;
 - played: the tape of its `.loss`, or of the sum of its float outputs, was played node by node, and each gradient equals
@@ -37,9 +37,9 @@ HEAD = """# Public models, observed
 
 Made by `python -m benchmarks.observed_models`: {counts}. Small models of public packages, with random weights, each
 drawn from one forward pass, its backward pass played, and, where that is possible, redrawn to be edited. *Drawn* counts
-calls and the boxes at first. *Played* counts the nodes of the tape and the parameters whose gradients equal plain torch's
-`.grad` bit for bit. *Redrawn* counts the nodes of the drawing, whose outputs and gradients were held against the model's
-in float64."""
+calls and the boxes at first. *Played* counts the nodes of the tape and the parameters whose gradients equal the `.grad`
+of plain torch bit for bit. *Redrawn* counts the nodes of the drawing, whose outputs and gradients the import held
+against those of the model. Last comes why a model was not redrawn."""
 COLUMNS = ("model", "input", "verdict", "drawn", "draw s", "played", "play s", "redrawn", "redraw s", "why")
 LIMIT = 240.0  # seconds for one of the two processes of a model
 
@@ -147,7 +147,9 @@ def same_bits(one: Any, other: Any) -> bool:
         return False
     if one.layout != torch.strided:
         one, other = one.to_dense(), other.to_dense()
-    return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8)) if one.numel() else True
+    return (
+        torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8)) if one.numel() else True
+    )
 
 
 def redrawn(public: Public, folder: Path) -> dict[str, Any]:

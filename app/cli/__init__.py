@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, check, export, autograd, import, runs, doctor.
+"""The command line: train, evaluate, check, export, autograd, import, runs, draw, open, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
 interrupted, 141 stdout was closed.
@@ -28,7 +28,20 @@ if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
     from app.project.project import Project
 
-COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "draw", "doctor")
+COMMANDS = (
+    "train",
+    "data",
+    "try",
+    "evaluate",
+    "check",
+    "export",
+    "autograd",
+    "import",
+    "runs",
+    "draw",
+    "open",
+    "doctor",
+)
 LONGEST = 2000  # letters of a refusal
 PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
@@ -99,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="one JSON object on stdout")
     check.set_defaults(command=_check)
 
-    from app.cli import autograd, data, draw, evaluate, import_model, runs, train, trials
+    from app.cli import autograd, data, draw, evaluate, import_model, open_model, runs, train, trials
     from app.cli import export as cli_export
 
     trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
@@ -116,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     import_model.add(commands)
     draw.add(commands)
+    open_model.add(commands)
     runs.add(commands)
     doctor = commands.add_parser("doctor", help="report what is installed and what is missing")
     doctor.set_defaults(command=_doctor)

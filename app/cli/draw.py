@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app.engine.requests.observe import Observe
     from app.observe.observation import Observation
+    from app.sources.spec import AskedModel
 
 WORDS = """
 SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
@@ -26,8 +28,17 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         "draw", help="draw any model from one forward pass", description=WORDS
     )
-    parser.add_argument("source", metavar="SOURCE")
+    add_source(parser)
     parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
+    parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation")
+    parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (120)")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a model and say how it is run."""
+    parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
     parser.add_argument(
         "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
@@ -37,42 +48,49 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--meta", action="store_true", help="make it on the meta device: no weights, no values, shapes alone"
     )
-    parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation")
     parser.add_argument("--trust", action="store_true", help="run the code of SOURCE, which you have reviewed")
-    parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (120)")
-    parser.set_defaults(command=run)
-    return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Observe a model and write its picture; exit with 1 if it raised."""
     from app import cli
     from app.engine import observe_process
-    from app.engine.requests.import_model import ImportRequestError, parse_arguments
-    from app.engine.requests.observe import Observe
     from app.engine.tasks import observe as task
-    from app.sources.spec import SourceError, parse_input, parse_source
-    from app.util.frozen import FrozenMap
+    from app.sources.spec import SourceError
 
     cli.can_be_written(options.out, cli.PICTURES, "a picture can end in")
     if not options.timeout > 0:
         raise cli.CommandError("--timeout must be a number of seconds above 0")
-    try:
-        source = parse_source(options.source)
-        arguments = FrozenMap(parse_arguments(options.args))
-        inputs = tuple(map(parse_input, options.input))
-    except (SourceError, ImportRequestError) as error:
-        raise cli.CommandError(str(error)) from error
+    request = request_of(asked_model(options))
+    source = request.source
     if source.own_code and not options.trust:
         raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
-    meta = options.meta or not source.own_code
-    request = Observe(source, arguments, inputs, str(Path.cwd()) if source.own_code else "", options.train, meta)
     try:
         found = observe_process.observe(request, options.timeout) if source.own_code else task.answer(request)
     except (SourceError, OSError) as error:
         raise cli.CommandError(str(error), 1) from error
     _write(found, options)
     return _told(found)
+
+
+def asked_model(options: argparse.Namespace) -> AskedModel:
+    """Return the model that the arguments of a command name."""
+    from app.sources.spec import AskedModel
+
+    return AskedModel(options.source, options.args, tuple(options.input), options.train, options.meta, options.trust)
+
+
+def request_of(asked: AskedModel) -> Observe:
+    """Return the request for a model. Raises CommandError."""
+    from app import cli
+    from app.engine.requests import observe
+    from app.engine.requests.import_model import ImportRequestError
+    from app.sources.spec import SourceError
+
+    try:
+        return observe.request_of(asked)
+    except (SourceError, ImportRequestError) as error:
+        raise cli.CommandError(str(error)) from error
 
 
 def _write(found: Observation, options: argparse.Namespace) -> None:

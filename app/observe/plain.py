@@ -45,4 +45,3 @@ def shown_calls(observation: Observation) -> list[int]:
         else:
             found.append(call.id)
     return found
-

@@ -57,6 +57,19 @@ class InputSpec:
     name: str = ""
 
 
+@dataclass(frozen=True)
+class AskedModel:
+    """A model as a person writes it: `source` and each of `inputs` as below, `arguments` of its constructor as JSON.
+    `trust` says that its code was reviewed."""
+
+    source: str
+    arguments: str = ""
+    inputs: tuple[str, ...] = ()
+    train: bool = False
+    meta: bool = False
+    trust: bool = False
+
+
 def parse_source(text: str) -> SourceSpec:
     """Parse the name of a source. Raises SourceNameError.
 

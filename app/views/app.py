@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from app import __version__
 from app.project import journal
+from app.sources.spec import AskedModel
 from app.util import gc_pause
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
@@ -51,8 +52,8 @@ def make_application(arguments: list[str] | None = None) -> QApplication:
     return application
 
 
-def run_window(file: str | None) -> int:
-    """Open the window, with a project if one is named, and return when it is closed."""
+def run_window(file: str | None, model: AskedModel | None = None) -> int:
+    """Open the window, with a project or on a model if one is named, and return when it is closed."""
     gc_pause.begin()  # for the rest of the process: `Housekeeping` collects
     application = make_application()
     settings = Settings()
@@ -70,6 +71,8 @@ def run_window(file: str | None) -> int:
     else:
         QTimer.singleShot(0, lambda: window.files.open(Path(file)))
     QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))
+    if model is not None:
+        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("open-source", model))
     # Hidden pages are created after the project has been opened and painted.
     QTimer.singleShot(0, lambda: QTimer.singleShot(0, window.start))
     return application.exec()

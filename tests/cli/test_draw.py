@@ -67,8 +67,10 @@ def test_a_model_of_a_package_is_drawn_with_its_relative_imports(folder: Path, s
     width = 8 if "make" in source else 4
     assert run(["draw", source, "--trust", "--out", "net.json", "--input", f"2x{width}", "--input", "scale=2x1"]) == 0
     plain = drawn(folder / "net.json")
-    nodes = {node["path"]: node for node in plain["nodes"] if node["op"].endswith((".Net", ".Linear", ".ReLU"))}
-    assert {"", "parts.0", "parts.2.1", "head"} <= set(nodes) and plain["failed"] is None
+    nodes = {
+        node["path"]: node for node in plain["nodes"] if node["op"].endswith((".Net", ".Part", ".ReLU", ".Linear"))
+    }
+    assert {"", "parts.0", "parts.2.0", "parts.2.1", "head"} <= set(nodes) and plain["failed"] is None
     assert nodes["head"]["outputs"] == [[2, 2]] and nodes["head"]["inputs"] == [[2, width]]
     assert [node["path"] for node in plain["nodes"] if node["op"] == "input"] == ["x", "scale"]
     assert [node["path"] for node in plain["nodes"] if node["op"] == "output"] == ["logits"]
@@ -126,3 +128,14 @@ def test_a_model_of_torchvision_is_drawn_without_trust(folder: Path) -> None:
     )
     assert run(["draw", "torchvision:resnet50", "--unfolded", "--out", "net.dot"]) == 0
     assert "layer3.4.bn2" in (folder / "net.dot").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["nets"], "names no model; write"), (["mine:Net", "--args", "[1]"], "the arguments are an object"),
+     (["mine:Net", "--input", "x"], "describes no input")],
+)  # fmt: skip
+def test_a_window_opens_on_nothing_that_names_no_model(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert run(["open", *arguments]) == 2 and words in capsys.readouterr().err

@@ -60,9 +60,7 @@ def test_calls_and_edges_are_those_that_torch_fx_traces(name: str) -> None:
         node for node in fx.symbolic_trace(model).graph.nodes if node.op not in ("placeholder", "output", "get_attr")
     ]
     names = [str(node.target) if node.op == "call_module" else None for node in traced]
-    assert [
-        node["path"] if found.calls[node["id"]].kind == "module" else None for node in leaves
-    ] == names
+    assert [node["path"] if found.calls[node["id"]].kind == "module" else None for node in leaves] == names
     numbers = {node["id"]: number for number, node in enumerate(leaves)}
     edges = {(numbers[a], numbers[b]) for a, b in plain["edges"] if a in numbers and b in numbers}
     known = {node: number for number, node in enumerate(traced)}
@@ -229,7 +227,6 @@ def test_sparse_and_complex_tensors_are_described() -> None:
 # --- Models that raise
 
 
-
 class Doubling(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -297,7 +294,7 @@ RAISING: dict[str, tuple[Any, str, list[list[int]]]] = {
 def test_the_call_that_raised_is_the_red_node(case: str) -> None:
     model, name, shapes = RAISING[case]
     x = torch.linspace(-1, 1, 8).view(2, 4)
-    with pytest.raises(Exception) as raised:  # noqa: PT011  # whatever plain torch raises
+    with pytest.raises(Exception) as raised:  # whatever plain torch raises
         model.eval()(x)
     found = observe(model, (x,))
     assert found.failed is not None and found.error == f"{raised.type.__name__}: {raised.value}"

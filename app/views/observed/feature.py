@@ -9,6 +9,7 @@ from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
     from app.observe.observation import Observation
+    from app.sources.spec import AskedModel
     from app.views.observed.inspector import CallInspector
     from app.views.observed.open_dialog import OpenModelDialog
     from app.views.observed.page import ObservedPage
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 class ObservedFeature(Feature):
     rank = 185
+    _asked: AskedModel | None = None
+    _finished = False
     observed: ObservedPage
     call_inspector: CallInspector
 
@@ -26,9 +29,23 @@ class ObservedFeature(Feature):
     def actions(self) -> Iterable[Action]:
         yield Action("open-model", "Open a &model…", self.ask, "Ctrl+Shift+O", "layers", "Draw any model that runs",
                      late=True)  # fmt: skip
+        yield Action("open-source", "", self.open)
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("observed", False)
+
+    def finish(self) -> None:
+        self._finished = True
+        if (asked := self._asked) is not None:
+            self._asked = None
+            self.open(asked)
+
+    def open(self, asked: AskedModel) -> None:
+        """Open a model that was named when the program was started, once the pages exist."""
+        if self._finished:
+            self.ask().open_model(asked)
+        else:
+            self._asked = asked
 
     def ask(self) -> OpenModelDialog:
         """Show the dialog that asks which model to open."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QCheckBox, QFileDialog, QPlainTextEdit, QWidget
@@ -13,12 +13,11 @@ from PySide6.QtWidgets import QCheckBox, QFileDialog, QPlainTextEdit, QWidget
 from app.builder.catalog.custom import CustomFile, module_name, read_text
 from app.engine import observe_process
 from app.engine.requests.import_model import ImportRequestError, parse_arguments
-from app.engine.requests.observe import Observe
+from app.engine.requests.observe import Observe, request_of
 from app.observe.observation import Observation
 from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.sources.finding import file_of
-from app.sources.spec import SourceError, SourceSpec, parse_input, parse_source
-from app.util.frozen import FrozenMap
+from app.sources.spec import AskedModel, SourceError, SourceSpec, parse_input, parse_source
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.importing.import_pages import FormField, ModelTrustDialog, code_field
 from app.views.ui import theme
@@ -31,8 +30,6 @@ from app.views.ui.widgets.painting import announce, label, set_property
 SOURCES = "package.module:Class   file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   diffusers:Class"
 INPUTS = "One a line, with the batch first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Without any they are proposed."
 META = "No weights are allocated and no values computed: shapes alone. For very large models."
-
-T = TypeVar("T")
 
 
 class ObserveTrustDialog(ModelTrustDialog):
@@ -54,7 +51,7 @@ class OpenModelDialog(ProgressDialog):
     ) -> None:
         super().__init__("Open a model", parent)
         self._layers, self._show = layers, show
-        self._asked = ""
+        self._asked, self._trusted = "", False
         self.source = code_field("torchvision:resnet18")
         self.browse = Button("Choose …", icon="folder")
         self.arguments = code_field('{"num_classes": 10}')
@@ -91,6 +88,7 @@ class OpenModelDialog(ProgressDialog):
         self.source.setFocus()
 
     def _typed(self, entry: str) -> None:
+        self._trusted = False
         self.entries[entry].complain("")
         self.open_button.setEnabled(bool(self.source.text().strip()) and not self.running)
 
@@ -106,30 +104,41 @@ class OpenModelDialog(ProgressDialog):
         """Open it; a file of the user's own that is not trusted is shown first."""
         if self.running or not self.open_button.isEnabled():
             return
-        source = self._parsed("source", lambda: parse_source(self.source.text().strip()))
-        arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
-        lines = [line for line in self.inputs.toPlainText().splitlines() if line.strip()]
-        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, lines)))
-        if source is None or arguments is None or inputs is None:
+        lines = tuple(line for line in self.inputs.toPlainText().splitlines() if line.strip())
+        asked = AskedModel(self.source.text().strip(), self.arguments.text().strip(), lines,
+                           self.train_mode.isChecked(), self.meta.isChecked())  # fmt: skip
+        checks: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("source", lambda: parse_source(asked.source)),
+            ("arguments", lambda: parse_arguments(asked.arguments)),
+            ("inputs", lambda: [*map(parse_input, asked.inputs)]),
+        )
+        if not all([self._fits(entry, check) for entry, check in checks]):
             return
-        self._asked = str(source)
-        folder = str(Path.cwd()) if source.own_code else ""
-        request = Observe(
-            source, FrozenMap(arguments), inputs, folder, self.train_mode.isChecked(),
-            self.meta.isChecked() or not source.own_code,
-        )  # fmt: skip
-        if source.own_code:
-            self._ask_trust(source, request)
+        request = request_of(asked)
+        self._asked = str(request.source)
+        if request.source.own_code and not self._trusted:
+            self._ask_trust(request.source, request)
         else:
             self._begin(request)
 
-    def _parsed(self, entry: str, parse: Callable[[], T]) -> T | None:
+    def open_model(self, asked: AskedModel) -> None:
+        """Fill the form, and open the model; if `trust`, its code runs without being shown."""
+        self.source.setText(asked.source)
+        self.arguments.setText("" if asked.arguments == "{}" else asked.arguments)
+        self.inputs.setPlainText("\n".join(asked.inputs))
+        self.train_mode.setChecked(asked.train)
+        self.meta.setChecked(asked.meta)
+        self._trusted = asked.trust
+        self.start()
+
+    def _fits(self, entry: str, check: Callable[[], object]) -> bool:
         try:
-            return parse()
+            check()
         except (SourceError, ImportRequestError) as error:
             self.entries[entry].complain(f"{str(error).removesuffix('.')}.")
             self.entries[entry].field.setFocus()
-            return None
+            return False
+        return True
 
     def _ask_trust(self, source: SourceSpec, request: Observe) -> None:
         path = file_of(source, request.folder)

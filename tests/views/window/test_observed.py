@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.sources.spec import AskedModel
 from app.views.main_window import MainWindow
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from app.views.observed.page import ObservedPage
@@ -85,6 +86,14 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
         window.show_page(front)
         assert window.inspectors.currentWidget() is inspector
     assert window.document.project is project
+
+
+def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, window: MainWindow, mine: Path) -> None:
+    asked = AskedModel("mine:Net", inputs=("3x4",), trust=True)
+    window.actions_by_key.trigger("open-source", asked)
+    page = shown(qtbot, window)
+    assert (mine.parent / "marker").exists() and not page.banner.isVisible()
+    assert [one.shape for one in page.observation.calls[0].outputs] == [(3, 4)]
 
 
 def test_of_a_model_that_raises_the_call_that_did_is_chosen_and_said(

@@ -1,0 +1,34 @@
+"""`tapedeck open`: the window on any model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+WORDS = """
+SOURCE is what `tapedeck draw` takes. The window opens, the model runs once in a separate process, and what it called is
+shown. Your own files run once you have reviewed them in the window, or at once with --trust.
+"""
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    from app.cli import draw
+
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "open", help="open the window on any model", description=WORDS
+    )
+    draw.add_source(parser)
+    parser.set_defaults(command=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Open the window; invalid arguments are refused before."""
+    from app.cli import draw
+
+    asked = draw.asked_model(options)
+    draw.request_of(asked)
+    from app.views.app import run_window
+
+    return run_window(None, asked)
