@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QGuiApplication, QImage, QPainter, QPen
 
 from app.cli import doctor
+from tests.support.forked_python import run_forked
 
 
 def test_painting_does_not_lose_references_to_none(qapp: QGuiApplication) -> None:
@@ -46,13 +47,13 @@ def test_sound_releases_of_pyside_are_taken(version: str) -> None:
     assert doctor.pyside_fault(version) is None
 
 
-def test_torchvision_imports_beside_this_torch() -> None:
-    """In a process of its own: whatever was imported before must not be what makes it work."""
-    code = (
+def test_torchvision_imports_beside_this_torch(tmp_path: Path) -> None:
+    """In a copy of the fork server, where nobody else imports it: nothing of the tests may be what makes it work."""
+    (tmp_path / "code.py").write_text(
         "from app.util.torchvision_import import import_torchvision\n"
         "models = import_torchvision('models')\n"
         "transforms = import_torchvision('transforms')\n"
         "print(models.resnet18.__name__, transforms.Normalize.__name__)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_forked(tmp_path / "code.py")
     assert done.stdout.split() == ["resnet18", "Normalize"], done.stderr

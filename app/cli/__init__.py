@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
         finally:
             streams.finish()
     except OSError as error:
-        if streams.is_broken():
+        if streams.is_broken(error):
             return streams.give_up(error)
         where = f"{error.filename}: " if error.filename else ""
         print(f"tapedeck: {shortened(printable(f'{where}{error.strerror or error}'))}", file=sys.stderr)

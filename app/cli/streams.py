@@ -40,13 +40,13 @@ def finish() -> None:
     sys.stdout.flush()
 
 
-def is_broken() -> bool:
-    """Return whether stdout is closed."""
+def is_broken(error: OSError) -> bool:
+    """Return whether stdout is closed, of which an unbuffered one tells in `error` alone."""
     try:
         sys.stdout.flush()
     except OSError:
         return True
-    return False
+    return isinstance(error, BrokenPipeError)
 
 
 def give_up(error: OSError) -> int:

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     control = Control() if place is None else control_for(place)
     with _interruptible(control):
         out: RunOutput = JsonLines() if options.json else ProgressBar(project.training.epochs)
-        history, last = _watch(job, control, out, recorder, resume, place)
+        history, last, unread = _watch(job, control, out, recorder, resume, place)
     problem = ""
     if control.result is not None and (weights := control.result.state_dict) is not None:
         results = run_results.leave(project, job, weights, history, folder)
@@ -96,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
         raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 1)
     if problem:
         raise cli.CommandError(problem, 1)
+    if unread is not None:
+        raise unread
     return 0
 
 
@@ -183,8 +185,8 @@ def _events(
 
 def _watch(
     job: Job, control: Control, out: RunOutput, recorder: Recorder, resume: Path | None, place: RunPlacement | None
-) -> tuple[Any, Event]:
-    """Run the job to its end; return the history and the last event."""
+) -> tuple[Any, Event, OSError | None]:
+    """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
     from app.runs import store
     from app.training.checkpoints.save_report import SaveReport
     from app.training.events import Saved, Started
@@ -194,6 +196,7 @@ def _watch(
     problem = recorder.begin()
     history = store.history_of(recorder.kept) if resume is not None and not problem else History()
     last: Event | None = None
+    unread: OSError | None = None
     saves = SaveReport()
     try:
         kept = None if problem else recorder.checkpoints
@@ -207,7 +210,8 @@ def _watch(
             if not isinstance(last, Saved) or last.problem or job.training.save_every:
                 try:
                     out.show(last)
-                except OSError:  # the reader is gone: the run is stopped and saved, and `cli.run` reports it
+                except OSError as error:  # the reader is gone: the run is stopped and saved, and `cli.run` reports it
+                    unread = error
                     control.stop()
     finally:
         recorder.close()
@@ -215,7 +219,7 @@ def _watch(
     if words := saves.at_end():
         _warn(words)
     assert last is not None
-    return history, last
+    return history, last, unread
 
 
 @contextmanager

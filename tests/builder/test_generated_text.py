@@ -23,6 +23,7 @@ from app.project import custom_layers, file
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
 from app.util.resources import path as resource_path
+from tests.support.forked_python import run_forked
 
 EXAMPLES = sorted((resource_path() / "examples").glob("*.tape"))
 MODELS = {
@@ -76,7 +77,7 @@ def test_the_text_is_formatted_and_uses_all_that_it_imports_and_makes(made: Call
 
 CLEAN = """
 import importlib.util, json, sys
-sys.modules["app"] = None
+sys.modules.update({name: None for name in ["app", *sys.modules] if name.partition(".")[0] in ("app", "tests")})
 spec = importlib.util.spec_from_file_location("net", sys.argv[1])
 net = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(net)
@@ -87,7 +88,8 @@ print(json.dumps([list(value.shape) for value in net.Net().state_dict().values()
 def test_the_text_runs_where_nothing_of_the_program_is(tmp_path) -> None:
     source = of_model("mobilenet_v3_small")
     (tmp_path / "net.py").write_text(source.text)
-    done = subprocess.run([sys.executable, "-I", "-c", CLEAN, str(tmp_path / "net.py")], capture_output=True, text=True)
+    (tmp_path / "clean.py").write_text(CLEAN)
+    done = run_forked(tmp_path / "clean.py", str(tmp_path / "net.py"))
     assert not done.returncode, done.stderr
     assert json.loads(done.stdout) == [list(value.shape) for value in make_module(source).state_dict().values()]
 

@@ -7,8 +7,6 @@ import math
 import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from app.training.checkpoints import checkpoint
 from app.training.events import GainFigures
 from app.util.resources import path as resource_path
 from benchmarks.kill_checkpoints import killed_and_resumed
+from tests.support.forked_python import start_command
 
 DIGITS = resource_path("examples", "digits.tape")
 TRAIN = ["train", str(DIGITS), "--epochs", "2", "--device", "cpu"]
@@ -114,13 +113,14 @@ def test_runs_that_are_killed_while_they_save_go_on_bit_for_bit(tmp_path: Path) 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_command_that_is_interrupted_keeps_its_run(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "app.main", "train", str(DIGITS), "--device", "cpu", "--epochs", "100000"]
-    process = subprocess.Popen([*command, "--out", str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    run = ["train", str(DIGITS), "--device", "cpu", "--epochs", "100000", "--out", str(tmp_path)]
+    process = start_command(tmp_path, *run)
     assert process.stdout is not None
-    while "epoch 2/" not in process.stdout.readline():
+    while b"epoch 2/" not in process.stdout.readline():
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    os.kill(process.pid, signal.SIGINT)
+    process.stdout.read()
+    assert process.wait() == 0
     (kept,) = store.listed(tmp_path / "runs")
     assert kept.state == "stopped" and kept.record.ending is not None
     assert checkpoint.load(kept.checkpoints / checkpoint.LAST)["position"]["step"] == kept.record.ending.step

@@ -16,9 +16,11 @@ import pytest
 
 from app.main import main
 from app.project.file import read
+from app.runs import store
 from app.util import interrupts
 from app.util.resources import path as resource_path
 from benchmarks.wrong_invocation_cases import CASES
+from tests.support.forked_python import start_command
 
 DIGITS = resource_path("examples", "digits.tape")
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +43,8 @@ def test_wrong_invocations_are_refused_with_one_sentence() -> None:
         "train on a device that is not here", "train into an empty name", "check of ''", "data of pipe.tape",
         "train with text.pt as weights, --resume", "train with pipe.pt as weights, --resume",
         "evaluate with pipe.safetensors as weights, --weights", "autograd of a pipe", "import of a pipe",
-        "autograd into a pipe", "a name that is not UTF-8", "a name with a NUL", "check into a full disk",
-        "check into a pipe that nobody reads", "Ctrl+C while it imports",
+        "autograd into a pipe", "a name that is not UTF-8", "a name with a NUL", "--help into a full disk",
+        "--help into a pipe that nobody reads",
     }  # fmt: skip
     names = {case.name for case in CASES}
     assert len(names) == len(CASES) > 100 and wanted <= names
@@ -72,11 +74,27 @@ def test_text_that_a_stream_cannot_take_is_printed_as_escapes(
     assert b"\\u6570\\u5b57: 12 nodes" in taken.getvalue()
 
 
-def test_so_it_is_where_the_language_is_that_of_c(named: Path) -> None:
-    with command("check", str(named), LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0") as done:
+def test_so_it_is_where_the_language_is_that_of_c(tmp_path: Path) -> None:
+    store.changed(store.begin(tmp_path / "runs", read(DIGITS)), name="数字")
+    with command("runs", str(tmp_path), LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0") as done:
         out, err = done.communicate()
     assert done.returncode == 0 and not err
-    assert "\\u6570\\u5b57: 12 nodes" in out
+    assert "\\u6570\\u5b57 " in out
+
+
+@posix
+def test_a_stream_that_takes_nothing_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    """What `--help` is told of as a process of its own, in `benchmarks.wrong_invocations`."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    for stream, status, words in ((open("/dev/full", "w"), 2, "No space left"), (open(writes, "w"), 141, "was closed")):
+        with stream, monkeypatch.context() as here:
+            here.setattr(sys, "stdout", stream)
+            assert main(["check", str(DIGITS)]) == status
+        told = capfd.readouterr().err
+        assert (
+            told.count("\n") == 1 and told.startswith("tapedeck: standard output cannot be written") and words in told
+        )
 
 
 @posix
@@ -126,12 +144,14 @@ def test_a_command_that_is_interrupted_returns_130(monkeypatch: pytest.MonkeyPat
 
 @posix
 def test_a_run_whose_stdout_is_closed_keeps_what_was_learnt(tmp_path: Path) -> None:
-    with command("train", str(DIGITS), "--out", str(tmp_path / "out"), "--epochs", "100000", "--json") as run:
-        assert run.stdout is not None and run.stderr is not None
-        run.stdout.readline()
-        run.stdout.close()
-        err = run.stderr.read()
-    assert run.returncode == 141 and err.count("\n") == 1 and "standard output" in err
+    """Unbuffered: then nothing is left that could not be written either when the command ends."""
+    train = ["train", str(DIGITS), "--out", str(tmp_path / "out"), "--epochs", "100000", "--json"]
+    run = start_command(tmp_path, *train, PYTHONUNBUFFERED="1")
+    assert run.stdout is not None and run.stderr is not None
+    run.stdout.readline()
+    run.stdout.close()
+    err = run.stderr.read().decode()
+    assert run.wait() == 141 and err.count("\n") == 1 and "standard output" in err
     assert (tmp_path / "out" / "weights.safetensors").stat().st_size > 1000
 
 

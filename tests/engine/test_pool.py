@@ -16,6 +16,9 @@ import pytest
 
 from app.engine import child_process, fork_server, pool
 from tests.engine.test_child import alive, wait_for
+from tests.support.light_fork_server import LIGHT, own_server
+
+__all__ = ["own_server"]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fork server is Linux's")
 
@@ -104,11 +107,13 @@ tell(torch=digest(*(one.detach() for one in net.parameters()), losses), threads=
 """
 
 
-@pytest.mark.parametrize("extra", [{}, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}])
-def test_with_the_same_seeds_it_has_the_numbers_of_a_fresh_process_bit_for_bit(begin, extra):
-    text = f"import gc, signal\n{NUMBERS}"
-    forked, fresh = output_of(begin(text, **extra)), output_of(begin(text, fresh=True, **extra))
-    assert forked == fresh and (not extra or forked["threads"] == 1)
+def test_with_the_same_seeds_it_has_the_numbers_of_a_fresh_process_bit_for_bit(begin):
+    """Also with another number of threads than the fork server has loaded its libraries for."""
+    text, other = f"import gc, signal\n{NUMBERS}", str(3 - int(os.environ["OMP_NUM_THREADS"]))
+    threads = {"OMP_NUM_THREADS": other, "MKL_NUM_THREADS": other}
+    forked, fresh = output_of(begin(text, **threads)), output_of(begin(text, fresh=True, **threads))
+    assert forked == fresh and forked["threads"] == int(other)
+    assert output_of(begin(text))["threads"] == int(os.environ["OMP_NUM_THREADS"])
 
 
 def test_all_that_is_loaded_ahead_is_there(begin):
@@ -147,23 +152,25 @@ def test_of_a_killed_one_is_known_which_signal_it_was(begin):
     child.kill()  # has nothing to do any more
 
 
-def test_a_killed_fork_server_takes_its_processes_along_and_the_next_one_is_forked_off_another(begin):
+def test_a_killed_fork_server_takes_its_processes_along_and_the_next_one_is_forked_off_another(begin, own_server):
     child = begin("tell()\ninput()")
     child.stdout.readline()
     before = server()
     os.kill(before, signal.SIGKILL)
     assert child.wait(60) == -signal.SIGKILL and not alive(child.pid)
+    wait_for(lambda: not alive(before))  # its processes end first, and one that is amid its end is asked in vain
     assert output_of(begin("tell(parent=os.getppid())"))["parent"] == server() != before
 
 
-def test_one_that_dies_while_it_is_asked_is_replaced_by_a_fresh_process(begin, monkeypatch):
+def test_one_that_dies_while_it_is_asked_is_replaced_by_a_fresh_process(begin, own_server, monkeypatch):
     output_of(begin("tell()"))
     monkeypatch.setattr(pool._Server, "ready", lambda _self: True)
-    os.kill(server(), signal.SIGKILL)
+    os.kill(before := server(), signal.SIGKILL)
+    wait_for(lambda: not alive(before))
     assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
 
 
-def test_one_that_stands_still_is_not_waited_for(begin, monkeypatch):
+def test_one_that_stands_still_is_not_waited_for(begin, own_server, monkeypatch):
     output_of(begin("tell()"))
     monkeypatch.setattr(pool, "ANSWERS", 0.1)
     os.kill(before := server(), signal.SIGSTOP)
@@ -201,27 +208,19 @@ def test_where_there_is_no_fork_server_a_fresh_process_is_started(begin, monkeyp
     assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
 
 
-def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(begin, monkeypatch, capfd):
+def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(begin, own_server, monkeypatch, capfd):
     """As if a library had started a thread while it was loaded."""
     threaded = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
-    program = f"{threaded}; from app.engine import fork_server as one; one._load = lambda: None; one.main()"
-    pool.close()
-    pool.prepare(later=True)
-    popen = subprocess.Popen
-
-    def threaded_one(command: list[str], **named: Any) -> Any:
-        ours = "app.engine.fork_server" in command
-        return popen([command[0], "-c", program, *command[4:]] if ours else command, **named)
-
-    monkeypatch.setattr(pool.subprocess, "Popen", threaded_one)
+    monkeypatch.setattr(own_server, "program", f"{threaded}\n{LIGHT}")
     assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
     assert "The fork server has 2 threads and cannot be forked" in capfd.readouterr().err
-    pool.close()
 
 
 _PARENT = """
 import sys
 from app.engine import pool
+from tests.support.light_fork_server import LightServers
+pool.subprocess.Popen = LightServers().start
 pool.prepare()
 child = pool.start("rank", {"RANK": "0"}, arguments=[sys.argv[1]])
 print(pool._state.server._process.pid, child.pid, child.stdout.readline().decode().strip(), flush=True)

@@ -7,7 +7,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from app.export.script.script import training_script
 from app.training.events import Failed, Finished, Started, StepDone
 from tests.engine.test_child import wait_for
 from tests.engine.test_distributed import PLAIN_NET, TWO, ranks
+from tests.support.forked_python import start_forked
 from tests.support.listening import listening, outer_address, tree
 from tests.support.training_jobs import job, net
 
@@ -104,17 +104,15 @@ def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alo
     a_job = job(PLAIN_NET, epochs=100_000)
     (tmp_path / "model.py").write_text(a_job.source.text)
     (tmp_path / "train.py").write_text(training_script(a_job))
-    command = [sys.executable, "train.py", "--processes", "2", "--json"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
-        lines = iter(script.stdout.readline, "")
-        assert '"started"' in next(lines) and '"step"' in next(lines)
-        pids = tree(script.pid)
-        found = listening(pids)
-        assert len(pids) == 3 and len(found) == 2 and all(address.is_loopback for address, _port in found)
-        os.kill(max(pids), signal.SIGKILL)
-        script.stdout.read()
-        script.wait()
-    assert script.returncode == signal.SIGKILL
+    script = start_forked(tmp_path / "train.py", "--processes", "2", "--json", cwd=tmp_path)
+    lines = iter(script.stdout.readline, b"")
+    assert b'"started"' in next(lines) and b'"step"' in next(lines)
+    pids = tree(script.pid)
+    found = listening(pids)
+    assert len(pids) == 3 and len(found) == 2 and all(address.is_loopback for address, _port in found)
+    os.kill(next(pid for pid in pids if pid != script.pid), signal.SIGKILL)
+    script.stdout.read()
+    assert script.wait() == signal.SIGKILL
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 

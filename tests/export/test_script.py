@@ -2,8 +2,6 @@
 
 import ast
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from app.training.loop import train
 from app.util.frozen import FrozenMap
 from tests.data.test_mnist import files, put
 from tests.support import script_here
+from tests.support.forked_python import run_forked
 from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, TWO_OUTPUTS, adam, job, net
 
 
@@ -180,8 +179,7 @@ def test_the_script_run_alone_prints_the_lines_of_the_app(tmp_path):
 
     write(tmp_path, job(CONV_NET, epochs=9))
     arguments = ["--json", "--out", "w", "--epochs", "2", "--seed", "5"]
-    command = [sys.executable, "train.py", *arguments]
-    script = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    script = run_forked(tmp_path / "train.py", *arguments, cwd=tmp_path)
     assert script.returncode == 0, script.stderr
     control = Control()
     assert script.stdout.splitlines() == app_lines(job(CONV_NET, epochs=2, seed=5), control)

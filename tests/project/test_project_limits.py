@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app import cli
@@ -24,7 +22,6 @@ from app.project.module_paths import Layers
 from app.views.files import reading
 from app.views.main_window import MainWindow
 from benchmarks.monsters import MONSTERS, ends, layers, nested, project
-from tests.support.windows import shown
 from tests.views.window.test_window import ready
 
 REFUSED = {
@@ -96,12 +93,10 @@ def test_nodes_without_places_get_some_below_those_that_have_one() -> None:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
-    with shown(qapp, "limits") as made:
-        made.files.open_example("digits.tape")
-        made.start()
-        ready(qtbot, made)
-        yield made
+def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    return window
 
 
 def test_a_refused_file_leaves_the_project_its_steps_and_the_window(
@@ -127,12 +122,12 @@ def test_an_edit_beyond_the_bounds_is_refused_since_no_file_could_hold_it(
     path = tmp_path / "often.tape"
     path.write_bytes(json.dumps(nested(12, 2)).encode())
     assert window.files.open(path)
-    before, said = window.document.project, []
-    window.sheet.refused.connect(said.append)
+    before = window.document.project
     (instance,) = (key for key, node in before.graph.nodes.items() if node.op == "block.B11")
     often = before.graph.with_node(replace(before.graph.nodes[instance], repeat=100))
-    window.sheet.apply("Repeat", replace(before, graph=often))
-    assert window.document.project is before and "200,000 are allowed" in said[0]
+    with qtbot.waitSignal(window.sheet.refused) as refused:
+        window.sheet.apply("Repeat", replace(before, graph=often))
+    assert window.document.project is before and "200,000 are allowed" in refused.args[0]
 
 
 def test_a_large_sheet_comes_in_turns_and_is_whole(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from app.training.events import Event, Failed, Finished, Saved, StepDone
 from app.training.job import Job
 from app.training.loop import train
 from tests.runs.test_store import kept_run, project
+from tests.support.forked_python import run_forked
 from tests.support.training_jobs import SMALL_NET, job, losses, net, run
 
 
@@ -130,14 +129,15 @@ for room in (9000, 600):
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
 def test_a_disk_that_is_full_is_told_and_the_run_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", FULL, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    (tmp_path / "full.py").write_text(FULL)
+    done = run_forked(tmp_path / "full.py", str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr
     first, no_checkpoint, second, nothing = done.stdout.splitlines()
     plain = losses(run(job(epochs=2, threads=1)))
     assert first == second == f"Finished {plain}"
     assert "The run continues without it." in no_checkpoint and "The run continues without being saved." in nothing
-    for kept in store.listed(tmp_path):
+    assert len(runs := store.listed(tmp_path / "runs")) == 2
+    for kept in runs:
         assert not kept.checkpoints.exists() or not list(kept.checkpoints.iterdir()), "no half file is left"
 
 

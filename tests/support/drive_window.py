@@ -85,13 +85,7 @@ def main(folder: Path) -> int:
     until("running", lambda: window.session.active)
     until("trained", lambda: window.session.state == "done")
     _training_rooms(window, folder, until)
-    window.actions_by_key["capture"].trigger()
-    until("captured", lambda: window.room.drawing() is not None)
-    window.tape_control.show()
-    player = window.tape_control.player
-    player.set_speed(None)
-    window.actions_by_key["play-backward"].trigger()
-    until("played", lambda: 0 < len(player) == player.position)
+    _autograd(window, folder, until)
     _export(window, folder, until)
     _weights(window, folder, until)
     _import(window, until)
@@ -160,6 +154,25 @@ def _training_rooms(window: Any, folder: Path, until: Callable[[str, Callable[[]
     until("table read", lambda: form.data.batch.preview is not None and form.data.batch.preview.rows)
     window.document.apply("As it was", kept)
     until("as it was", lambda: window.live.up_to_date)
+
+
+def _autograd(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+    """From capture to replay: played backward, diagnosed, checked numerically, exported."""
+    window.actions_by_key["capture"].trigger()
+    until("captured", lambda: window.room.drawing() is not None)
+    window.tape_control.show()
+    player, findings = window.tape_control.player, window.findings_control
+    player.set_speed(None)
+    window.actions_by_key["play-backward"].trigger()
+    until("played", lambda: 0 < len(player) == player.position)
+    findings.run_diagnostics()
+    until("diagnosed", lambda: findings.findings is not None)
+    findings.check(next(node for node in window.room.tape.nodes if node.name == "ReluBackward0"))
+    until("checked numerically", lambda: findings.report is not None)
+    assert findings.report.passed
+    player.release()
+    window.tape_control.replay.export(folder / "replay.html")
+    until("replay exported", (folder / "replay.html").exists)
 
 
 def _export(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:

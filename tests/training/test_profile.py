@@ -1,7 +1,6 @@
 """The profile of a step: told of a run under way that stays what it was, written as a trace, and shown."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +15,6 @@ from app.views.main_window import MainWindow
 from app.views.training.memory.profile_control import NOTHING
 from app.views.training.memory.profile_dialog import ON_DEVICE, ProfileDialog
 from tests.support.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
-from tests.support.windows import shown
 from tests.views.window.test_window import DIGITS, ready
 
 
@@ -84,12 +82,10 @@ def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
 
 
 @pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    with shown(qapp, "profile") as made:
-        made.open_path(DIGITS)
-        made.start()
-        ready(qtbot, made)
-        yield made
+def window(qtbot, window: MainWindow) -> MainWindow:
+    window.open_path(DIGITS)
+    ready(qtbot, window)
+    return window
 
 
 def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):

@@ -20,9 +20,11 @@ from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from app.views.training.runs.placement_control import PlacesControl
 from tests.engine.test_child import alive
+from tests.support.light_fork_server import own_server
 from tests.support.training_jobs import job
 from tests.views.window.test_runs import cell, listed
 
+__all__ = ["own_server"]
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 
 
@@ -107,8 +109,8 @@ def test_a_run_has_a_process_of_its_own_also_where_the_windows_was_chosen_once(q
     assert window.session.training_thread.result.state_dict and not alive(pid)
 
 
-def test_the_fork_server_is_there_before_a_run_wants_it(qtbot, window):
-    pool.close()
+def test_the_fork_server_is_there_before_a_run_wants_it(qtbot, window, own_server):
+    assert pool._state.server is None
     window.findChild(PlacesControl)._idle.start(0)  # as it does when torch has been loaded
     qtbot.waitUntil(lambda: pool._state.server is not None and pool._state.server._loaded)
 

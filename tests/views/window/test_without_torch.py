@@ -18,7 +18,8 @@ def test_a_day_in_the_window_imports_no_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     *stations, last = done.stdout.splitlines()
     assert [word for word in ("opened", "edited", "trained", "rates tested", "evaluated", "tried", "looked inside",
-            "event files", "went on", "table read", "captured", "played", "exported", "proved",
+            "event files", "went on", "table read", "captured", "played",
+            "diagnosed", "checked numerically", "replay exported", "exported", "proved",
             "weights saved", "weights loaded", "layers of an own file", "imported",
             "example described", "addresses found") if
             word not in stations] == []  # fmt: skip
