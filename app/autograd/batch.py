@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingBatch:
-    """`loss(output, target)` below `model(*inputs)`; without `loss` the graph starts at all outputs.
+    """`loss(output, target)` below `model(*inputs, **kwargs)`; without `loss` the graph starts at all outputs.
 
-    A single tensor for `inputs` is one input. Of several outputs the loss gets the first, or all of them if it has a
-    true attribute `whole`; then the target may be a dictionary of tensors. `source` maps lines of the generated text to
-    nodes of the drawing. `special` are the forward modes; `seeds` computes the vectors that backward starts with from
-    the outputs, ones by default. Every run reseeds with `seed` (dropout), and torch's generators are restored
+    A single tensor for `inputs` is one input; other arguments may be anything. Of several outputs the loss gets the
+    first, or all of them if it has a true attribute `whole`; then the target may be a dictionary of tensors. `source`
+    maps lines of the generated text to nodes of the drawing; without one, operations get the lines of the files that
+    called them if `own_lines`. `special` are the forward modes; `seeds` computes the vectors that backward starts with
+    from the outputs, ones by default. Every run reseeds with `seed` (dropout), and torch's generators are restored
     afterwards.
     """
 
     model: nn.Module
-    inputs: tuple[Tensor, ...]
-    loss: Callable[[Any, Any], Tensor] | None = None
+    inputs: tuple[Any, ...]
+    loss: Callable[[Any, Any], Any] | None = None
     target: Any = None
     source: Source | None = None
     train: bool = True
@@ -43,16 +44,27 @@ class TrainingBatch:
     labels: Mapping[str, Label] = field(default_factory=FrozenMap)
     special: Special = PLAIN
     seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=FrozenMap)
+    own_lines: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, tuple):
             object.__setattr__(self, "inputs", (self.inputs,))
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Every tensor among the arguments."""
+        return capture.tensors_of((self.inputs, dict(self.kwargs)))
+
+    def call(self) -> Any:
+        """Call the model with its arguments."""
+        return self.model(*self.inputs, **self.kwargs)
+
     def capture(self) -> Tape:
         """Run one forward pass and describe its autograd graph as plain data; the graph is freed.
 
         Raises NoGraphError if nothing requires a gradient, and ForwardError if the net or the loss raises and there is
-        a `source`; without one the error itself.
+        a `source` or lines are recorded; else the error itself.
         """
         with self.hold() as graph:
             return graph.tape
@@ -65,7 +77,7 @@ class TrainingBatch:
         """
         modes = special if special is not None else self.special
         with rng.borrowed(self.seed):
-            graph = capture.failing_forward(self.source, lambda: capture.hold(self, around, modes))
+            graph = capture.failing_forward(self.source, lambda: capture.hold(self, around, modes), self.own_lines)
         refused = ""
         try:
             graph.seeds = self.seeds(graph.ends) if self.seeds is not None else None
@@ -78,10 +90,9 @@ class TrainingBatch:
 
     def forward(self) -> list[Tensor]:
         """Run the net and its loss without instrumentation; return the loss, or all outputs without one."""
-        output = self.model(*self.inputs)
-        if self.loss is None:
-            return capture.tensors_of(output)
-        return [capture.loss_of(self.loss, output, self.target)]
+        output = self.call()
+        value = capture.loss_of(self.loss, output, self.target) if self.loss is not None else None
+        return capture.tensors_of(output) if value is None else [value]
 
 
 def compile_batch(

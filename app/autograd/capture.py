@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace as with_values
 
 from app.autograd.errors import CaptureError, ForwardError, NoGraphError
 from app.autograd.forward_modes import SecondOrder, Special, device_of
-from app.autograd.layers import OriginRecorder
+from app.autograd.layers import FileRecorder, OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, saved_values
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
 from app.source import layer_files
-from app.util import gc_pause
+from app.util import gc_pause, user_frames
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 from app.util.module_state import temporary_mode
@@ -48,19 +50,20 @@ def hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, sp
     return graph
 
 
-def failing_forward(source: Source | None, run: Callable[[], T]) -> T:
-    """Call `run`; raise ForwardError with the position in `source` if the net or the loss raises.
+def failing_forward(source: Source | None, run: Callable[[], T], own_lines: bool = False) -> T:
+    """Call `run`; raise ForwardError with the position in `source` if the net or the loss raises, or in the files that
+    it is made of if `own_lines`.
 
-    CaptureError passes through; without a source every error does.
+    CaptureError passes through; without either every error does.
     """
     try:
         return run()
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:  # a custom layer may call sys.exit
-        if source is None:
+        if source is None and not own_lines:
             raise
-        failure = failure_of(error, source)
+        failure = failure_of(error, source) if source is not None else _failure_in_files(error)
     # Raised out here so that it carries no traceback whose frames would keep the tensors alive.
     raise failure
 
@@ -79,12 +82,13 @@ class ReadyLoss:
 def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
     import torch
 
-    model, inputs, loss, target, source = batch.model, batch.inputs, batch.loss, batch.target, batch.source
-    recorder = OriginRecorder(model, source)
+    model, inputs, loss, target, source = batch.model, batch.tensors, batch.loss, batch.target, batch.source
+    recorder = FileRecorder(model) if batch.own_lines else OriginRecorder(model, source)
     started = torch._C._autograd._get_sequence_nr()
-    with torch.inference_mode(False), torch.enable_grad(), special.casting(device_of(inputs)):
+    eager = nullcontext() if special.compile or not batch.own_lines else torch.compiler.set_stance("force_eager")
+    with torch.inference_mode(False), torch.enable_grad(), special.casting(device_of(inputs)), eager:
         with nullcontext() if special.compile else recorder:  # hooks would break a compiled graph into pieces
-            output = model(*inputs)
+            output = batch.call()
         answered = torch._C._autograd._get_sequence_nr()
         value = None if loss is None else loss_of(loss, output, target)
     ends = special.chosen(tensors_of(output)) if value is None else [value]
@@ -99,7 +103,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
         nodes, edges, roots = walk(ends)
         sequences = [node._sequence_nr() for node in nodes]
         order = execution_order(sequences, edges, roots)
-        table = _storage_table(model, inputs, target, loss)
+        table = _storage_table(model, (*inputs, *tensors_of(target)), loss)
         reader = SavedReader(table)
         names = _parameter_names(model)
         records = [
@@ -120,13 +124,43 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
             layers=FrozenMap({name: type(module).__name__ for name, module in model.named_modules()}),
             labels=FrozenMap(batch.labels),
             text=source.text if source is not None else "",
+            codes=recorder.codes(records) if isinstance(recorder, FileRecorder) else FrozenMap(),
         )
-    return LiveGraph(tape, nodes, ends, model, inputs, target)
+    return LiveGraph(tape, nodes, ends, model, tuple(inputs), target)
 
 
-def loss_of(loss: Callable[[Any, Any], Tensor], output: Any, target: Any) -> Tensor:
-    """Compute the loss of a net's output: of its first tensor, or of all if the loss has `whole`."""
+def loss_of(loss: Callable[[Any, Any], Any], output: Any, target: Any) -> Any:
+    """Compute the loss of a net's output: of its first tensor, or of all if the loss has `whole`. None where the loss
+    is the model's own (`OwnLoss`), and it has none."""
     return loss(output if getattr(loss, "whole", False) else first_tensor(output), target)
+
+
+class OwnLoss:
+    """The loss that a model computes itself: its output if that is a scalar, the output's `loss`, or the only scalar
+    in it that requires a gradient. None where there is no such thing.
+
+    The first output decides which of its tensors that is: where inputs require gradients later, more of them do.
+    """
+
+    whole = True
+
+    def __init__(self) -> None:
+        self.place: int | None = None  # among the output's tensors, -1 for none; None before the first output
+
+    def __call__(self, output: Any, target: Any = None) -> Tensor | None:
+        tensors = tensors_of(output)
+        if self.place is None:
+            self.place = self._place(output, tensors)
+        return tensors[self.place] if 0 <= self.place < len(tensors) else None
+
+    def _place(self, output: Any, tensors: list[Tensor]) -> int:
+        named = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        ends = [place for place, one in enumerate(tensors) if one.requires_grad and not one.is_complex()]
+        found = next((place for place in ends if tensors[place] is named and named.numel() == 1), None)
+        if found is not None:
+            return found
+        scalars = [place for place in ends if tensors[place].ndim == 0]
+        return scalars[0] if len(scalars) == 1 else -1
 
 
 def record_of(
@@ -155,6 +189,7 @@ def record_of(
         sequence=number - started,
         saved=saved,
         values=values,
+        file=origin.file,
     )
 
 
@@ -176,17 +211,18 @@ def with_leaves_placed(
             in_loss=first.in_loss,
             node=recorder.free(records[leaf].parameters) or first.node,
             line=first.line,
+            file=first.file,
         )
     return tuple(placed)
 
 
-def _storage_table(model: nn.Module, inputs: tuple[Tensor, ...], target: Tensor | None, loss: Any) -> StorageTable:
+def _storage_table(model: nn.Module, given: Iterable[Tensor], loss: Any) -> StorageTable:
     import torch
 
     table = StorageTable()
     table.mark(model.parameters(), "parameter")
     table.mark(model.buffers(), "buffer")
-    table.mark((*inputs, *tensors_of(target)), "input")
+    table.mark(given, "input")
     if isinstance(loss, torch.nn.Module):
         table.mark(loss.parameters(), "parameter")
         table.mark(loss.buffers(), "buffer")
@@ -201,11 +237,19 @@ def _parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
 
 
 def tensors_of(output: Any) -> list[Tensor]:
-    """List every tensor in a net's output, in order."""
+    """List every tensor in a net's output or arguments, in order: of containers, mappings and dataclasses."""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    found: list[Tensor] = []
+    for leaf in tree_leaves(output):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif isinstance(leaf, Mapping):  # a class of its own that torch does not know as a container
+            found += tensors_of(dict(leaf))
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            found += tensors_of([getattr(leaf, one.name, None) for one in fields(leaf)])
+    return found
 
 
 def first_tensor(output: Any) -> Tensor:
@@ -225,6 +269,14 @@ def _why_no_graph(model: nn.Module) -> str:
     else:
         reason = "no parameter that requires a gradient reaches the output. Look for detach() or no_grad() on the way"
     return f"The forward pass of this net built no graph: {reason}."
+
+
+def _failure_in_files(error: BaseException) -> ForwardError:
+    """Describe an error with the innermost line of the files that a model is made of."""
+    file, line = user_frames.place_of_error(error.__traceback__)
+    where = f" at line {line} of {PurePath(file).name}" if line else ""
+    text = "".join(traceback.format_exception(error))
+    return ForwardError(f"{type(error).__name__}{where}: {error}", None, line or None, text)
 
 
 def failure_of(error: BaseException, source: Source) -> ForwardError:

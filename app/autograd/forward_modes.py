@@ -140,7 +140,7 @@ class SecondOrder:
             return with_values(record, order=2)
         origin = recorder.origin(self._makers[at])
         return with_values(
-            record, layer=origin.layer, call=origin.call, node=origin.node, line=origin.line, order=2
+            record, layer=origin.layer, call=origin.call, node=origin.node, line=origin.line, file=origin.file, order=2
         )  # fmt: skip
 
 

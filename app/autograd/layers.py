@@ -7,6 +7,7 @@ number is its origin. The nodes themselves are not modified.
 
 from __future__ import annotations
 
+import linecache
 import sys
 import threading
 from bisect import bisect_right
@@ -17,20 +18,26 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from app.source.generated import Source
+from app.util import user_frames
+from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from app.autograd.tape import TapeNode
+
 
 @dataclass(frozen=True)
 class NodeOrigin:
-    """`layer` is a module path, `call` counts that module's calls from 1; `line` is a line of the generated text."""
+    """`layer` is a module path, `call` counts that module's calls from 1; `line` is a line of the generated text, or of
+    `file`."""
 
     layer: str = ""
     call: int = 0
     node: str | None = None
     line: int | None = None
+    file: str = ""
 
 
 @dataclass
@@ -76,7 +83,7 @@ class OriginRecorder:
                 continue  # supports no hooks; its nodes are attributed to its owner
             self._hooks.append(module.register_forward_pre_hook(self._before, prepend=True))
             self._hooks.append(module.register_forward_hook(self._after, always_call=True))
-        if self._source is not None:
+        if self._has_lines:
             self._mode = _line_mode(self)
             self._mode.__enter__()
         return self
@@ -89,6 +96,10 @@ class OriginRecorder:
             hook.remove()
         self._hooks.clear()
         self._names.clear()
+
+    @property
+    def _has_lines(self) -> bool:
+        return self._source is not None
 
     @property
     def listening(self) -> bool:
@@ -153,7 +164,7 @@ class OriginRecorder:
     def here(self, frame: FrameType | None) -> NodeOrigin:
         """Return the current place in the forward pass: the innermost module, and the line that called `frame`."""
         _, layer, call = self._open[-1] if self._open else (0, "", 0)
-        return self._origin(layer, call, self._lines_of(frame) if self._source is not None else ())
+        return self._origin(layer, call, self._lines_of(frame) if self._has_lines else ())
 
     def _origin(self, layer: str, call: int, lines: tuple[int, ...]) -> NodeOrigin:
         key = (layer, call, lines)
@@ -196,6 +207,41 @@ class OriginRecorder:
     def owner(self, parameter: str) -> str | None:
         """Return the drawing's node whose module holds the parameter of this name, or that is this parameter."""
         return self._node(parameter, ())
+
+
+class FileRecorder(OriginRecorder):
+    """Records lines of the files that called torch, neither torch's own nor this program's. A line is a number in a
+    table of files and their lines here."""
+
+    def __init__(self, model: nn.Module | None) -> None:
+        super().__init__(model)
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._places: list[tuple[str, int]] = []
+
+    @property
+    def _has_lines(self) -> bool:
+        return True
+
+    def _lines_of(self, frame: FrameType | None) -> tuple[int, ...]:
+        place = user_frames.place(frame)
+        if not place[1]:
+            return ()
+        number = self._numbers.setdefault(place, len(self._places))
+        if number == len(self._places):
+            self._places.append(place)
+        return (number,)
+
+    def _origin(self, layer: str, call: int, lines: tuple[int, ...]) -> NodeOrigin:
+        key = (layer, call, lines)
+        if key not in self._known:
+            file, line = self._places[lines[0]] if lines else ("", None)
+            self._known[key] = NodeOrigin(layer, call, None, line, file)
+        return self._known[key]
+
+    def codes(self, records: Iterable[TapeNode]) -> FrozenMap[str, str]:
+        """Return the text of the lines that some nodes were made at, by "file:line"."""
+        places = {(one.file, one.line) for one in records if one.file and one.line}
+        return FrozenMap({f"{file}:{line}": linecache.getline(file, line).strip() for file, line in sorted(places)})
 
 
 def _sequence() -> int:

@@ -65,11 +65,11 @@ class TapeNode(msgspec.Struct, frozen=True, array_like=True):
     """One autograd node, named as torch names it ("ConvolutionBackward0").
 
     `layer` is the path of the innermost module that created it ("" for the net's own operations and for the loss),
-    `call` numbers the calls of that module, `node` is the drawing's node, `line` the line of the generated text.
-    `parameters` are all names of the parameter that an AccumulateGrad node accumulates into, `variables` the names in a
-    snippet of the forward operation's result. `in_loss` marks nodes created after the net's forward. `sequence` counts
-    the nodes that torch created since the forward pass began. `order` is 2 for nodes created by a backward pass with
-    `create_graph=True`; their location is that of the node that was running.
+    `call` numbers the calls of that module, `node` is the drawing's node, `line` the line of the generated text,
+    or of `file` if given. `parameters` are all names of the parameter that an AccumulateGrad node accumulates into,
+    `variables` the names in a snippet of the forward operation's result. `in_loss` marks nodes created after the net's
+    forward. `sequence` counts the nodes that torch created since the forward pass began. `order` is 2 for nodes created
+    by a backward pass with `create_graph=True`; their location is that of the node that was running.
     """
 
     id: int
@@ -85,6 +85,7 @@ class TapeNode(msgspec.Struct, frozen=True, array_like=True):
     values: FrozenMap[str, Any] = msgspec.field(default_factory=FrozenMap)
     variables: tuple[str, ...] = ()
     order: int = 1
+    file: str = ""
 
     @property
     def is_leaf(self) -> bool:
@@ -112,7 +113,7 @@ class Tape:
 
     `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to class
     names, `labels` drawing nodes to their labels. `loss` is None when backward starts at the net's outputs. `text` is
-    the generated source that ran, "" for a model without one.
+    the generated source that ran, "" for a model without one; `codes` are lines of its files, by "file:line".
     """
 
     nodes: tuple[TapeNode, ...]
@@ -126,6 +127,7 @@ class Tape:
     layers: FrozenMap[str, str] = field(default_factory=FrozenMap)
     labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
     text: str = ""
+    codes: FrozenMap[str, str] = field(default_factory=FrozenMap)
 
     @cached_property
     def held_bytes(self) -> int:
@@ -178,7 +180,9 @@ class Tape:
         return tuple(ranks)
 
     def code_of(self, node: TapeNode) -> str:
-        """Return the stripped line of the generated source that created the node; "" if unknown."""
+        """Return the stripped line of the generated source, or of its file, that created the node; "" if unknown."""
+        if node.file:
+            return self.codes.get(f"{node.file}:{node.line}", "")
         lines = self.text.splitlines()
         return lines[node.line - 1].strip() if node.line is not None and node.line <= len(lines) else ""
 
@@ -224,6 +228,7 @@ def _node_json(tape: Tape, node: TapeNode) -> dict[str, Any]:
         "module": node.layer or None,
         "node": node.node,
         "line": node.line,
+        **({"file": node.file} if node.file else {}),
         "parameter": node.parameters[0] if node.parameters else None,
         "parameters": list(node.parameters),
         "variables": list(node.variables),

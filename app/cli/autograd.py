@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from app.autograd.tape import Tape
 
 WORDS = """
-SOURCE is a project, FILE.py with a snippet, or FILE.py:FUNCTION. A snippet shows the graph of its last expression, its
-`loss`, or its newest tensor; a FUNCTION the graph of what it returns: a loss, tensors, or a network that is then called
-with --input. Your own files run only with --trust, or if trusted in the window, in a separate process.
+SOURCE is a project, FILE.py with a snippet, FILE.py:FUNCTION, or any model: FILE.py:Class, package.module:Class,
+package.module:factory(), torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A snippet shows the graph
+of its last expression, its `loss`, or its newest tensor; a FUNCTION the graph of what it returns: a loss, tensors, or a
+network that is then called with --input; a model the graph of the loss it computes itself, else of all its outputs.
+Your own files run only with --trust, or if trusted in the window, in a separate process.
 """
 SECONDS, GIGABYTES = 120.0, 4.0
 
@@ -71,9 +73,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
     autograd_project.add_options(batch)
+    model = parser.add_argument_group("model options")
+    model.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
+    model.add_argument("--seed", type=int, default=0, help="seed of its weights and of dropout (0)")
     file = parser.add_argument_group("file options")
     file.add_argument("--of", metavar="NAME", help="name of the tensor whose graph to show")
-    file.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="input shapes")
+    file.add_argument("--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
+                      help="input shapes; NAME= for a keyword argument of a model")  # fmt: skip
     file.add_argument("--timeout", type=float, default=SECONDS, help=f"time limit in seconds ({SECONDS:.0f})")
     file.add_argument("--memory", type=float, default=GIGABYTES, help=f"memory limit in GiB ({GIGABYTES:.0f})")
     parser.set_defaults(command=run)
@@ -95,6 +101,10 @@ def run(options: argparse.Namespace) -> int:
         cli.has_place(path)
     if options.play and (path is None or path.suffix not in (".json", ".html")):
         raise cli.CommandError("--play writes the playback into a JSON or HTML file: pass --out F.json")
+    from app.cli import autograd_model
+
+    if (source := autograd_model.source_of(options)) is not None:
+        return autograd_model.of_model(options, source)
     file, _, function = str(options.project).rpartition(":")
     if function.isidentifier() and file.endswith(".py"):
         return _of_file(options, Path(file), function)

@@ -50,7 +50,7 @@ def refuse_options(options: argparse.Namespace) -> None:
     given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
              "second_order", "start_weights") if getattr(options, name)]  # fmt: skip
     if given:
-        raise cli.CommandError(f"{', '.join(given)}: for projects only; a file's code decides how it runs")
+        raise cli.CommandError(f"{', '.join(given)}: for projects and models only; a file's code decides how it runs")
 
 
 def capture_options(options: argparse.Namespace) -> CaptureOptions:
@@ -108,7 +108,7 @@ def of_project(options: argparse.Namespace) -> int:
             print(cli.printable(chosen.left_out))
         return _diagnosed(batch, options)
     except (CaptureError, DataError, ValueError) as error:
-        raise cli.CommandError(_rephrased_error(str(error), chosen), 1) from error
+        raise cli.CommandError(rephrased_error(str(error), chosen), 1) from error
 
 
 def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
@@ -131,7 +131,7 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     return WeightsFile(str(path), words)
 
 
-def _rephrased_error(words: str, chosen: CaptureOptions) -> str:
+def rephrased_error(words: str, chosen: CaptureOptions) -> str:
     """Rephrase errors of torch and Python about a missing output or module."""
     if chosen.outputs and "list index out of range" in words:
         return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the network has fewer outputs"

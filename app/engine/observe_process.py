@@ -1,4 +1,4 @@
-"""Observe a model in a separate process with a time limit."""
+"""Observe, or capture, a model in a separate process with a time limit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 from concurrent import futures
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from app.engine import child_process, pool
 from app.engine.import_process import shadows_packages
 from app.engine.own_engine import OwnEngine
-from app.engine.protocol import EngineDiedError
+from app.engine.protocol import EngineDiedError, Request
 from app.engine.requests.observe import Observe
 from app.observe.observation import Observation
 from app.sources.spec import SourceError
@@ -19,34 +20,60 @@ from app.sources.spec import SourceError
 PATIENCE = 120.0  # seconds for the model's own code
 POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
 
+A = TypeVar("A")
+
 
 class ObserveTimeoutError(SourceError):
     """It took longer than it may."""
+
+
+def engine_of(model: Observe) -> OwnEngine:
+    """Start an engine for the code of a model. Raises OSError if none can be started."""
+    folder = model.folder or (str(Path(model.source.where).parent) if model.source.kind == "file" else "")
+    fresh = bool(folder) and shadows_packages(Path(folder))
+    return OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh))
+
+
+def timeout_words(model: Observe, patience: float) -> str:
+    """Say that a model took longer than it may."""
+    return f"{model.source} had not come to its end after {patience:.0f} s and was stopped"
+
+
+def death_words(model: Observe, engine: OwnEngine) -> str:
+    """Say that a model ended its process; waits for its end."""
+    return f"{model.source} ended the process that it ran in: it {engine.how_it_ended()}"
 
 
 def observe(
     request: Observe, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
 ) -> Observation:  # fmt: skip
-    """Observe a model in a process that is ended after `patience` seconds; the caller has asked whether it may run.
+    """Observe a model as `answer` does."""
+    return answer(request, request, patience, cancelled, tell)
 
-    Raises SourceError, also for a model that ended its process, and OSError if none can be started.
+
+def answer(
+    request: Request[A], model: Observe, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _words: None,
+) -> A:  # fmt: skip
+    """Have a request about a model answered in a process that is ended after `patience` seconds; the caller has asked
+    whether it may run.
+
+    Raises SourceError, also for a model that ended its process, OSError if none can be started, and what the handler
+    raises.
     """
-    folder = request.folder or (str(Path(request.source.where).parent) if request.source.kind == "file" else "")
-    fresh = bool(folder) and shadows_packages(Path(folder))
-    engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh))
+    engine = engine_of(model)
     try:
         question, end = engine.ask(request, tell), time.monotonic() + patience
         while not question.done():
             if cancelled():
                 raise SourceError("cancelled")
             if time.monotonic() > end:
-                words = f"{request.source} had not come to its end after {patience:.0f} s and was stopped"
-                raise ObserveTimeoutError(words)
+                raise ObserveTimeoutError(timeout_words(model, patience))
             futures.wait([question], POLL_INTERVAL)
         return question.result()
     except EngineDiedError as error:
-        raise SourceError(f"{request.source} ended the process that it ran in: it {engine.how_it_ended()}") from error
+        raise SourceError(death_words(model, engine)) from error
     finally:
         engine.kill()
         engine.close()

@@ -54,7 +54,7 @@ MODULES = """
     training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
     engine.requests.train engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
-    engine.requests.observe observe.observation sources.spec
+    engine.requests.observe observe.observation sources.spec observe.figures
 """
 
 # Sent once and by reference afterwards, like containers of `LONG` entries and more.

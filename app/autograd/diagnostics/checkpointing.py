@@ -70,7 +70,7 @@ def blocks(model: nn.Module) -> tuple[str, ...]:
 def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:
     """Measure the gradients and the peak memory of one step."""
     model = batch.model
-    before = [*model.parameters(), *model.buffers(), *(t for t in batch.inputs)]
+    before = [*model.parameters(), *model.buffers(), *batch.tensors]
     if isinstance(batch.loss, nn.Module):
         before += [*batch.loss.parameters(), *batch.loss.buffers()]
     peak = Peak(before)
@@ -108,7 +108,7 @@ def _step(batch: TrainingBatch, special: Special) -> None:
 
 
 def _finish(batch: TrainingBatch) -> None:
-    if device_of(batch.inputs) == "cuda":
+    if device_of(batch.tensors) == "cuda":
         torch.cuda.synchronize()
 
 

@@ -81,7 +81,7 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
 
     A value that was dropped on the way, such as a constant in a `torch.where`, is harmless.
     """
-    watch, outputs = ForwardWatch(batch.source, batch.model), list[Any]()
+    watch, outputs = ForwardWatch(batch.source, batch.model, batch.own_lines), list[Any]()
     sound = [buffer for buffer in batch.model.buffers() if all_finite([buffer])]
     answer = batch.model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
     try:
@@ -102,7 +102,7 @@ def _non_finite(batch: TrainingBatch, found: NonFinite) -> Finding:
     )
     title = "loss" if found.in_loss else _title(batch, found.layer, found.node)
     return Finding("non-finite", "error", title, found.sentence(), cure, found.layer, found.tape_node, found.node,
-                   found.line)  # fmt: skip
+                   found.line, file=found.file)  # fmt: skip
 
 
 def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
@@ -199,7 +199,7 @@ def _first_backward(batch: TrainingBatch) -> Iterator[Finding]:
         node = playback.tape.nodes[failed.node]
         text = f"Backward fails here: {failed}"
         title = playback.tape.title_of(node)
-        yield Finding("failed", "error", title, text, "", node.layer, node.id, node.node, node.line)
+        yield Finding("failed", "error", title, text, "", node.layer, node.id, node.node, node.line, file=node.file)
     finally:
         playback.release()
 
@@ -211,7 +211,8 @@ def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
         "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",
     }.get(lost.kind, "")
     text = f"The gradient {lost.kind} at {lost.title}: {lost.rule}."
-    return Finding(lost.kind, "warning", lost.title, text, cure, node.layer, node.id, node.node, node.line)
+    place = (node.layer, node.id, node.node, node.line)
+    return Finding(lost.kind, "warning", lost.title, text, cure, *place, file=node.file)
 
 
 def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
@@ -237,7 +238,8 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
             if one.what == "activation"
             else "Check the gradients that arrive at them, and the activation behind them."
         )
-        yield Finding("dead", severity, one.title, text, cure, one.layer, one.node, node.node, node.line)
+        place = (one.layer, one.node, node.node, node.line)
+        yield Finding("dead", severity, one.title, text, cure, *place, file=node.file)
 
 
 def _title(batch: TrainingBatch, layer: str, node: str | None) -> str:

@@ -124,4 +124,5 @@ def _stops(tape: Tape, node: int) -> str:
 
 def _location(tape: Tape, number: int) -> OpLocation:
     node = tape.nodes[number]
-    return OpLocation(node.name, node.layer, node.call, node.node, node.line, tape.code_of(node), "", node.in_loss)
+    code = tape.code_of(node)
+    return OpLocation(node.name, node.layer, node.call, node.node, node.line, code, node.file, node.in_loss)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from app.autograd.playback.steps import Breaks
 from app.autograd.sparse import parts_of
+from app.util import user_frames
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ class NonFinite:
     """`direction` is "forward" or "backward", `op` torch's name of the operation or of the backward node.
 
     `value` is "NaN" or "Inf". `made_here` is False if it was an input: in the data, a weight, or the initial vector of
-    backward. `layer` is a module path, `node` the drawing's node, `line` a line of the generated text, `tape_node` the
-    number on the tape (backward only). `in_loss` means that it occurred after the net's forward.
+    backward. `layer` is a module path, `node` the drawing's node, `line` a line of the generated text or of `file`,
+    `tape_node` the number on the tape (backward only). `in_loss` means that it occurred after the net's forward.
     """
 
     direction: str
@@ -46,11 +48,13 @@ class NonFinite:
     line: int | None = None
     tape_node: int | None = None
     in_loss: bool = False
+    file: str = ""
 
     def sentence(self) -> str:
         """Describe it in one sentence."""
         where = "the loss" if self.in_loss else self.layer or "the net's own code"
         line = f", line {self.line}" if self.line is not None else ""
+        line += f" of {PurePath(self.file).name}" if self.file else ""
         verb = "made the first" if self.made_here else "is the first that was given a"
         return f"Going {self.direction}, {self.op} of {where}{line} {verb} {self.value}."
 
@@ -68,7 +72,7 @@ def first_backward(playback: Playback) -> NonFinite | None:
     nan = any(stats.absmax != stats.absmax for stats in given or left)
     return NonFinite(
         "backward", node.name, "NaN" if nan else "Inf", not given, node.layer, node.node, node.line, node.id,
-        node.in_loss,
+        node.in_loss, node.file,
     )  # fmt: skip
 
 
@@ -81,9 +85,9 @@ class ForwardWatch:
     for diagnosis, not for training. Only the entering thread is watched.
     """
 
-    def __init__(self, source: Source | None = None, model: nn.Module | None = None) -> None:
+    def __init__(self, source: Source | None = None, model: nn.Module | None = None, own_lines: bool = False) -> None:
         self.found: NonFinite | None = None
-        self._source, self._model = source, model
+        self._source, self._model, self._own_lines = source, model, own_lines
         self._mode: Any = None
         # What made the NaN or the Inf in a memory block; the weak reference keeps its address from being used again.
         self._origins: dict[int, tuple[StorageWeakRef, NonFinite]] = {}
@@ -133,9 +137,12 @@ class ForwardWatch:
 
     def _new_origin(self, op: str, value: str, made_here: bool) -> NonFinite:
         layer, line, inside = self._locate(sys._getframe(3))
+        file, at = user_frames.place(sys._getframe(3)) if self._own_lines else ("", 0)
         node = self._source.node_at(line) if self._source is not None and line is not None else None
         known = self._source is not None or self._model is not None
-        return NonFinite("forward", op, value, made_here, layer, node, line, in_loss=known and not inside)
+        return NonFinite(
+            "forward", op, value, made_here, layer, node, line or at or None, in_loss=known and not inside, file=file
+        )
 
     def _locate(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
         """Return (module path, line of the generated text, whether it is inside the net) of the running code."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import field, replace
+from pathlib import PurePath
 
 from msgspec.structs import replace as with_values
 
@@ -129,6 +130,13 @@ class Finding:
         """Layer and line: "conv1, line 12"; the line alone without a layer."""
         line = "" if self.line is None else f"line {self.line}"
         return ", ".join(filter(None, (self.title, line)))
+
+    @property
+    def line_text(self) -> str:
+        """The line with its file: "line 12", "line 12 of net.py", or ""."""
+        if self.line is None:
+            return ""
+        return f"line {self.line} of {PurePath(self.file).name}" if self.file else f"line {self.line}"
 
 
 @dataclass(frozen=True)

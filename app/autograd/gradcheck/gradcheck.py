@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.batch import TrainingBatch
-from app.autograd.capture import loss_of
+from app.autograd.capture import OwnLoss, loss_of
 from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.finite_differences import Function, check
 from app.autograd.gradcheck.report import GradcheckReport, upper
@@ -30,17 +30,23 @@ Cancelled = Callable[[], bool]
 def check_net(batch: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
     """Check the whole net with its loss, with respect to each parameter and its inputs."""
     model, loss = batch.model, batch.loss
+    if isinstance(loss, OwnLoss) and loss.place is None:
+        batch.hold().release()  # finds which output it is
 
     def run(own: Any, given: Any) -> Any:
-        inputs, target = given
-        output = own[0](*inputs)
+        inputs, kwargs, target = given
+        output = own[0](*inputs, **kwargs)
         if own[1] is None:
             return output
-        return loss_of(own[1], output, target)
+        value = loss_of(own[1], output, target)
+        return output if value is None else value
 
-    targets = sum(isinstance(leaf, Tensor) for leaf in tree_leaves(batch.target))
-    names = ("",) * len(batch.inputs) + (None,) * targets
-    function = Function((model, loss), run, (batch.inputs, batch.target), batch.train, names)
+    kwargs = dict(batch.kwargs)
+    inputs, targets = (
+        sum(isinstance(leaf, Tensor) for leaf in tree_leaves(part)) for part in ((batch.inputs, kwargs), batch.target)
+    )
+    names = ("",) * inputs + (None,) * targets
+    function = Function((model, loss), run, (batch.inputs, kwargs, batch.target), batch.train, names)
     return _checked("the whole net", function, batch, budget, cancelled)
 
 

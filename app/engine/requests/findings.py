@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from app.autograd.diagnostics.results import Findings, WhatIf
 from app.engine.protocol import Request
-from app.engine.requests.capture import CaptureRequest
+from app.engine.requests.observe import AnyCapture
 from app.util.late_dataclass import dataclass
 
 
@@ -20,7 +20,7 @@ class FindingsRequest(Request[Findings]):
     """Run every diagnostic on a batch. Progress is a sentence."""
 
     lane: ClassVar[str] = "findings"
-    batch: CaptureRequest
+    batch: AnyCapture
 
 
 @dataclass(frozen=True)
@@ -29,4 +29,4 @@ class CheckpointRequest(Request[tuple[WhatIf, ...]]):
     measured."""
 
     lane: ClassVar[str] = "findings"
-    batch: CaptureRequest
+    batch: AnyCapture

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from app.autograd.gradcheck.report import GradcheckReport
 from app.engine.protocol import Request
-from app.engine.requests.capture import CaptureRequest
+from app.engine.requests.observe import AnyCapture
 from app.util.late_dataclass import dataclass
 
 
@@ -36,6 +36,6 @@ class GradcheckRequest(Request[GradcheckReport]):
     """Compare backward's gradient with finite differences. Progress is a sentence."""
 
     lane: ClassVar[str] = "findings"
-    batch: CaptureRequest
+    batch: AnyCapture
     what: WholeNet | LayerCall | NodeOperation
     title: str

@@ -1,13 +1,17 @@
-"""Request for an observation: one forward pass of a model from anywhere."""
+"""Requests about a model from anywhere: observe one forward pass, capture one, and report on it for a command."""
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from app.autograd.capture_options import CaptureOptions
+from app.autograd.tape import Tape
 from app.engine.protocol import MAIN, Request
+from app.engine.requests.capture import CaptureRequest
 from app.engine.requests.import_model import parse_arguments
+from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.sources.spec import AskedModel, InputSpec, SourceSpec, parse_input, parse_source
 from app.util.frozen import FrozenMap
@@ -38,3 +42,66 @@ def request_of(asked: AskedModel) -> Observe:
     arguments, inputs = FrozenMap(parse_arguments(asked.arguments)), tuple(map(parse_input, asked.inputs))
     folder = str(Path.cwd()) if source.own_code else ""
     return Observe(source, arguments, inputs, folder, asked.train, asked.meta or not source.own_code)
+
+
+@dataclass(frozen=True)
+class CapturedModel:
+    """The graph of one call, and figures of every module that was called or has parameters."""
+
+    tape: Tape
+    batch: ModelCapture
+    figures: tuple[ModuleFigures, ...]
+
+
+@dataclass(frozen=True)
+class ModelCapture(Request[CapturedModel]):
+    """Make the model of a source with weights that `seed` determines, call it with its example inputs, and describe
+    the graph below its loss, or below its outputs where it computes none.
+
+    `options` say what differs from that; `data` and `batch` of them mean nothing here. Raises SourceError and
+    CaptureError; send it to an engine of its own, which runs the code of the model.
+    """
+
+    lane: ClassVar[str] = "capture"
+    model: Observe
+    train: bool = False
+    options: CaptureOptions = CaptureOptions()
+    seed: int = 0
+
+    @property
+    def diagnosed(self) -> ModelCapture:
+        """The same call as the diagnostics run it."""
+        return replace(self, options=self.options.diagnosed)
+
+    def of_samples(self, _batch: int) -> ModelCapture:
+        """Return the request as it is: its inputs have the sizes that were asked for."""
+        return self
+
+
+# What can be captured, played and diagnosed.
+AnyCapture = CaptureRequest | ModelCapture
+
+
+@dataclass(frozen=True)
+class ModelReported:
+    """`steps` are packed records of the backward pass, `stopped` says why it ended early. `lines` are the report, and
+    `found` how many errors and warnings are in it."""
+
+    tape: Tape | None = None
+    steps: bytes | None = None
+    stopped: str = ""
+    lines: tuple[str, ...] = ()
+    found: int = 0
+
+
+@dataclass(frozen=True)
+class ModelReport(Request[ModelReported]):
+    """What `tapedeck autograd` writes about a model: its graph, `play`ed if asked for; the findings; a gradcheck of a
+    layer, of the whole model for "", of nothing for None."""
+
+    lane: ClassVar[str] = "capture"
+    batch: ModelCapture
+    graph: bool = True
+    play: bool = False
+    findings: bool = False
+    gradcheck: str | None = None

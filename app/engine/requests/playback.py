@@ -9,7 +9,7 @@ from app.autograd.playback.gradient_look import GradientLook
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, StepRecord, Stop
 from app.autograd.tape import Tape
 from app.engine.protocol import Request
-from app.engine.requests.capture import CaptureRequest
+from app.engine.requests.observe import AnyCapture
 from app.engine.values import packed, unpacked
 from app.util.late_dataclass import dataclass
 
@@ -26,7 +26,7 @@ class PlaybackRequest(Request[None]):
 
     lane: ClassVar[str] = "playback"
     overtaken: ClassVar[bool] = True  # a cancelled one is abandoned amid a long step as well
-    batch: CaptureRequest
+    batch: AnyCapture
     expected: Tape | None = None
     speed: float | None = None
 
@@ -60,7 +60,7 @@ class RecordRequest(Request[RecordedPass]):
     """Run a batch forward and backward, every step recorded."""
 
     lane: ClassVar[str] = "capture"
-    batch: CaptureRequest
+    batch: AnyCapture
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

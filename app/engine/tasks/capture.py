@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.data.config import DataConfig
 from app.data.own_files.cache import key_of
 from app.engine.requests.capture import Captured, CaptureRequest, InitialWeights, NewestWeights, WeightsFile
+from app.engine.requests.observe import AnyCapture, ModelCapture
 from app.engine.server import Context, handles
 from app.util import rng
 
@@ -49,11 +50,16 @@ def with_weights_found(request: CaptureRequest) -> CaptureRequest:
     return replace(request, weights=WeightsFile(str(found[0]), found[1]) if found is not None else InitialWeights())
 
 
-def batch_of(request: CaptureRequest, state_dict: Mapping[str, Tensor] | None = None) -> TrainingBatch:
-    """Return the net with its batch and loss. `state_dict` overrides the request's weights.
+def batch_of(request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None) -> TrainingBatch:
+    """Return the net with its batch and loss, or an opened model with its inputs. `state_dict` overrides the request's
+    weights.
 
-    Raises CaptureError, DataError, OSError, and StartError for unusable start weights.
+    Raises CaptureError, DataError, OSError, StartError for unusable start weights, and SourceError.
     """
+    if isinstance(request, ModelCapture):
+        from app.engine.tasks.observe import batch_of_model
+
+        return batch_of_model(request)
     from app.autograd.batch import compile_batch
     from app.autograd.forward_modes import Special
     from app.autograd.playback.root_gradients import chosen_vectors

@@ -1,13 +1,36 @@
-"""Handler of `app.engine.requests.observe`."""
+"""Handlers of `app.engine.requests.observe`: observe a model, or capture it with figures of one step."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from app.engine.requests.observe import Observe
+import torch
+from torch import Tensor, nn
+
+from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
+from app.autograd.capture import OwnLoss, tensors_of
+from app.autograd.errors import CaptureError
+from app.autograd.forward_modes import Special
+from app.autograd.gradient_norms import measure
+from app.autograd.playback.root_gradients import chosen_vectors
+from app.autograd.playback.steps import GradStats
+from app.autograd.tape import Tape
+from app.engine.requests.observe import CapturedModel, ModelCapture, ModelReport, ModelReported, Observe
+from app.engine.requests.playback import Steps
 from app.engine.server import Context, handles
+from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
+from app.sources.loading import LARGEST, Loaded, load
+from app.sources.spec import SourceError
+from app.util import rng
+from app.util.formatting import bytes_text
 
 
 @handles(Observe)
@@ -21,7 +44,6 @@ def observe_model(request: Observe, context: Context) -> Observation:
 def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) -> Observation:
     """Make and observe a model in this process. Raises SourceError."""
     from app.observe.observe import observe
-    from app.sources.loading import load
 
     tell(f"Making {request.source}")
     loaded = load(request.source, request.arguments, request.inputs, request.meta, request.folder)
@@ -34,11 +56,6 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
 
 def observe_with_values(request: Observe, without: Observation, tell: Callable[[str], None]) -> Observation:
     """Observe again with weights where a model without values raised: control flow on values needs them."""
-    from dataclasses import replace
-
-    from app.sources.loading import LARGEST, load
-    from app.sources.spec import SourceError
-
     with_weights = replace(request, meta=False)
     held = load(request.source, request.arguments, request.inputs, True, request.folder).model
     if sum(one.numel() * one.element_size() for one in (*held.parameters(), *held.buffers())) > LARGEST:
@@ -47,3 +64,187 @@ def observe_with_values(request: Observe, without: Observation, tell: Callable[[
         return answer(with_weights, tell)
     except SourceError:
         return without
+
+
+# --- Captures
+
+
+@handles(ModelCapture)
+def capture_model(request: ModelCapture, context: Context) -> CapturedModel:
+    """Capture a call, and measure every module in it. Raises as `batch_of_model`."""
+    context.progress(f"Making {request.model.source}")
+    batch = batch_of_model(request)
+    context.progress(f"Running {request.model.source}")
+    outputs: dict[str, Any] = {}
+    # Hooks would break a compiled graph into pieces.
+    with _outputs_measured(batch.model, outputs if not request.options.compile else None), batch.hold() as graph:
+        tape = graph.tape
+        with preserve_gradients(batch.model):
+            context.progress(f"Running backward of {request.model.source}")
+            run_backward(graph)
+            gradients = {} if request.options.second_order else _gradient_norms(batch.model)
+    return CapturedModel(tape, request, tuple(_figures(batch.model, tape, gradients, outputs)))
+
+
+@handles(ModelReport)
+def report_on_model(request: ModelReport, context: Context) -> ModelReported:
+    return report(request, context.progress)
+
+
+def report(request: ModelReport, tell: Callable[[str], None] = lambda _words: None) -> ModelReported:
+    """Capture a model in this process, and do with it what is asked for. Raises as `batch_of_model`."""
+    from app.autograd.diagnostics import report as reports
+    from app.autograd.node_notes import notes_of_tape
+    from app.autograd.playback.full_backward import play_through
+
+    chosen = request.batch.options
+    tell(f"Making {request.batch.model.source}")
+    tape, steps, stopped, lines, found = None, None, "", list[str](), 0
+    if request.graph:
+        with batch_of_model(request.batch).hold() as graph:
+            tape = graph.tape
+            lines += notes_of_tape(tape) if chosen.second_order else ()
+            if request.play:
+                played, stopped = play_through(graph)
+                steps = Steps.from_records(played.records).packed
+    if request.findings or request.gradcheck is not None:
+        batch = batch_of_model(request.batch.diagnosed)
+        lines += filter(None, [chosen.left_out])
+        if request.findings:
+            told, found = reports.findings(batch)
+            lines += told
+        if request.gradcheck is not None:
+            told, wrong = reports.gradcheck(batch, request.gradcheck)
+            lines, found = [*lines, *told], found + wrong
+    return ModelReported(tape, steps, stopped, tuple(lines), found)
+
+
+def batch_of_model(request: ModelCapture) -> TrainingBatch:
+    """Make the model and its example inputs anew. Raises SourceError, and CaptureError for one that is too large."""
+    wanted, options = request.model, request.options
+    if wanted.folder:
+        os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
+    with rng.borrowed(request.seed):
+        loaded = _loaded(wanted)
+    starts = chosen_vectors(replace(options, loss=False, vector="ones") if options.loss else options)
+    return TrainingBatch(
+        loaded.model, loaded.args, OwnLoss() if options.loss else None, None, None, request.train, request.seed,
+        special=Special.from_options(options), seeds=None if options.second_order else starts,
+        kwargs=loaded.kwargs, own_lines=True,
+    )  # fmt: skip
+
+
+def _loaded(wanted: Observe) -> Loaded:
+    if not wanted.source.own_code or wanted.meta:
+        size = 0
+        with contextlib.suppress(SourceError):  # some constructors need values
+            held = load(wanted.source, wanted.arguments, wanted.inputs, True, wanted.folder).model
+            size = sum(one.numel() * one.element_size() for one in held.parameters())
+        if size > LARGEST:
+            raise CaptureError(
+                f"{wanted.source} has {bytes_text(size)} of weights; a capture holds them, their gradients and "
+                f"activations in memory, and takes {bytes_text(LARGEST)} of weights at most. Pass arguments that make "
+                "it smaller, such as fewer layers"
+            )
+    loaded = load(wanted.source, wanted.arguments, wanted.inputs, False, wanted.folder)
+    if _kept_by_module(loaded.model, wanted):  # another lane may be amid a forward pass of it
+        loaded.model = copy.deepcopy(loaded.model)
+    return loaded
+
+
+def _kept_by_module(model: nn.Module, wanted: Observe) -> bool:
+    """Return whether a model is an object of the module it comes from, which every request would share."""
+    source = wanted.source
+    file = str(Path(wanted.folder, source.where).resolve()) if source.kind == "file" else None
+    for name, module in tuple(sys.modules.items()):
+        if name == source.where or (file is not None and getattr(module, "__file__", None) == file):
+            found: Any = module
+            for part in source.name.split("."):
+                found = getattr(found, part, None)
+            if found is model:
+                return True
+    return False
+
+
+# --- Figures
+
+
+@contextlib.contextmanager
+def _outputs_measured(model: nn.Module, found: dict[str, list[GradStats | None]] | None) -> Iterator[None]:
+    """Measure what every module gives while it runs; the last call of each counts."""
+    hooks: list[Any] = []
+
+    def hook(path: str) -> Callable[..., None]:
+        def note(_module: nn.Module, _args: Any, output: Any) -> None:
+            if torch._C._current_graph_task_id() != -1:
+                return  # a checkpoint that recomputes
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                given = [one for one in tensors_of(output) if one.is_floating_point() and one.device.type != "meta"]
+                assert found is not None
+                found[path] = measure(given)
+
+        return note
+
+    try:
+        for path, module in model.named_modules() if found is not None else ():
+            if not isinstance(module, torch.jit.ScriptModule):
+                hooks.append(module.register_forward_hook(hook(path)))
+        yield
+    finally:
+        for one in hooks:
+            one.remove()
+
+
+def _gradient_norms(model: nn.Module) -> dict[int, float]:
+    """Return the norm of each parameter's `.grad`, by the parameter's id."""
+    given = [one for one in model.parameters() if one.grad is not None]
+    stats = measure([one.grad for one in given])
+    return {id(one): stat.norm for one, stat in zip(given, stats, strict=True) if stat is not None}
+
+
+def _figures(
+    model: nn.Module, tape: Tape, gradients: dict[int, float], outputs: dict[str, list[GradStats | None]]
+) -> Iterator[ModuleFigures]:
+    saved = _saved_bytes(tape)
+    for path, module in model.named_modules():
+        parameters = list(module.parameters())
+        norms = [gradients[id(one)] for one in parameters if id(one) in gradients]
+        figures = ModuleFigures(
+            path, sum(map(Tensor.numel, parameters)), sum(norm**2 for norm in norms) ** 0.5 if norms else None,
+            saved.get(path, 0),
+        )  # fmt: skip
+        yield _with_output(figures, [one for one in outputs.get(path, ()) if one is not None])
+
+
+def _with_output(figures: ModuleFigures, stats: list[GradStats]) -> ModuleFigures:
+    from msgspec.structs import replace as with_values
+
+    counts = [torch.Size(one.shape).numel() for one in stats]
+    total = sum(counts)
+    if not total:
+        return figures
+    return with_values(
+        figures, shape=stats[0].shape, absmax=max(one.absmax for one in stats),
+        mean=sum(one.mean * count for one, count in zip(stats, counts, strict=True)) / total,
+        zeros=sum(one.zeros * count for one, count in zip(stats, counts, strict=True)) / total,
+        nonfinite=sum(one.nonfinite for one in stats),
+    )  # fmt: skip
+
+
+def _saved_bytes(tape: Tape) -> dict[str, int]:
+    """Return the bytes of activations that the nodes of each module and of those in it keep, each storage once."""
+    kept: dict[str, set[int]] = {}
+    for node in tape.nodes:
+        storages = {one.storage for one in node.saved if one.kind == "activation"}
+        for path in _above(node.layer):
+            kept.setdefault(path, set()).update(storages)
+    return {path: sum(tape.storages[one].bytes for one in storages) for path, storages in kept.items()}
+
+
+def _above(path: str) -> Iterable[str]:
+    """
+    >>> list(_above("encoder.0.fc"))
+    ['', 'encoder', 'encoder.0', 'encoder.0.fc']
+    """
+    parts = path.split(".") if path else []
+    return (".".join(parts[:count]) for count in range(len(parts) + 1))

@@ -47,7 +47,8 @@ class FindingRow(ListRow):
         title.setFixedWidth(PLACE)
         where = vbox(title, spacing=1)
         if finding.line is not None:
-            where.addWidget(label(f"line {finding.line}", "caption", "text3"))
+            where.addWidget(place := label(finding.line_text, "caption", "text3", wrap=True))
+            place.setFixedWidth(PLACE)
         where.addStretch(1)
         words = vbox(label(finding.sentence, "label", wrap=True), spacing=2)
         if finding.cure:
