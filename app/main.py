@@ -10,7 +10,9 @@ from app.util import interrupts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`tapedeck [FILE]` opens the window, `tapedeck COMMAND ...` does its job without one. Returns the exit code."""
+    """`tapedeck [FILE]` opens the window on a project or the lines of a run (*.jsonl), `tapedeck COMMAND ...` does its
+    job without one. Returns the exit code.
+    """
     with interrupts.interruptible():
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))

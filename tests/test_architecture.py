@@ -257,6 +257,22 @@ def test_leaves_import_only_leaves() -> None:
     assert not wrong, told(wrong)
 
 
+def test_the_package_that_watches_imports_the_standard_library_and_torch_alone() -> None:
+    """It runs in the process of a person's script; of it the program imports the frames and where they lie."""
+    own = {"tapedeck", "torch", *sys.stdlib_module_names}
+    files = sorted((ROOT / "tapedeck").glob("*.py"))
+    nodes = [(file.name, node) for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
+    wrong = [f"{name}: {target}" for name, node in nodes if isinstance(node, ast.Import | ast.ImportFrom)
+             for target in _absolute(node) if target.split(".")[0] not in own]  # fmt: skip
+    assert len(files) > 5 and not wrong, wrong
+    used = {found.target for found in imports() if found.target.split(".")[0] == "tapedeck"}
+    assert used <= {"tapedeck", "tapedeck.frames"}, used
+
+
+def _absolute(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or "relative"]
+
+
 def test_what_is_to_be_imported_late_is_imported_late() -> None:
     wrong = [found for found in within_app() if (room(found.importer), room(found.target)) in LAZY_ONLY]
     wrong = [found for found in wrong if not found.lazy]
@@ -551,7 +567,7 @@ def test_no_folder_is_crowded() -> None:
 
 def test_mypy_reads_all_of_the_program() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
-    assert settings["files"] == ["app"] and "exclude" not in settings
+    assert settings["files"] == ["app", "tapedeck"] and "exclude" not in settings
     followed = [rule for rule in settings["overrides"] if {"follow_imports", "ignore_errors"} & rule.keys()]
     assert not followed, f"these rules keep errors back: {followed}"
 

@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, check, export, autograd, import, runs, draw, open, doctor.
+"""The command line: train, evaluate, check, export, autograd, import, runs, draw, open, run, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
 interrupted, 141 stdout was closed.
@@ -40,6 +40,7 @@ COMMANDS = (
     "runs",
     "draw",
     "open",
+    "run",
     "doctor",
 )
 LONGEST = 2000  # letters of a refusal
@@ -77,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _carried_out(arguments: Sequence[str]) -> int:
     try:
-        _reject_empty(arguments)
+        _reject_empty(arguments if arguments[:1] != ["run"] else arguments[:2])  # the rest is for a script
         options = _parser().parse_args(arguments)
         try:
             return int(options.command(options) or 0)
@@ -112,7 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="one JSON object on stdout")
     check.set_defaults(command=_check)
 
-    from app.cli import autograd, data, draw, evaluate, import_model, open_model, runs, train, trials
+    from app.cli import (
+        autograd, data, draw, evaluate, import_model, open_model, run_script, runs, train, trials,
+    )  # fmt: skip
     from app.cli import export as cli_export
 
     trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
@@ -130,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     import_model.add(commands)
     draw.add(commands)
     open_model.add(commands)
+    run_script.add(commands)
     runs.add(commands)
     doctor = commands.add_parser("doctor", help="report what is installed and what is missing")
     doctor.set_defaults(command=_doctor)

@@ -10,7 +10,7 @@ from app.engine.distributed import train as train_on_several
 from app.engine.placement import RunPlacement
 from app.engine.run_process import ChildControl
 from app.engine.run_process import train as train_in_child
-from app.engine.watched_run import WatchedRunControl, follow
+from app.engine.watched.follow import WatchedRunControl, follow
 from app.training.control import Control
 from app.training.events import Event
 from app.training.job import Job

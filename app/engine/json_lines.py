@@ -14,7 +14,12 @@ from app.training.events import (
     Event,
     Failed,
     Finished,
+    GradientNorms,
+    GroupRates,
+    Looking,
     LossParts,
+    MemorySample,
+    Noticed,
     Paused,
     RateSet,
     Resumed,
@@ -42,6 +47,8 @@ class Reader:
         self._now, self._note, self._batches = now, note, batches
         self._started: Started | None = None
         self.epoch = self.step = 0
+        self._rate = math.nan
+        self._layers: tuple[str, ...] = ()
 
     def event(self, line: bytes | str) -> Event | None:
         """Parse a line; None for an unknown event. Raises ValueError."""
@@ -62,7 +69,9 @@ class Reader:
                 return self._started
             case "step":
                 epoch, step = int(fields["epoch"]), int(fields["step"])
-                return StepDone(epoch, step, float(number["loss"]), self._samples(epoch, step), self._now())
+                self._rate = float(number.get("rate", self._rate))
+                seconds = float(fields.get("seconds", self._now()))
+                return StepDone(epoch, step, float(number["loss"]), self._samples(epoch, step), seconds, self._rate)
             case "losses":
                 names = tuple(name for name in fields if name.startswith("loss_"))
                 outputs = tuple(name.removeprefix("loss_") for name in names)
@@ -74,6 +83,8 @@ class Reader:
                 accuracy, val_loss, val_accuracy = (fields[name] for name in _FIGURES)
                 figures = (train_loss, accuracy, val_loss, val_accuracy)
                 return EpochDone(fields["epoch"], fields["step"], *figures, self._now(), others)
+            case "said":
+                return Noticed(fields["step"], "", None, fields["message"])
             case "skipped":
                 return Skipped(
                     fields["epoch"], fields["step"], f"The loss of step {fields['step']} is not finite.", None
@@ -86,6 +97,8 @@ class Reader:
                 return Paused(fields["epoch"], fields["step"])
             case "resumed":
                 return Resumed(fields["epoch"], fields["step"])
+            case "layers" | "norms" | "rates" | "memory" | "looking":
+                return self._telemetry(kind, fields)
             case "finished":
                 return Finished(fields["reason"], fields["epoch"], fields["steps"], self._now(), fields.get("note", ""))
             case "failed":
@@ -93,10 +106,30 @@ class Reader:
                 return Failed(kind, message, cure, "", fields["node"], fields["epoch"], fields["step"])
         return None
 
+    def _telemetry(self, kind: str, fields: dict[str, Any]) -> Event | None:
+        """What a watched script tells besides; see `tapedeck.frames`."""
+        step = int(fields.get("step", 0))
+        match kind:
+            case "layers":
+                self._layers = tuple(map(str, fields["layers"]))
+                return None
+            case "norms":
+                norms = tuple(math.nan if norm is None else float(norm) for norm in fields["norms"])
+                return GradientNorms(step, self._layers, norms) if len(norms) == len(self._layers) else None
+            case "rates":
+                rates = (math.nan if rate is None else float(rate) for rate in fields["rates"])
+                return GroupRates(step, tuple(fields["groups"]), tuple(rates))
+            case "memory":
+                sizes = (fields[name] for name in ("allocated", "reserved", "peak", "resident"))
+                return MemorySample(step, float(fields["seconds"]), fields["scope"], *sizes)
+        return Looking(step, fields["steps"], fields["spent"], fields["seconds"])
+
     def _samples(self, epoch: int, step: int) -> int:
         """Return the samples of a step: the last batch of an epoch has the rest."""
         if self._started is None:
             return 0
+        if not self._started.steps_per_epoch:
+            return 1  # of a script, which tells steps alone
         batches, size, count = (getattr(self._started, n) for n in ("steps_per_epoch", "batch_size", "train_count"))
         left = count - (batches - 1) * size if step == epoch * batches else size
         return min(left, size, count)
@@ -104,6 +137,7 @@ class Reader:
     def _started_event(self, fields: dict[str, Any]) -> Started:
         epochs, size, count = (int(fields[name]) for name in ("epochs", "batch_size", "train_count"))
         batches = self._batches(count) if self._batches is not None else max(1, math.ceil(count / size))
+        batches = batches if "train_count" in fields and count else 0
         return Started(
             fields["device"], self._note, epochs, size, batches, fields["seed"], fields["parameters"], (), count,
             fields["validation_count"], fields.get("resumed_at", 0),

@@ -48,6 +48,8 @@ class Result:
 class Control:
     """Thread-safe control of one run. Methods return immediately, except `weights` during a run."""
 
+    commands = True  # whether it reaches the run
+
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._paused = False

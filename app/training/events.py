@@ -26,7 +26,8 @@ class _Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Started(_Event, frozen=True, eq=False):
     """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms.
 
-    `changed` warns of differences to the environment of the run up to its checkpoint.
+    `changed` warns of differences to the environment of the run up to its checkpoint. `steps_per_epoch` is 0 of a
+    script that is watched, which tells of none.
     """
 
     device: str

@@ -95,6 +95,8 @@ class History:
             case RateSet():
                 self.rates_set.append(event.step, event.rate)
             case GradientNorms():
+                if event.layers != self.layers:
+                    self._rename_layers(event.layers)
                 self.gradients.append(*event.norms)
                 self._gradient_steps.append(event.step)
             case LayerFigures() | GainFigures() | Histograms():
@@ -164,6 +166,16 @@ class History:
         self.gradients, self._gradient_steps = Columns(*layers), Columns("step")
         self.gradients.extend(norms)
         self._gradient_steps.extend(steps[None])
+
+    def _rename_layers(self, layers: tuple[str, ...]) -> None:
+        """Take other layers from here on, as of a script that makes another optimizer; the rows so far get NaN."""
+        before, self.gradients = self.gradients, Columns(*layers)
+        old = before.matrix()
+        rows = np.full((len(layers), len(before)), np.nan)
+        for place, name in enumerate(layers):
+            if name in before.names:
+                rows[place] = old[before.names.index(name)]
+        self.gradients.extend(rows)
 
     def _go_on_after(self, step: int) -> None:
         """Drop everything after the checkpoint that the run resumes from."""

@@ -18,6 +18,8 @@ from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from app.views.ui import icons, theme
 
+LINES = ".jsonl"  # the ending of a file with the lines of a run
+
 
 class Unexpected(QObject):
     """Catches unhandled exceptions on any thread and reports them to the window instead of ending the program."""
@@ -68,6 +70,9 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
         window.open_first()
     elif file.endswith(journal.JOURNAL):
         QTimer.singleShot(0, lambda: window.actions_by_key.trigger("restore-journal", Path(file)))
+    elif file.endswith(LINES):
+        window.open_first()
+        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("watch-file", Path(file)))
     else:
         QTimer.singleShot(0, lambda: window.files.open(Path(file)))
     QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.engine.watched_run import Tail, WatchedRunControl, follow
+from app.engine.watched.follow import Tail, WatchedRunControl, follow
 from app.training.events import EpochDone, Failed, Finished, Started, StepDone
 from app.training.history import History
 from app.views.training.runs.session import measure_progress

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOVED_ON = "The drawing has moved on"
 RESUME = "Resume it from its newest checkpoint, as if it had never stopped"
-WATCH = "Its curves, from the file that the lines of train.py --json go into, as they come"
+WATCH = "A script under `tapedeck run`, which can be paused from here, or the file that train.py --json writes"
 STATES = {
     "starting": ("Starting", "run"),
     "running": ("Training", "run"),
@@ -53,6 +53,7 @@ class RunsFeature(Feature):
                    late=True),
             Submenu("places", "&Where runs are carried out", places.fill),
             Action("watch-run", "Watch a run else&where…", places.ask_file, tip=WATCH),
+            Action("watch-file", "", places.watch),
         )  # fmt: skip
 
     def _make_console(self) -> Console:

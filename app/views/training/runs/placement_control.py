@@ -13,6 +13,7 @@ from app.engine import pool
 from app.engine.placement import RunPlacement
 from app.views.actions import Actions
 from app.views.settings import MOST_PROCESSES
+from tapedeck import frames
 
 if TYPE_CHECKING:
     from app.views.workspace import Workspace
@@ -88,9 +89,11 @@ class PlacesControl(QObject):
 
     def ask_file(self) -> None:
         """Ask for the file of a run elsewhere, which need not be there yet."""
-        dialog = QFileDialog(
-            self._workspace.window, "Watch a run elsewhere", str(self._workspace.settings.export_folder), LINES
-        )
+        script = frames.newest()
+        folder = self._workspace.settings.export_folder if script is None else script.parent
+        dialog = QFileDialog(self._workspace.window, "Watch a run elsewhere", str(folder), LINES)
+        if script is not None:
+            dialog.selectFile(script.name)
         dialog.setFileMode(QFileDialog.FileMode.AnyFile)
         dialog.setLabelText(QFileDialog.DialogLabel.Accept, "Watch")
         if dialog.exec():
@@ -103,7 +106,7 @@ class PlacesControl(QObject):
         if workspace.session.active:
             workspace.notifier.refuse(f"{path.name} has to wait", "A run goes on. Stop it first.")
             return
-        from app.engine.watched_run import stand_in  # with the first run that is watched
+        from app.engine.watched.follow import stand_in  # with the first run that is watched
 
         workspace.session.start(stand_in(path), place=RunPlacement(watched=path))
         workspace.pages.show("curves")

@@ -63,9 +63,12 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
 
 
 def _started(event: Started) -> list[ConsoleLine]:
+    count = f"{grouped_digits(event.parameters)} parameters"
+    if not event.steps_per_epoch:
+        return [ConsoleLine(f"A script trains {count} on {event.device}.", "text")]
     lines = [
         ConsoleLine(
-            f"Training on {event.device}, seed {event.seed}: {grouped_digits(event.parameters)} parameters, "
+            f"Training on {event.device}, seed {event.seed}: {count}, "
             f"{grouped_digits(event.train_count)} training and {grouped_digits(event.validation_count)} validation "
             f"samples, {event.epochs} epochs of {grouped_digits(event.steps_per_epoch)} batches of {event.batch_size}.",
             "text",

@@ -86,7 +86,7 @@ class RunControl(QObject):
             self._start(step=False)
 
     def pause(self) -> None:
-        if self._session.watches:
+        if self._session.watches and not self._session.commands:
             words = "Pause and stop it where it was started. Stop here only ends watching."
             self.refused.emit("This run executes elsewhere", words)
         self._session.pause()
@@ -226,7 +226,8 @@ class RunControl(QObject):
         if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
             words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
         title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
-        self.said.emit(title, words if finished.reason == "done" else "It is saved and can be resumed under Runs.")
+        stopped = finished.note if self._session.watched_last else "It is saved and can be resumed under Runs."
+        self.said.emit(title, words if finished.reason == "done" else stopped)
 
 
 def _sheet(project: Project, name: str) -> Sheet | None:

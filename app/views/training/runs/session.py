@@ -75,7 +75,10 @@ class Run:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Values of the counter. `batch` counts within the epoch; unknown values are None. `eta` is an estimate."""
+    """Values of the counter. `batch` counts within the epoch; unknown values are None. `eta` is an estimate.
+
+    `batches` is 0 of a script that is watched: it tells steps alone, which `samples_per_second` counts then.
+    """
 
     epoch: int
     epochs: int
@@ -150,7 +153,17 @@ class RunSession(QObject):
     @property
     def watches(self) -> bool:
         """Return whether the active run was started elsewhere and is watched through its file."""
-        return self.active and self._thread is not None and self._thread.place.watched is not None
+        return self.active and self.watched_last
+
+    @property
+    def watched_last(self) -> bool:
+        """Return whether the newest run was started elsewhere."""
+        return self._thread is not None and self._thread.place.watched is not None
+
+    @property
+    def commands(self) -> bool:
+        """Return whether the newest run can be paused and commanded from here."""
+        return self._thread is not None and self._thread.control.commands
 
     def start(
         self,
@@ -308,7 +321,7 @@ def measure_progress(history: History) -> RunProgress:
     step, epoch = int(history.steps["step"][-1]), int(history.steps["epoch"][-1])
     loss = float(history.steps["loss"][-1])
     left = started.epochs * batches - step
-    eta = _seconds_a_step(history)
+    eta = _seconds_a_step(history) if batches else None
     return RunProgress(
         epoch, started.epochs, step - (epoch - 1) * batches, batches, step, loss,
         history.samples_per_second(), None if eta is None else eta * left,

@@ -121,6 +121,13 @@ class RunDeck(QWidget):
         p = progress
         speed = NOTHING if p.samples_per_second is None else f"{p.samples_per_second:,.0f}"
         left = NOTHING if p.eta is None or self._state not in ACTIVE else formatting.duration(p.eta)
+        if not p.batches:
+            fields = (("Step", f"{p.step:,}"), ("Steps/s", speed), ("Loss", formatting.figure(p.loss)))
+            self.counter.set_fields([*fields])
+            self.counter.set_progress(0.0, 0)
+            self.counter.turn(p.step - self._step)
+            self._step = p.step
+            return
         self.counter.set_fields([
             ("Epoch", f"{p.epoch}/{p.epochs}"),
             ("Batch", f"{p.batch}/{p.batches}"),

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+import msgspec
 
 from app.engine.json_lines import Reader
 from app.engine.remote_control import RemoteRunError
+from app.engine.watched.script_link import ScriptLink
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
 from app.training.control import Control, Ending, Result
 from app.training.events import Event, Failed, Finished
 from app.training.job import Job
+from app.training.run_requests import SetRate
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -26,20 +31,60 @@ T = TypeVar("T")
 
 EVERY = 0.1  # seconds between two looks at the file
 AT_ONCE = 1 << 20  # bytes
+_BEGINS = b'{"event": "script"'
+GONE = "the script ended without a word"
+LEFT = "the run itself goes on where it was started"
 NOTE = "Watched through its file: it was started elsewhere, and is paused and stopped there."
 
 
 class WatchedRunControl(Control):
-    """Ends the watching; the run itself is out of reach."""
+    """Ends the watching. A script under `tapedeck run` is paused and given rates too; another run is out of reach."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._link: ScriptLink | None = None
+        self._missing = False  # it says where it listens, and does not
+
+    @property
+    def commands(self) -> bool:  # type: ignore[override]
+        """Whether the script can be commanded."""
+        return self._link is not None and not self._link.ended
+
+    def connect(self, where: Mapping[str, Any]) -> None:
+        """Reach the script whose "script" frame this is, where it listens. One that has ended cannot be reached."""
+        self.disconnect()
+        try:
+            self._link, self._missing = ScriptLink(where), False
+        except (OSError, KeyError):
+            self._link, self._missing = None, "socket" in where or "port" in where
+
+    def disconnect(self) -> None:
+        """Let go of the script, which goes on if it was paused from here."""
+        if self._link is not None:
+            self._link.close()
+
+    def poll(self) -> bool:
+        """Take the answers of the script; whether it has ended since it was reached."""
+        if self._link is None:
+            return self._missing
+        self._link.poll()
+        return self._link.ended
 
     def pause(self) -> None:
-        """Without effect."""
+        """Pause a script after the step under way; of no effect elsewhere."""
+        self._command("pause")
 
     def resume(self) -> None:
-        """Without effect."""
+        """Let a paused script go on; of no effect elsewhere."""
+        self._command("resume")
 
     def step(self) -> None:
-        """Without effect."""
+        """Let a script take one step, and pause then; of no effect elsewhere."""
+        self._command("step")
+
+    def _command(self, do: str) -> None:
+        if self._link is not None and not self._link.ended:
+            self._link.send(do)
 
     def rest(self, seconds: float) -> None:
         """Wait, unless the watching is to end."""
@@ -47,10 +92,23 @@ class WatchedRunControl(Control):
             self._condition.wait_for(lambda: self.stopping, seconds)
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
-        """The future gets RemoteRunError."""
+        """Set a learning rate of a script; for all else the future gets RemoteRunError."""
         future: Future[T] = Future()
-        future.set_exception(RemoteRunError("This run is watched through its file and cannot be asked for that."))
+        if isinstance(function, SetRate) and self._link is not None and not self._link.ended:
+            answer = self._link.send("rate", rate=function.rate, group=function.group)
+            answer.add_done_callback(lambda done: _pass_on(done, future))
+        else:
+            words = "This run is watched through its file and cannot be asked for that."
+            future.set_exception(RemoteRunError(words))
         return future
+
+
+def _pass_on(done: Future[dict[str, Any]], future: Future[Any]) -> None:
+    error = done.exception()
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(done.result().get("before"))
 
 
 def stand_in(path: Path) -> Job:
@@ -67,12 +125,21 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
     """
     control = control or WatchedRunControl()
     tail, began, at = Tail(path), monotonic(), 0.0
-    reader = Reader(lambda: at, NOTE)
+
+    def now() -> float:
+        return at
+
+    reader = Reader(now, NOTE)
     ending: Finished | Failed | None = None
+    note = LEFT
     try:
         while not control.stopping:
+            gone = control.poll()
             lines = tail.read()
             for line in lines:
+                if line.startswith(_BEGINS):
+                    control.connect(_script(line))
+                    reader = Reader(now)
                 try:
                     event = reader.event(line)
                 except ValueError:
@@ -80,16 +147,25 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
                 ending = event if isinstance(event, Finished | Failed) else ending if event is None else None
                 if event is not None and ending is None:
                     yield event
-            if not lines and ending is not None:
+            if not lines and (ending is not None or gone):
+                note = GONE
                 break
             if not tail.behind:
                 control.rest(every)
                 at = monotonic() - began
     finally:
         tail.close()
+        control.disconnect()
         state: Ending = "stopped" if ending is None else "failed" if isinstance(ending, Failed) else ending.reason
         control.finish(Result(state, reader.epoch, reader.step, None))
-    yield ending or Finished("stopped", reader.epoch, reader.step, at, "the run itself goes on where it was started")
+    yield ending or Finished("stopped", reader.epoch, reader.step, at, note)
+
+
+def _script(line: bytes) -> Mapping[str, Any]:
+    """The fields of a "script" frame; none of a line that is not whole."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(line, type=dict[str, Any])
+    return {}
 
 
 class Tail:

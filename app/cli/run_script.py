@@ -1,0 +1,80 @@
+"""`tapedeck run`: a person's training script, unchanged, in this terminal, while it can be watched."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tapedeck
+from tapedeck import frames
+
+WORDS = """
+Everything after the script is its own. It runs as `python train.py` does: in this terminal and folder, with the same
+output, exit status, signals and random numbers. Its losses, learning rates, gradient norms and memory go to a file,
+which the window shows (--window, or `tapedeck FILE` later), and there it can be paused and its learning rate set. The
+window may be closed at any time. On several ranks: torchrun --no-python --nproc-per-node 2 tapedeck run train.py.
+"""
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "run", help="run a training script of your own, and watch it", description=WORDS,
+        usage="tapedeck run [--window] [--quiet] [--python FILE] [-m] SCRIPT [ARGUMENTS ...]",
+    )  # fmt: skip
+    parser.add_argument("--window", action="store_true", help="open the window on it at once")
+    parser.add_argument("--quiet", action="store_true", help="do not print where it can be watched")
+    parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter that runs it")
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as of `python -m`")
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Become the script's process; where a process cannot be replaced, start it and return its exit status."""
+    from app import cli
+
+    name = options.script
+    if not options.module and not Path(name).is_file():
+        kind = "is a folder" if Path(name).is_dir() else "does not exist"
+        raise cli.CommandError(f"{name} {kind}; pass a Python file, or -m and the name of a module")
+    try:
+        folder = frames.new_folder(Path(name).stem if not options.module else name)
+    except OSError as error:
+        raise cli.CommandError(f"no folder for the frames can be made: {error.strerror or error}") from error
+    if not options.quiet and os.environ.get("RANK", "0") == "0":
+        print(f"tapedeck: watched in {folder / frames.FRAMES}", file=sys.stderr)
+    if options.window:
+        open_window(folder / frames.FRAMES)
+    launcher = str(Path(tapedeck.__file__).with_name("script.py"))
+    words = [options.python, launcher, str(folder), *["-m"] * options.module, name, *options.arguments]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name != "posix":
+        return subprocess.call(words)
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        raise cli.CommandError(f"{words[0]} cannot be run: {error.strerror or error}") from error
+
+
+def open_window(path: Path) -> None:
+    """Open the window on the frames of a script, in a process that is no child of the script's."""
+    words = [sys.executable, "-m", f"{__package__.partition('.cli')[0]}.main", str(path)]
+    nowhere: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    if os.name != "posix":
+        subprocess.Popen(words, **nowhere)
+        return
+    between = os.fork()
+    if not between:
+        try:
+            subprocess.Popen(words, start_new_session=True, **nowhere)
+        finally:
+            os._exit(0)
+    os.waitpid(between, 0)

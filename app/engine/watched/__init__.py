@@ -1,0 +1,1 @@
+"""Runs elsewhere: their lines read, and a script under `tapedeck run` commanded."""

@@ -1,0 +1,122 @@
+"""The way to a watched script: commands over the socket that it listens on, answered between two of its steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from app.engine.remote_control import RemoteRunError
+
+PING_EVERY = 2.0  # seconds; a script that is paused goes on when nothing is heard for longer
+CONNECTS = 2.0  # seconds
+LONGEST = 1 << 20  # bytes of an answer
+
+
+class ScriptLink:
+    """Connected to the script whose "script" frame said `where`. Raises OSError.
+
+    `send` may be called on any thread; `poll` belongs to one. `ended` becomes True when the script is gone.
+    """
+
+    def __init__(self, where: Mapping[str, Any]) -> None:
+        self.ended = False
+        self._lock = threading.Lock()
+        self._count = 0
+        self._waiting: dict[int, Future[dict[str, Any]]] = {}
+        self._rest = b""
+        self._pinged = monotonic()
+        self._socket = _connected(where)
+        self._ping = self.send("ping")
+
+    def send(self, do: str, **fields: Any) -> Future[dict[str, Any]]:
+        """Send a command; the future gets its answer, or RemoteRunError."""
+        future: Future[dict[str, Any]] = Future()
+        with self._lock:
+            self._count += 1
+            self._waiting[self._count] = future
+            line = json.dumps({"do": do, "id": self._count} | fields).encode() + b"\n"
+            try:
+                self._socket.sendall(line)
+                return future
+            except BlockingIOError:  # the script has not read for hours
+                del self._waiting[self._count]
+                future.set_exception(RemoteRunError("The script is busy, and reads no commands."))
+                return future
+            except OSError:
+                pass
+        self._end()
+        return future
+
+    def poll(self) -> None:
+        """Take the answers that have come, and say that somebody is there."""
+        if self.ended:
+            return
+        if self._ping.done() and monotonic() - self._pinged > PING_EVERY:
+            self._pinged = monotonic()
+            self._ping = self.send("ping")
+        try:
+            while data := self._socket.recv(1 << 16):
+                self._take(data)
+                if len(self._rest) > LONGEST:
+                    break
+            self._end()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._end()
+
+    def _take(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                answer = json.loads(line)
+                future = self._waiting.pop(answer["id"], None)
+            except (ValueError, TypeError, KeyError):
+                continue
+            if future is not None and future.set_running_or_notify_cancel():
+                if "error" in answer:
+                    future.set_exception(RemoteRunError(str(answer["error"])))
+                else:
+                    future.set_result(answer)
+
+    def close(self) -> None:
+        """Leave the script alone: it goes on, if it is paused from here."""
+        self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        with self._lock:
+            waiting, self._waiting = list(self._waiting.values()), {}
+        self._socket.close()
+        for future in waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(RemoteRunError("The script has ended, or takes no commands."))
+
+
+def _connected(where: Mapping[str, Any]) -> socket.socket:
+    """Connect to the socket of the same user, or to a port of this machine whose secret can be read."""
+    if path := where.get("socket"):
+        if hasattr(os, "geteuid") and os.lstat(path).st_uid != os.geteuid():
+            raise PermissionError(f"{path} belongs to somebody else")
+        made = socket.socket(getattr(socket, "AF_UNIX"), socket.SOCK_STREAM)  # noqa: B009  not on every system
+        made.settimeout(CONNECTS)
+        try:
+            made.connect(str(path))
+        except OSError:
+            made.close()
+            raise
+    else:
+        if not isinstance(where.get("port"), int):
+            raise ConnectionError("The script takes no commands.")
+        secret = Path(str(where["secret"])).read_bytes()
+        made = socket.create_connection(("127.0.0.1", where["port"]), CONNECTS)
+        made.sendall(secret + b"\n")
+    made.setblocking(False)
+    return made

@@ -1,0 +1,217 @@
+"""What a watched script can be commanded between two steps: pause, step, go on, set a rate, save, describe a batch."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from tapedeck import models
+from tapedeck.commands import SILENCE, Client, CommandSocket
+
+if TYPE_CHECKING:
+    from tapedeck.watcher import Watcher
+
+LOOK_EVERY = 0.5  # seconds between two looks, while the script stands, whether who paused it is still there
+_SCALED = ("initial_lr", "max_lr", "min_lr")  # of a group, by which schedules compute its rate
+
+
+class ActionError(Exception):
+    """Raised for a command that cannot be done; the text is the answer."""
+
+    code = "script_action"
+
+
+class Actions:
+    """Carries out the commands that come over `listening`; the script stands while `paused`."""
+
+    def __init__(self, watcher: Watcher, listening: CommandSocket) -> None:
+        self.listening = listening
+        self._watcher = watcher
+        self._pausers: set[Client] = set()
+        self._credits = 0  # steps that may be taken while paused
+        self._standing = False
+
+    @property
+    def paused(self) -> bool:
+        return bool(self._pausers)
+
+    def obey(self, main: bool) -> float:
+        """Do what has been commanded; return the seconds that the script stood. Only a step of the `main` optimizer
+        uses up what "step" has allowed.
+        """
+        self._do_all(0.0)
+        if not self._pausers:
+            return 0.0
+        if self._credits:
+            self._credits -= main
+            if self._credits or not main:
+                return 0.0
+        began = perf_counter()
+        self._watcher.file.tell("paused", epoch=1, step=self._watcher.step)
+        self._standing = True
+        try:
+            while self._pausers and not self._credits:
+                self._do_all(LOOK_EVERY)
+        finally:
+            self._standing = False
+        self._watcher.file.tell("resumed", epoch=1, step=self._watcher.step)
+        return perf_counter() - began
+
+    def _do_all(self, timeout: float) -> None:
+        for client, command in self.listening.poll(timeout):
+            number = command.get("id")
+            action = ACTIONS.get(str(command.get("do")))
+            try:
+                if action is None:
+                    raise ActionError(f"There is no such command; there are {', '.join(ACTIONS)}.")
+                answer = action(self, client, command)
+            except (ActionError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
+                client.answer(number, error=str(error) or type(error).__name__)
+            else:
+                if answer is not None:
+                    client.answer(number, ok=True, **answer)
+        now = monotonic()
+        for client in list(self._pausers):
+            if not client.open or now - client.heard > SILENCE:
+                self._pausers.discard(client)  # who paused the script is gone, or hangs
+        if not self._pausers:
+            self._credits = 0
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def _ping(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
+        return {"step": self._watcher.step, "paused": self.paused}
+
+    def _pause(self, client: Client, _command: dict[str, Any]) -> dict[str, Any]:
+        self._pausers.add(client)
+        self._credits = 0
+        return {"step": self._watcher.step}
+
+    def _step(self, client: Client, _command: dict[str, Any]) -> dict[str, Any]:
+        self._pausers.add(client)
+        self._credits += 1
+        return {"step": self._watcher.step}
+
+    def _resume(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
+        self._pausers.clear()
+        self._credits = 0
+        return {"step": self._watcher.step}
+
+    def _speak(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
+        self._watcher.speak()
+        return {}
+
+    def _rate(self, _client: Client, command: dict[str, Any]) -> dict[str, Any]:
+        """Set the rate of a group: "" is the first of the main optimizer."""
+        rate, name = float(command["rate"]), str(command.get("group", ""))
+        if not (math.isfinite(rate) and rate > 0):
+            raise ActionError("A learning rate must be a number above 0.")
+        optimizer, group = self._group(name)
+        before = models.rate_of(group)
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+        if before > 0:
+            _scale_schedules(optimizer, group, rate / before)
+        self._watcher.file.tell("rate", step=self._watcher.step, rate=rate, **({"group": name} if name else {}))
+        return {"before": before}
+
+    def _group(self, name: str) -> tuple[torch.optim.Optimizer, dict[str, Any]]:
+        optimizers = self._watcher.live_optimizers()
+        for own, optimizer in optimizers.items():
+            for place, group in enumerate(optimizer.param_groups):
+                if name in ("", own if len(optimizer.param_groups) == 1 else f"{own} {place}"):
+                    return optimizer, group
+        raise ActionError(f"There is no parameter group {name}." if optimizers else "No optimizer has stepped yet.")
+
+    def _save(self, _client: Client, command: dict[str, Any]) -> dict[str, Any]:
+        """Save the state_dicts of all models and optimizers, whole or not at all."""
+        watcher = self._watcher
+        path = Path(command.get("path") or watcher.folder / f"step-{watcher.step}.pt")
+        if path.is_dir():
+            raise ActionError(f"{path} is a folder; pass a file name.")
+        whole = {
+            "models": {name: models.unwrapped(model).state_dict() for name, model in watcher.models.items()},
+            "optimizers": {name: each.state_dict() for name, each in watcher.live_optimizers().items()},
+            "step": watcher.step,
+        }
+        write_checkpoint(path, whole)
+        watcher.file.tell("saved", step=watcher.step, path=str(path), problem="")
+        return {"path": str(path)}
+
+    def _batch(self, client: Client, command: dict[str, Any]) -> None:
+        """Describe what the next forward pass of each model gets; the answer comes with the first."""
+        found = {name: model for name, model in self._watcher.models.items() if not models.is_compiled(model)}
+        if not found:
+            raise ActionError("The model is compiled, or not known yet: its batch cannot be looked at.")
+        handles: list[Any] = []
+
+        def before(name: str) -> Callable[..., None]:
+            def hook(_model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+                for handle in handles:
+                    handle.remove()
+                handles.clear()
+                client.answer(command.get("id"), ok=True, model=name, args=described(inputs), kwargs=described(named))
+
+            return hook
+
+        handles += [model.register_forward_pre_hook(before(name), with_kwargs=True) for name, model in found.items()]
+
+
+ACTIONS: dict[str, Callable[[Actions, Client, dict[str, Any]], dict[str, Any] | None]] = {
+    "ping": Actions._ping, "pause": Actions._pause, "step": Actions._step, "resume": Actions._resume,
+    "speak": Actions._speak, "rate": Actions._rate, "save": Actions._save, "batch": Actions._batch,
+}  # fmt: skip
+
+
+def _scale_schedules(optimizer: torch.optim.Optimizer, group: dict[str, Any], factor: float) -> None:
+    """Let the schedules of an optimizer go on in proportion to the new rate of a group."""
+    place = next(place for place, each in enumerate(optimizer.param_groups) if each is group)
+    for name in _SCALED:
+        if name in group:
+            group[name] = group[name] * factor
+    schedulers = (each for each in gc.get_objects() if issubclass(type(each), torch.optim.lr_scheduler.LRScheduler))
+    for scheduler in schedulers:
+        if getattr(scheduler, "optimizer", None) is optimizer and place < len(getattr(scheduler, "base_lrs", ())):
+            scheduler.base_lrs[place] = scheduler.base_lrs[place] * factor
+
+
+def write_checkpoint(path: Path, whole: object) -> None:
+    """Write a file of torch.save whole or not at all. Raises OSError."""
+    file, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(file, "wb") as target:
+            torch.save(whole, target)
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def described(value: Any, depth: int = 6) -> Any:
+    """Return nested values as JSON: a tensor by its dtype, shape, device and range, a sequence by its parts."""
+    if isinstance(value, Tensor):
+        found: dict[str, Any] = {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
+        found["device"] = str(value.device)
+        plain = value.detach()
+        if plain.numel() and plain.layout is torch.strided and not plain.is_complex() and plain.device.type != "meta":
+            low, high = torch.aminmax(plain.to(torch.float32) if plain.dtype is torch.bool else plain)
+            found |= {"min": float(low), "max": float(high), "mean": float(plain.double().mean())}
+        return found
+    if depth and isinstance(value, dict):
+        return {str(name): described(each, depth - 1) for name, each in value.items()}
+    if depth and isinstance(value, list | tuple):
+        return [described(each, depth - 1) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else type(value).__name__

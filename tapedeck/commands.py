@@ -1,0 +1,179 @@
+"""Where a watched script hears commands: a Unix socket that only its owner can open, else loopback with a secret.
+
+Nothing here waits, but in `wait`, and there is no thread: the script reads what has come between two of its steps. A
+client sends lines of JSON, `{"do": "pause", "id": 1}`, and gets one line for each, `{"id": 1, "ok": true}`. One that
+is silent for SILENCE seconds while it holds the script, or is gone, holds it no longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import selectors
+import shutil
+import socket
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from tapedeck import frames
+
+NAME = "commands.sock"
+SECRET = "secret"
+SILENCE = 10.0  # seconds
+LONGEST = 1 << 16  # bytes of a command, and of answers that nobody reads
+_LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
+
+
+class Client:
+    """One who is connected. `heard` is when it said something last."""
+
+    def __init__(self, connection: socket.socket, secret: str) -> None:
+        self.socket, self.heard = connection, monotonic()
+        self.open = True
+        self._secret = secret  # that it has to say first
+        self._rest, self._unsent = b"", b""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the whole lines that have come, and none from one that does not know the secret."""
+        try:
+            while data := self.socket.recv(LONGEST):
+                self._rest += data
+                if len(self._rest) > LONGEST:
+                    break
+                self.heard = monotonic()
+                *whole, self._rest = self._rest.split(b"\n")
+                for line in whole:
+                    if self._secret:
+                        if not hmac.compare_digest(line, self._secret.encode()):
+                            self.open = False
+                            return
+                        self._secret = ""
+                    else:
+                        yield line
+            self.open = False
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.open = False
+
+    def answer(self, number: Any, **fields: Any) -> None:
+        """Send one line; a client that does not read is dropped."""
+        self._unsent += json.dumps({"id": number} | fields).encode() + b"\n"
+        self.send()
+
+    def send(self) -> None:
+        """Send what waits, as far as it goes at once."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self.socket.send(self._unsent) :]
+        except BlockingIOError:
+            self.open = self.open and len(self._unsent) <= LONGEST
+        except OSError:
+            self.open = False
+
+
+class CommandSocket:
+    """Listens in `folder`. `where` are the fields of the frame that says where. Raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clients: list[Client] = []
+        self._own_folder: Path | None = None
+        self._secret = ""
+        self.where: dict[str, Any]
+        self._listener = self._bound(folder)
+        self._listener.setblocking(False)
+        self._listener.listen(4)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+
+    def _bound(self, folder: Path) -> socket.socket:
+        if not hasattr(socket, "AF_UNIX"):
+            return self._loopback(folder)
+        path = folder / NAME
+        if len(os.fsencode(path)) > _LONGEST_PATH or not frames.is_private(folder):
+            self._own_folder = Path(tempfile.mkdtemp(prefix="tapedeck-"))
+            path = self._own_folder / NAME
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        path.chmod(0o600)
+        self.where = {"socket": str(path)}
+        return listener
+
+    def _loopback(self, folder: Path) -> socket.socket:
+        self._secret = secrets.token_hex(32)
+        path = folder / SECRET
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(file, self._secret.encode())
+        os.close(file)
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        self.where = {"port": listener.getsockname()[1], "secret": str(path)}
+        return listener
+
+    def poll(self, timeout: float = 0.0) -> Iterator[tuple[Client, dict[str, Any]]]:
+        """Yield the commands that have come within `timeout` seconds, each with the client to be answered."""
+        for key, _ in self._selector.select(timeout):
+            client: Client | None = key.data or self._accepted()
+            if client is None:
+                continue
+            for line in client.lines():
+                try:
+                    command = json.loads(line)
+                except ValueError:
+                    command = None
+                if isinstance(command, dict):
+                    yield client, command
+                else:
+                    client.answer(None, error="A command is one line with an object of JSON.")
+        for client in [one for one in self.clients if not one.open]:
+            self._drop(client)
+
+    def _accepted(self) -> Client | None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return None
+        if not _is_own(connection):
+            connection.close()
+            return None
+        connection.setblocking(False)
+        client = Client(connection, self._secret)
+        self.clients.append(client)
+        self._selector.register(connection, selectors.EVENT_READ, client)
+        return client
+
+    def _drop(self, client: Client) -> None:
+        client.open = False
+        self.clients.remove(client)
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            self._selector.unregister(client.socket)
+        client.socket.close()
+
+    def close(self, remove: bool = True) -> None:
+        """Let go of all connections; with `remove`, the socket's file too, which a forked process leaves alone."""
+        for client in list(self.clients):
+            client.socket.close()
+        self.clients.clear()
+        with contextlib.suppress(OSError):
+            self._selector.close()
+        self._listener.close()
+        if remove:
+            with contextlib.suppress(OSError):
+                os.unlink(self.where.get("socket") or self.where["secret"])
+            if self._own_folder is not None:
+                shutil.rmtree(self._own_folder, ignore_errors=True)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Return whether the other end belongs to the same user, where the system tells that."""
+    if not hasattr(socket, "SO_PEERCRED") or connection.family != getattr(socket, "AF_UNIX", None):
+        return True
+    _pid, user, _group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return bool(user == os.geteuid())

@@ -1,0 +1,162 @@
+"""torch's global hooks: steps of all optimizers, `backward`, and gradient scalers.
+
+No hook is put on a module: one on all of them would cost every call, and what is compiled would be compiled anew.
+Each function here lets an error of ours switch the watching off, never end the script, and leaves no frame of its own
+in the traceback of an error of the script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.optim import optimizer as optimizers
+
+from tapedeck.watcher import Watcher
+
+
+class Hooks:
+    """Has a watcher called; `remove` puts everything back."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher: Watcher | None = watcher
+        self._depth = threading.local()
+        self._unscaled: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}  # by the id of the scaled loss
+        self._replaced: list[tuple[Any, str, Any]] = []
+        self._handles = [
+            optimizers.register_optimizer_step_pre_hook(_uncompiled(self._before_step)),
+            optimizers.register_optimizer_step_post_hook(_uncompiled(self._after_step)),
+        ]
+        self._replace(torch.autograd, "backward", self._backward)
+        self._replace(torch.amp.GradScaler, "scale", self._scale)
+        self._replace(torch.amp.GradScaler, "step", self._scaler_step)
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        self._replaced.append((owner, name, original))
+        setattr(owner, name, _uncompiled(functools.wraps(original)(make(original))))
+
+    def remove(self) -> None:
+        """Take the hooks away, and put back what was replaced unless somebody else has replaced it since."""
+        self._watcher = None
+        for handle in self._handles:
+            handle.remove()
+        for owner, name, original in self._replaced:
+            if getattr(getattr(owner, name), "__wrapped__", None) is original:
+                setattr(owner, name, original)
+
+    def _failed(self, error: Exception) -> None:
+        watcher, self._watcher = self._watcher, None
+        with contextlib.suppress(Exception):
+            self.remove()
+        if watcher is not None:
+            with contextlib.suppress(Exception):
+                watcher.finish(reason="stopped", note=f"Watching ended by an error: {type(error).__name__}: {error}")
+
+    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._watcher is None:
+            return
+        try:
+            closure = len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure"))
+            self._watcher.before_step(optimizer, closure)
+        except Exception as error:
+            self._failed(error)
+
+    def _after_step(self, optimizer: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        if self._watcher is None:
+            return
+        self._unscaled.clear()
+        try:
+            self._watcher.after_step(optimizer)
+        except Exception as error:
+            self._failed(error)
+        except BaseException as error:  # Ctrl+C while the script stands
+            error.__traceback__ = None
+            raise
+
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        depth = self._depth
+
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if self._watcher is None or getattr(depth, "now", False):
+                outermost = False
+            else:
+                outermost = depth.now = True
+                self._called(tensors, grad_tensors)
+            try:
+                return original(tensors, grad_tensors, *args, **kwargs)
+            except BaseException as error:
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next
+                raise
+            finally:
+                if outermost:
+                    depth.now = False
+
+        return backward
+
+    def _called(self, tensors: Any, grad_tensors: Any) -> None:
+        watcher = self._watcher
+        if watcher is None or torch.compiler.is_compiling():
+            return
+        try:
+            for loss in (tensors,) if isinstance(tensors, Tensor) else tensors:
+                if isinstance(loss, Tensor) and loss.numel() == 1 and (grad_tensors is None or loss.dim() == 0):
+                    scaled = self._unscaled.get(id(loss))
+                    watcher.backward_called(loss if scaled is None or scaled[0]() is not loss else scaled[1])
+        except Exception as error:
+            self._failed(error)
+
+    def _scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def scale(scaler: Any, outputs: Any) -> Any:
+            scaled = original(scaler, outputs)
+            if isinstance(outputs, Tensor) and isinstance(scaled, Tensor) and outputs.numel() == 1:
+                self._unscaled[id(scaled)] = (weakref.ref(scaled), outputs.detach())
+            return scaled
+
+        return _without_frame(scale)
+
+    def _scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            watcher = self._watcher
+            before = watcher.stepped(optimizer) if watcher is not None else 0
+            result = original(scaler, optimizer, *args, **kwargs)
+            if watcher is not None and watcher is self._watcher and watcher.stepped(optimizer) == before:
+                try:
+                    watcher.skipped()
+                except Exception as error:
+                    self._failed(error)
+            return result
+
+        return _without_frame(step)
+
+
+def _without_frame(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave two frames out of the traceback of an error: that of `function` and this one."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            trace = error.__traceback__
+            error.__traceback__ = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
+            raise
+
+    return called
+
+
+def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have torch.compile leave a function alone, without loading the compiler."""
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    target: Any = marked if hasattr(function, "__self__") else function
+    target._torchdynamo_disable = True
+    return cast(Callable[..., Any], target)

@@ -1,0 +1,167 @@
+"""The models behind an optimizer's parameters, found among all live modules, and norms of their gradients by layer."""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
+
+
+def find_models(parameters: Iterable[Tensor], known: Mapping[str, nn.Module] | None = None) -> dict[str, nn.Module]:
+    """Return the outermost modules that hold `parameters`, by name: a variable of the script, else of the class.
+
+    One pass over the live objects of the process, since a forward hook on every module would cost every call, and
+    change what is compiled. The models in `known` come first, with their names.
+    """
+    wanted = {id(parameter) for parameter in parameters}
+    found: dict[str, nn.Module] = {}
+    for name, model in (known or {}).items():
+        held = {id(parameter) for parameter in model.parameters()}
+        if held & wanted:
+            found[name] = model
+            wanted -= held
+    if wanted:
+        taken = set(found)
+        for model in _outermost(wanted):
+            inner = unwrapped(model)
+            name = free_name(variable_of(model) or variable_of(inner) or type(inner).__name__, taken)
+            taken.add(name)
+            found[name] = model
+    return found
+
+
+def _outermost(wanted: set[int]) -> list[nn.Module]:
+    """Return the fewest modules without a parent that hold all of the wanted parameters that a module holds."""
+    modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+    modules = [each for each in modules if "_parameters" in each.__dict__ and "_modules" in each.__dict__]
+    parents: dict[int, list[nn.Module]] = {}
+    for each in modules:
+        for child in each._modules.values():
+            parents.setdefault(id(child), []).append(each)
+    waiting = [each for each in modules if any(id(p) in wanted for p in each._parameters.values())]
+    seen, tops = {id(each) for each in waiting}, []
+    while waiting:
+        each = waiting.pop()
+        above = parents.get(id(each), [])
+        if not above:
+            tops.append(each)
+        for parent in above:
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                waiting.append(parent)
+    held = [({id(p) for p in top.parameters()} & wanted, top) for top in tops]
+    chosen = []
+    while held:
+        most, top = max(held, key=lambda pair: len(pair[0]))
+        if not most:
+            break
+        chosen.append(top)
+        held = [(left - most, other) for left, other in held if other is not top]
+    return chosen
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the module inside the wrappers of torch.compile and of data parallelism."""
+    while inner := getattr(model, _WRAPPERS.get(type(model).__name__, ""), None):
+        model = inner
+    return model
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Return whether any part of a model is compiled, so that no hook may be put on it."""
+    return any(
+        type(each).__name__ == "OptimizedModule" or getattr(each, "_compiled_call_impl", None) is not None
+        for each in model.modules()
+    )
+
+
+def variable_of(value: object) -> str:
+    """Return the name of the variable that holds a value, in a function that is under way or in the script; "" if none
+    does.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not str(frame.f_globals.get("__name__", "")).startswith(("torch", "tapedeck")):
+            for name, each in list(frame.f_locals.items()):
+                if each is value and not name.startswith("_") and name != "self":
+                    return name
+        frame = frame.f_back
+    script = vars(sys.modules["__main__"])
+    return next((name for name, each in list(script.items()) if each is value and not name.startswith("_")), "")
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name with a number behind it where it is taken."""
+    number = 2
+    free = name
+    while free in taken:
+        free, number = f"{name} {number}", number + 1
+    return free
+
+
+def rate_of(group: Mapping[str, Any]) -> float:
+    """Return the learning rate of a parameter group; NaN if it has none."""
+    rate = group.get("lr", math.nan)
+    return rate if type(rate) is float else float(rate)
+
+
+class Layers:
+    """The parameters of one optimizer by the layer that owns them, named with its model where there are several."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, models: Mapping[str, nn.Module]) -> None:
+        several = len(models) > 1
+        self.parameters: list[Tensor] = [one for group in optimizer.param_groups for one in group["params"]]
+        paths: dict[int, str] = {}
+        for model_name, model in models.items():
+            inner = unwrapped(model)
+            for path, parameter in inner.named_parameters():
+                own = path.replace("_orig_mod.", "")
+                owner = own.rpartition(".")[0] or (own if inner._modules else "")  # "" is a model of one layer
+                name = f"{model_name}.{owner}".removesuffix(".") if several else owner or model_name
+                paths.setdefault(id(parameter), name)
+        owners = [paths.get(id(each), f"parameter {number}") for number, each in enumerate(self.parameters)]
+        self.names = tuple(dict.fromkeys(owners))
+        places = {name: place for place, name in enumerate(self.names)}
+        self._layer_of = [places[owner] for owner in owners]
+
+    def measure(self, scale: float = 1.0) -> list[float]:
+        """Return the norm of each layer's gradients over `scale`; NaN for a layer that has none."""
+        norms: list[list[float]] = [[] for _ in self.names]
+        dense: list[tuple[int, Tensor]] = []
+        found: list[tuple[int, Tensor]] = []
+        for layer, parameter in zip(self._layer_of, self.parameters, strict=True):
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.layout is torch.strided:
+                dense.append((layer, gradient.detach()))
+            else:
+                found.append((layer, gradient.detach().coalesce().values().norm()))
+        if dense:
+            together = torch._foreach_norm([gradient for _, gradient in dense])
+            found += zip((layer for layer, _ in dense), together, strict=True)
+        for (layer, _), norm in zip(found, fetched([norm for _, norm in found]), strict=True):
+            norms[layer].append(norm)
+        return [math.hypot(*each) / scale if each else math.nan for each in norms]
+
+
+def fetched(values: Sequence[Tensor]) -> list[float]:
+    """Return numbers that lie on one device or several, each device read once."""
+    by_device: dict[torch.device, list[int]] = {}
+    for place, value in enumerate(values):
+        by_device.setdefault(value.device, []).append(place)
+    found = [0.0] * len(values)
+    for places in by_device.values():
+        dtype = torch.float32 if values[places[0]].device.type == "mps" else torch.float64
+        together = torch.stack([values[place].to(dtype) for place in places])
+        for place, number in zip(places, together.tolist(), strict=True):
+            found[place] = number
+    return found

@@ -1,0 +1,58 @@
+"""Run a script as `python train.py` does, watched: `python tapedeck/script.py FOLDER train.py [args]`, or `-m module`.
+
+Run as a file and at its top level, since a frame of ours below those of the script would show in its tracebacks, and
+an exception has to end the interpreter by itself, for the exit status and the signals to be those of the script.
+"""
+
+import os
+import sys
+
+
+def _prepared():  # type: ignore[no-untyped-def]
+    """Take our own words from argv, import what watches, and give the script its own path; return how to run it."""
+    folder, *words = sys.argv[1:]
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    from pathlib import Path
+
+    from tapedeck.watching import prepare
+
+    if words[0] == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv[:] = words[1:]
+        sys.orig_argv[1:] = words
+        watch = prepare(Path(folder), words[1])
+        import runpy
+
+        return watch, None, (runpy._run_module_as_main, (words[1],))  # type: ignore[attr-defined]
+    path = words[0]
+    sys.argv[:] = words
+    sys.orig_argv[1:] = words
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = type(sys)("__main__")
+    full = os.path.abspath(path)
+    from importlib.machinery import SourceFileLoader
+
+    main.__dict__.update(
+        __file__=full, __builtins__=sys.modules["builtins"], __cached__=None, __annotations__={}, __package__=None,
+        __loader__=SourceFileLoader("__main__", full), __spec__=None,
+    )  # fmt: skip
+    watch = prepare(Path(folder), os.path.basename(path))
+    with open(path, "rb") as file:
+        source = file.read()
+    return watch, main, (full, source)
+
+
+if __name__ == "__main__":
+    _watch, _main, _what = _prepared()
+    _own = sys.modules["__main__"]  # kept alive: this runs in it
+    try:
+        if _main is None:
+            _what[0](*_what[1])
+        else:
+            sys.modules["__main__"] = _main
+            exec(compile(_what[1], _what[0], "exec", dont_inherit=True), _main.__dict__)
+    except BaseException as _error:
+        _watch.failed(_error) if not isinstance(_error, SystemExit) else None
+        if _error.__traceback__ is not None:
+            _error.__traceback__ = _error.__traceback__.tb_next
+        raise

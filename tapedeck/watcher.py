@@ -1,0 +1,370 @@
+"""What is told of a script: called by the hooks before and after each step of an optimizer, and by each backward.
+
+A step is one of the main optimizer, the first that takes one. Its loss is the sum of the losses on which `backward` was
+called since the step before, which under gradient accumulation is that of the whole batch; with a closure (LBFGS) it is
+the first that the closure computed. What other optimizers do until the next step of the main one belongs to its step.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Tensor, nn
+
+from tapedeck import models
+from tapedeck.actions import Actions
+from tapedeck.commands import CommandSocket
+from tapedeck.frames import FrameFile, number
+
+NORMS = (0.1, 0.01)  # seconds between two looks at the gradients at least, and their share of the time at most
+MEMORY_EVERY = 0.5  # seconds
+POLL_EVERY = 0.02  # seconds
+FETCH_EVERY = 0.1  # seconds in which the losses on an accelerator are fetched together
+MOST_UNFETCHED = 500  # steps
+ALONE = 50  # steps that another optimizer takes alone until it is the main one
+PARTS = "part"  # the kind of a step of another than the main optimizer
+
+
+class OptimizerState:
+    """One optimizer: its models and layers, and what it has told."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = weakref.ref(optimizer)
+        self.name = type(optimizer).__name__
+        self.models: dict[str, nn.Module] = {}
+        self.layers: models.Layers | None = None
+        self.count = 0  # of parameters that the layers were made of
+        self.steps = self.steps_at_main = 0
+        self.loss = math.nan
+        self.rates: tuple[float, ...] = ()
+        self.closure = False
+        self.norms: list[float] | None = None  # measured in the round under way
+
+
+_Told = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # kind, step, seconds, losses, rate
+
+
+class Watcher:
+    """Writes frames into a file and, with `listening`, does what is commanded between two steps.
+
+    One that is not `speaking` writes nothing of its steps until it is asked to. With `only` no other optimizers are
+    looked at; `known` are models by name, which need not be searched for.
+    """
+
+    def __init__(
+        self,
+        file: FrameFile,
+        listening: CommandSocket | None = None,
+        *,
+        speaking: bool = True,
+        known: Mapping[str, nn.Module] | None = None,
+        only: Iterable[torch.optim.Optimizer] | None = None,
+    ) -> None:
+        self.file, self.speaking = file, speaking
+        self.folder: Path = file.path.parent
+        self.step = 0
+        self.states: dict[int, OptimizerState] = {}
+        self.actions = Actions(self, listening) if listening is not None else None
+        self._known = dict(known or {})
+        self._only = None if only is None else tuple(weakref.ref(each) for each in only)
+        self._main: OptimizerState | None = None
+        self._losses: list[float | Tensor] = []
+        self._previous: list[float | Tensor] = []  # those that the optimizer before stepped by
+        self._unfetched: list[_Told] = []
+        self._fetch_due = 0.0
+        self._layers: tuple[str, ...] = ()
+        self._norms_due = self._norms_cost = self._memory_due = self._poll_due = 0.0
+        self._measuring = False
+        self._measured_step = 1
+        self._spent = 0.0
+        self._began = math.nan
+
+    # -- what the hooks call ------------------------------------------------------------------------------------------
+
+    def backward_called(self, loss: Tensor) -> None:
+        """Remember a loss: its value where it is on the CPU, else a copy that is fetched with others."""
+        began = perf_counter()
+        self._losses.append(loss.item() if loss.device.type == "cpu" else loss.detach().clone())
+        self._spent += perf_counter() - began
+
+    def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+        """Look at the gradients, where that is due."""
+        began = perf_counter()
+        state = self.states.get(id(optimizer))
+        if state is None or state.optimizer() is not optimizer:
+            if self._only is not None and all(each() is not optimizer for each in self._only):
+                return
+            state = self._meet(optimizer)
+        state.closure = closure
+        if closure:
+            self._losses = []
+        elif self.speaking:
+            self._measure_if_due(state, began)
+        self._spent += perf_counter() - began
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Tell of a step, and do what was commanded."""
+        began = perf_counter()
+        state = self.states.get(id(optimizer))
+        if state is None:
+            return
+        if state.closure and self.speaking:
+            self._measure_if_due(state, began)
+        losses, self._losses = self._losses, []
+        if state.closure:
+            del losses[1:]
+        if losses:
+            self._previous = losses
+        else:
+            losses = self._previous  # one backward, by which several optimizers step
+        state.steps += 1
+        main = self._main
+        if main is None or main.optimizer() is None or state.steps - state.steps_at_main > ALONE:
+            main = self._main = state
+        if state is main:
+            self.step += 1
+            for each in self.states.values():
+                each.steps_at_main = each.steps
+        if self.speaking:
+            self._tell(state, "step" if state is main else PARTS, began - self._began, losses)
+            if began >= self._memory_due:
+                self._tell_memory(began - self._began)
+        ended = perf_counter()
+        self._spent += ended - began
+        if self.actions is not None and (ended >= self._poll_due or self.actions.paused):
+            self._poll_due = ended + POLL_EVERY
+            self._began += self.actions.obey(state is main)
+
+    def skipped(self) -> None:
+        """Tell that a gradient scaler left a step out, since its gradients were not finite."""
+        self._losses = []
+        if self.speaking:
+            self._fetch()
+            self.file.tell("skipped", epoch=1, step=self.step + 1)
+
+    def stepped(self, optimizer: object) -> int:
+        """Return how many steps an optimizer has taken."""
+        state = self.states.get(id(optimizer))
+        return state.steps if state is not None else 0
+
+    def finish(self, **ending: object) -> None:
+        """Write all there is, and the last frame; then let go of everything."""
+        if self.speaking:
+            self._fetch()
+        self._ending(dict(ending))
+        self.release()
+
+    def _ending(self, ending: dict[str, object]) -> None:
+        event = str(ending.pop("event", "finished"))
+        step = {"steps": self.step} if event == "finished" else {"step": self.step}
+        self.file.tell(event, epoch=min(self.step, 1), **step, **ending)
+
+    def release(self, remove: bool = True) -> None:
+        """Let go of the file and the socket without a word; a forked process leaves what is on disk (not `remove`)."""
+        if self.actions is not None:
+            self.actions.listening.close(remove)
+        self.file.close()
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    def _meet(self, optimizer: torch.optim.Optimizer) -> OptimizerState:
+        """Find the models behind an optimizer that steps for the first time."""
+        for key in [key for key, each in self.states.items() if each.optimizer() is None]:
+            del self.states[key]
+        state = self.states[id(optimizer)] = OptimizerState(optimizer)
+        self._name(state)
+        self._find_layers()
+        if math.isnan(self._began):
+            self._began = perf_counter()
+            self._tell_started()
+        elif self.speaking and state.count:
+            count = sum(each.numel() for each in state.layers.parameters) if state.layers is not None else 0
+            self.file.tell(
+                "said", step=self.step, message=f"Another optimizer steps, {state.name}: {count:,} parameters."
+            )
+        self._tell_layers()
+        return state
+
+    def _name(self, state: OptimizerState) -> None:
+        optimizer = state.optimizer()
+        named = models.variable_of(optimizer)
+        taken = {each.name for each in self.states.values() if each is not state}
+        state.name = models.free_name(named or state.name, taken)
+
+    def _find_layers(self) -> None:
+        """Name the layers of all optimizers, by one search through the modules."""
+        found = {}
+        live = [(each, optimizer) for each in self.states.values() if (optimizer := each.optimizer()) is not None]
+        parameters = [one for _, optimizer in live for group in optimizer.param_groups for one in group["params"]]
+        found = models.find_models(parameters, self._known)
+        for state, optimizer in live:
+            state.models = found
+            state.layers = models.Layers(optimizer, found)
+            state.count = len(state.layers.parameters)
+        layers = [state.layers for state, _ in live if state.layers is not None]
+        self._layers = tuple(dict.fromkeys(name for each in layers for name in each.names))
+
+    @property
+    def models(self) -> dict[str, nn.Module]:
+        """The models that are trained, by name."""
+        return next(iter(self.states.values())).models if self.states else {}
+
+    def live_optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """Return the optimizers by name, the main one first."""
+        states = sorted(self.states.values(), key=lambda state: state is not self._main)
+        return {state.name: found for state in states if (found := state.optimizer()) is not None}
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def speak(self) -> None:
+        """Begin to tell of the steps, with all that is known so far."""
+        if self.speaking:
+            return
+        self.speaking = True
+        if self.states:
+            self._tell_started()
+            self._tell_layers()
+
+    def _tell_started(self) -> None:
+        if not self.speaking:
+            return
+        held: dict[int, Tensor] = {id(each): each for model in self.models.values() for each in model.parameters()}
+        for state in self.states.values():
+            held |= {id(each): each for each in (state.layers.parameters if state.layers else ())}
+        device = next((str(each.device) for each in held.values()), "cpu")
+        known = {"epochs": 1, "batch_size": 1, "seed": 0, "train_count": 0, "validation_count": 0}
+        self.file.tell("started", device=device, parameters=sum(each.numel() for each in held.values()), **known)
+        for name, model in self.models.items():
+            if models.is_compiled(model):
+                self.file.tell(
+                    "said", step=self.step, message=f"{name} is compiled: it is looked at between two steps only."
+                )
+
+    def _tell_layers(self) -> None:
+        if self.speaking:
+            self.file.tell("layers", layers=self._layers)
+
+    def _tell(self, state: OptimizerState, kind: str, seconds: float, losses: list[float | Tensor]) -> None:
+        rate = ""
+        optimizer = state.optimizer()
+        rates = tuple(models.rate_of(group) for group in optimizer.param_groups) if optimizer is not None else ()
+        if rates != state.rates:
+            state.rates = rates
+            if kind == "step":
+                rate = f', "rate": {number(rates[0])}'
+            self._tell_rates()
+        told = (kind, self.step, seconds, losses, rate, state)
+        if not self._unfetched and not any(isinstance(each, Tensor) for each in losses):
+            self._write(told, math.fsum(losses) if losses else math.nan)
+            return
+        self._unfetched.append(told)
+        now = perf_counter()
+        if now >= self._fetch_due or len(self._unfetched) >= MOST_UNFETCHED:
+            self._fetch()
+            self._fetch_due = now + FETCH_EVERY
+
+    def _fetch(self) -> None:
+        """Read the losses that wait off their device, together."""
+        unfetched, self._unfetched = self._unfetched, []
+        tensors = {id(each): each for told in unfetched for each in told[3] if isinstance(each, Tensor)}
+        values = dict(zip(tensors, models.fetched([each.reshape(()) for each in tensors.values()]), strict=True))
+        for told in unfetched:
+            losses = [values[id(each)] if isinstance(each, Tensor) else each for each in told[3]]
+            self._write(told, math.fsum(losses) if losses else math.nan)
+
+    def _write(self, told: _Told, loss: float) -> None:
+        kind, step, seconds, _, rate, state = told
+        state.loss = loss
+        now = seconds + self._began
+        if kind == "step":
+            line = f'{{"event": "step", "epoch": 1, "step": {step}, "loss": {number(loss)}, "seconds": {seconds:.6f}'
+            self.file.add(f"{line}{rate}}}", now)
+        elif state is next(reversed(self.states.values())):  # the others of this round have stepped before it
+            parts = "".join(f', "loss_{each.name}": {number(each.loss)}' for each in self.states.values())
+            self.file.add(f'{{"event": "losses", "epoch": 1, "step": {step}{parts}}}', now)
+
+    def _tell_rates(self) -> None:
+        """Tell the rates of all groups, where there are several."""
+        names, rates = [], []
+        for name, optimizer in self.live_optimizers().items():
+            several = len(optimizer.param_groups) > 1
+            for place, group in enumerate(optimizer.param_groups):
+                names.append(f"{name} {place}" if several else name)
+                rates.append(models.rate_of(group))
+        if len(names) > 1:
+            self.file.tell("rates", step=self.step, groups=names, rates=rates)
+
+    # -- what is measured ---------------------------------------------------------------------------------------------
+
+    def _measure_if_due(self, state: OptimizerState, now: float) -> None:
+        """Begin a round of measuring with the main optimizer; the others are measured if they step in it."""
+        main = self._main
+        leads = main is None or state is main or main.optimizer() is None
+        if leads and self._measuring:
+            self._tell_norms()  # others did not step in this round
+        if leads and now >= self._norms_due:
+            self._measured_step = self.step + 1
+            self._measure(state)
+        elif self._measuring:
+            self._measure(state)
+
+    def _measure(self, state: OptimizerState) -> None:
+        """Measure the norms of one optimizer's layers; they are told when those of all have been."""
+        began = perf_counter()
+        optimizer = state.optimizer()
+        if optimizer is None or state.layers is None:
+            return
+        if sum(len(group["params"]) for group in optimizer.param_groups) != state.count:
+            self._find_layers()
+            self._tell_layers()
+        scale = getattr(optimizer, "grad_scale", None)  # of a fused step, which unscales by itself
+        state.norms = state.layers.measure(1.0 if scale is None else float(scale))
+        self._measuring = True
+        if all(each.norms is not None for each in self.states.values()):
+            self._tell_norms()
+        now = perf_counter()
+        self._norms_cost += now - began
+        if not self._measuring:
+            self._norms_due = now + max(NORMS[0], self._norms_cost / NORMS[1])
+            self._norms_cost = 0.0
+
+    def _tell_norms(self) -> None:
+        """Tell the norms of a round, NaN for those who did not step in it."""
+        norms: dict[str, float] = {}
+        for state in self.states.values():
+            if state.norms is not None and state.layers is not None:
+                norms.update(zip(state.layers.names, state.norms, strict=True))
+            state.norms = None
+        self._measuring = False
+        values = ", ".join(number(norms.get(name)) for name in self._layers)
+        line = f'{{"event": "norms", "step": {self._measured_step}, "norms": [{values}]}}'
+        self.file.add(line, perf_counter())
+
+    def _tell_memory(self, seconds: float) -> None:
+        began = perf_counter()
+        self._memory_due = began + MEMORY_EVERY
+        scope, sizes = "process", [0, 0, 0]
+        if torch.cuda.is_initialized():
+            scope = "device"
+            sizes = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.max_memory_allocated()]
+        allocated, reserved, peak = sizes if scope == "device" else (None, None, None)
+        self.file.tell(
+            "memory", step=self.step, seconds=seconds, scope=scope, allocated=allocated, reserved=reserved, peak=peak,
+            resident=resident(),
+        )  # fmt: skip
+        self.file.tell("looking", step=self.step, steps=self.step, spent=self._spent, seconds=seconds)
+
+
+def resident() -> int | None:
+    """Return the resident memory of this process in bytes, where /proc tells it."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,193 @@
+"""Watch this process: `watch` by hand, `prepare` for `tapedeck run`, which waits for the script to import torch."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tapedeck.commands import CommandSocket
+from tapedeck.frames import FRAMES, FrameFile, new_folder
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from tapedeck.hooks import Hooks
+    from tapedeck.watcher import Watcher
+
+
+class Watch:
+    """A script that is watched. `frames` is the file that a window reads: `tapedeck FRAMES`.
+
+    Ends with `stop`, with the `with` block, or with the process.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.frames = folder, folder / FRAMES
+        self._process = os.getpid()
+        self._file = FrameFile(self.frames)
+        self._watcher: Watcher | None = None
+        self._hooks: Hooks | None = None
+        self._ended = False
+        rank = int(os.environ.get("RANK") or 0) if (os.environ.get("RANK") or "0").isdigit() else 0
+        self.rank = rank
+        self._listening: CommandSocket | None = None
+        try:
+            self._listening = CommandSocket(folder)
+        except OSError:
+            pass  # it is watched, and cannot be commanded
+        where = self._listening.where if self._listening is not None else {}
+        self._file.tell("script", argv=[name, *sys.argv[1:]], pid=os.getpid(), rank=rank, **where)
+        atexit.register(self.stop)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def begin(self, known: Mapping[str, nn.Module] | None = None, only: Iterable[Optimizer] | None = None) -> None:
+        """Put the hooks in place; torch is loaded by now."""
+        from tapedeck.hooks import Hooks
+        from tapedeck.watcher import Watcher
+
+        if self._ended or self._watcher is not None:
+            return
+        self._watcher = Watcher(self._file, self._listening, speaking=self.rank == 0, known=known, only=only)
+        self._hooks = Hooks(self._watcher)
+
+    def stop(self, **ending: Any) -> None:
+        """End the watching: the hooks are taken away, and what is left is written."""
+        if self._ended:
+            return
+        self._ended = True
+        atexit.unregister(self.stop)
+        if self._hooks is not None:
+            self._hooks.remove()
+        ending = ending or {"reason": "done"}
+        if self._watcher is not None:
+            self._watcher.finish(**ending)
+        else:
+            known = {"steps": 0} if "event" not in ending else {"step": 0}
+            self._file.tell(str(ending.pop("event", "finished")), epoch=0, **known, **ending)
+            self._file.close()
+            if self._listening is not None:
+                self._listening.close()
+
+    def failed(self, error: BaseException) -> None:
+        """End it with what ended the script."""
+        if isinstance(error, SystemExit):
+            note = "" if not error.code else f"The script exited with {error.code}."
+            self.stop(reason="done" if not error.code else "stopped", note=note)
+        elif isinstance(error, KeyboardInterrupt):
+            self.stop(reason="stopped", note="The script was interrupted.")
+        else:
+            message = f"{type(error).__name__}: {error}"[:2000]
+            self.stop(event="failed", kind="error", message=message, cure="The terminal shows where.", node=None)
+
+    def _forked(self) -> None:
+        """In a forked process: neither the file nor the socket is its own."""
+        if self._ended:
+            return
+        self._ended = True
+        if self._hooks is not None:
+            self._hooks.remove()
+        self._file.close()
+        if self._listening is not None:
+            self._listening.close(remove=False)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.stop()
+        else:
+            self.failed(error)
+
+
+_now: list[Watch] = []
+
+
+def watch(
+    model: nn.Module | Mapping[str, nn.Module] | None = None,
+    optimizer: Optimizer | Iterable[Optimizer] | None = None,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    quiet: bool = False,
+) -> Watch:
+    """Watch the training in this process from here on: losses, learning rates, norms of gradients, memory.
+
+    Args:
+        model: a model, or several by name, by which layers are named; without, they are found by their parameters.
+        optimizer: the optimizers whose steps are looked at; without, all are.
+        folder: where the frames go; without, a new folder of the person's own.
+        quiet: do not print where it can be watched.
+
+    Returns:
+        The `Watch`; `stop` ends it. One watch at a time: an earlier one is ended.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    for earlier in _now:
+        earlier.stop()
+    _now.clear()
+    script = Path(sys.argv[0] if sys.argv else "").name or "python"
+    place = Path(folder) if folder is not None else new_folder(script)
+    place.mkdir(parents=True, exist_ok=True)
+    made = Watch(place, script)
+    named = model if isinstance(model, Mapping) else {} if model is None else {_name(model): model}
+    given = None if optimizer is None else list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
+    made.begin(named, given)
+    _now.append(made)
+    if not quiet and made.rank == 0:
+        print(f"tapedeck: watched in {made.frames}", file=sys.stderr)
+    return made
+
+
+def _name(model: nn.Module) -> str:
+    from tapedeck.models import unwrapped, variable_of
+
+    return variable_of(model) or type(unwrapped(model)).__name__
+
+
+def prepare(folder: Path, name: str) -> Watch:
+    """Have this process watched as soon as it has imported torch, which it may never do."""
+    made = Watch(folder, name)
+    _now.append(made)
+    if "torch" in sys.modules:
+        made.begin()
+    else:
+        sys.meta_path.insert(0, _AfterTorch(made.begin))
+    return made
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Finds torch as the others do, and has `then` called when it has been imported."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Any, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        loader: Any = spec.loader if spec is not None else None
+        if loader is None or not hasattr(loader, "exec_module"):
+            return spec
+        load = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            load(module)
+            self._then()
+
+        loader.exec_module = exec_module
+        return spec
