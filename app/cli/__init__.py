@@ -114,7 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check)
 
     from app.cli import (
-        autograd, data, draw, evaluate, import_model, open_model, run_script, runs, train, trials,
+        autograd,
+        data,
+        draw,
+        evaluate,
+        import_model,
+        open_model,
+        run_script,
+        runs,
+        train,
+        trials,
     )  # fmt: skip
     from app.cli import export as cli_export
 
