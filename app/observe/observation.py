@@ -69,7 +69,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
         """
         if self.kind == "module":
             return self.path.rpartition(".")[2]
-        return self.op.rpartition(".")[2]
+        of_a_kernel = self.kernels[:1] == (self.op,)  # "aten.add.Tensor" ends in its overload
+        return (self.op.rpartition(".")[0] if of_a_kernel else self.op).rpartition(".")[2]
 
     @property
     def is_layer(self) -> bool:

@@ -102,6 +102,22 @@ def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     return _made(source, _imported(source.where), arguments)
 
 
+def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    """Load an exported program with its own example inputs. That unpickles parts of the file."""
+    if not source.call:
+        raise SourceError(f"loading {source} can run code that it holds; review where it comes from, then trust it")
+    if arguments:
+        raise SourceError(f"{source} takes no arguments of a constructor")
+    path = Path(source.where).resolve()
+    if not path.is_file():
+        raise SourceError(f"there is no file {source.where}")
+    program = torch.export.load(path)
+    args, kwargs = program.example_inputs or ((), {})
+    model = program.module()
+    model.train = lambda _mode=True: model  # type: ignore[method-assign]  # it has one mode, and raises if asked
+    return Loaded(model, tuple(args), dict(kwargs))
+
+
 def _imported(name: str) -> Any:
     from app.util.torchvision_import import mend_torchvision
 
@@ -254,5 +270,5 @@ def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 _LOADERS: dict[str, Callable[[SourceSpec, Mapping[str, Any]], Loaded]] = {
     "file": _from_file, "module": _from_module, "torchvision": _torchvision, "timm": _timm, "hf": _transformers,
-    "diffusers": _diffusers,
+    "diffusers": _diffusers, "pt2": _exported,
 }  # fmt: skip

@@ -8,9 +8,10 @@ from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 COLLECTIONS = ("torchvision", "timm", "hf", "diffusers")  # of installed packages: no code of the user's own
+FILES = ("pt2", "onnx")  # graphs that are drawn as their files describe them; a .pt2 can be run too
 FORMS = (
-    "package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or "
-    "diffusers:Class"
+    "package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER, "
+    "diffusers:Class, FILE.pt2 or FILE.onnx"
 )
 DTYPES = (
     "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
@@ -31,8 +32,9 @@ class SourceNameError(SourceError):
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """`kind` is "file", "module", one of `COLLECTIONS` or the name of an installed adapter; `where` is the file or the
-    dotted module, `name` the class, function or model in it, which is called if `call`."""
+    """`kind` is "file", "module", one of `COLLECTIONS` or `FILES`, or the name of an installed adapter; `where` is the
+    file or the dotted module, `name` the class, function or model in it, which is called if `call`. One of `FILES` has
+    no name, and is loaded to be run if `call`."""
 
     kind: str
     where: str
@@ -42,9 +44,16 @@ class SourceSpec:
     @property
     def own_code(self) -> bool:
         """Return whether making it runs code that the user has to trust."""
-        return self.kind not in COLLECTIONS
+        return self.kind not in COLLECTIONS and not self.looked_at
+
+    @property
+    def looked_at(self) -> bool:
+        """Return whether its graph is drawn as its file describes it, without running anything."""
+        return self.kind in FILES and not self.call
 
     def __str__(self) -> str:
+        if self.kind in FILES:
+            return self.where
         return f"{self.where or self.kind}:{self.name}{'()' if self.call else ''}"
 
 
@@ -81,6 +90,9 @@ def parse_source(text: str) -> SourceSpec:
     kind, colon, rest = text.partition(":")
     if colon and rest and kind.isidentifier() and (kind in COLLECTIONS or kind in adapters()):
         return SourceSpec(kind, "", rest)
+    for kind in FILES:
+        if text.endswith(f".{kind}") and text != f".{kind}":
+            return SourceSpec(kind, text, "")
     where, colon, name = text.rpartition(":")
     call = name.endswith("()")
     name = name.removesuffix("()")

@@ -21,4 +21,5 @@ def test_a_text_that_describes_no_input_is_refused(text: str) -> None:
 
 def test_code_of_the_user_is_told_from_collections() -> None:
     assert parse_source("net.py:Net").own_code and parse_source("a.b:Net").own_code
+    assert not parse_source("a/net.pt2").own_code and parse_source("a/net.onnx").looked_at  # nothing of them runs
     assert not parse_source("torchvision:resnet18").own_code and not parse_source("hf:google/bert").own_code

@@ -13,7 +13,7 @@ from app.engine.requests.capture import CaptureRequest
 from app.engine.requests.import_model import parse_arguments
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
-from app.sources.spec import AskedModel, InputSpec, SourceSpec, parse_input, parse_source
+from app.sources.spec import COLLECTIONS, AskedModel, InputSpec, SourceSpec, parse_input, parse_source
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -36,12 +36,14 @@ class Observe(Request[Observation]):
 
 
 def request_of(asked: AskedModel) -> Observe:
-    """Return the request for a model as it was written; collections are made without weights. Raises SourceError, and
-    ImportRequestError for arguments that are no JSON."""
+    """Return the request for a model as it was written; collections are made without weights, and a .pt2 is run if it
+    is trusted. Raises SourceError, and ImportRequestError for arguments that are no JSON."""
     source = parse_source(asked.source)
+    if source.kind == "pt2" and asked.trust:
+        source = replace(source, call=True)
     arguments, inputs = FrozenMap(parse_arguments(asked.arguments)), tuple(map(parse_input, asked.inputs))
-    folder = str(Path.cwd()) if source.own_code else ""
-    return Observe(source, arguments, inputs, folder, asked.train, asked.meta or not source.own_code)
+    folder = str(Path.cwd()) if source.own_code or source.looked_at else ""
+    return Observe(source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS)
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,14 @@ def observe_model(request: Observe, context: Context) -> Observation:
 
 
 def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) -> Observation:
-    """Make and observe a model in this process. Raises SourceError."""
+    """Make and observe a model in this process, or read its graph from a file. Raises SourceError."""
     from app.observe.observe import observe
 
+    if request.source.looked_at:
+        from app.sources.looking import look_at
+
+        tell(f"Reading {request.source}")
+        return look_at(request.source, request.folder)
     tell(f"Making {request.source}")
     loaded = load(request.source, request.arguments, request.inputs, request.meta, request.folder)
     tell(f"Running {request.source} once")

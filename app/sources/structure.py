@@ -1,0 +1,127 @@
+"""Build an observation of a graph that a file describes, without running it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from app.observe.observation import Call, Flow, Observation, TensorFacts
+
+OPEN = -1  # stands for a size that a file leaves open
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+class Structure:
+    """Collects operations in the order of the file; tensors are known by their names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: list[Call] = []
+        self._flows: list[Flow] = []
+        self._sources: dict[str, tuple[int, int]] = {}
+        self._facts: dict[str, TensorFacts] = {}
+        self._open: list[int] = []  # module calls, outermost first
+        self._times: dict[str, int] = {}
+        self._modules: dict[str, str] = {}
+
+    def know(self, tensor: str, facts: TensorFacts) -> None:
+        """Note what is known of a tensor."""
+        self._facts[tensor] = facts
+
+    def add_input(self, name: str, tensor: str) -> None:
+        made = self._add("input", name, "input", None, outputs=self._known([tensor]))
+        self._sources[tensor] = (made, 0)
+
+    def add_operation(
+        self, op: str, scopes: Sequence[tuple[str, str]], given: Sequence[str], made: Sequence[str],
+        settings: Iterable[str] = (), names: Iterable[str] = (), trace: str = "",
+    ) -> None:  # fmt: skip
+        """Add an operation. `scopes` are paths and classes of the modules around it, outermost first; `names` those of
+        the weights among its inputs; `trace` the text of a stack trace."""
+        self._enter(scopes)
+        path = scopes[-1][0] if scopes else ""
+        file, line = _place(trace)
+        id = self._add(
+            "operation", path, op, self._open[-1] if self._open else None, inputs=self._known(given),
+            outputs=self._known(made), settings=tuple(settings), parameters=tuple(names), file=file, line=line,
+        )  # fmt: skip
+        for tensor in given:
+            self._flow(tensor, id)
+        self._sources.update({tensor: (id, number) for number, tensor in enumerate(made)})
+
+    def add_output(self, name: str, tensor: str) -> None:
+        self._open.clear()
+        self._flow(tensor, self._add("output", name, "output", None, inputs=self._known([tensor])))
+
+    def observation(self, remarks: Iterable[str]) -> Observation:
+        """Return what was collected; modules take and give what crosses their border."""
+        remarks = tuple(remarks)
+        if any(OPEN in one.shape for call in self._calls for one in (*call.inputs, *call.outputs)):
+            remarks = (*remarks, f"Sizes that the file leaves open are written as {OPEN}.")
+        return Observation(self._name, self._with_borders(), tuple(self._flows), self._modules, remarks=remarks)
+
+    def _add(self, kind: str, path: str, op: str, parent: int | None, **rest: object) -> int:
+        self._calls.append(Call(len(self._calls), kind, path, op, parent, **rest))  # type: ignore[arg-type]
+        return len(self._calls) - 1
+
+    def _known(self, tensors: Sequence[str]) -> tuple[TensorFacts, ...]:
+        return tuple(self._facts[one] for one in tensors if one in self._facts)
+
+    def _flow(self, tensor: str, target: int) -> None:
+        if (source := self._sources.get(tensor)) is not None:
+            self._flows.append(Flow(source[0], target, source[1]))
+
+    def _enter(self, scopes: Sequence[tuple[str, str]]) -> None:
+        """Leave the modules that are not among `scopes`, and begin a call of those that are new."""
+        same = 0
+        while same < min(len(scopes), len(self._open)) and self._calls[self._open[same]].path == scopes[same][0]:
+            same += 1
+        del self._open[same:]
+        for path, kind in scopes[same:]:
+            self._times[path] = self._times.get(path, 0) + 1
+            self._modules[path] = kind
+            parent = self._open[-1] if self._open else None
+            self._open.append(self._add("module", path, kind, parent, call=self._times[path]))
+
+    def _with_borders(self) -> tuple[Call, ...]:
+        """Give every module call the tensors that come from outside it, and those that leave it."""
+        around: list[tuple[int, ...]] = []
+        for call in self._calls:
+            above = () if call.parent is None else (*around[call.parent], call.parent)
+            around.append(above)
+        taken: dict[int, dict[tuple[int, int], None]] = {}
+        given: dict[int, dict[tuple[int, int], None]] = {}
+        for flow in self._flows:
+            tensor = (flow.source, flow.output)
+            for module in set(around[flow.target]) - set(around[flow.source]):
+                taken.setdefault(module, {})[tensor] = None
+            for module in set(around[flow.source]) - set(around[flow.target]):
+                given.setdefault(module, {})[tensor] = None
+
+        def facts(tensors: Iterable[tuple[int, int]]) -> tuple[TensorFacts, ...]:
+            found = ((self._calls[source].outputs, number) for source, number in tensors)
+            return tuple(outputs[number] for outputs, number in found if number < len(outputs))
+
+        return tuple(
+            replace(call, inputs=facts(taken.get(call.id, ())), outputs=facts(given.get(call.id, ())))
+            if call.kind == "module" else call
+            for call in self._calls
+        )  # fmt: skip
+
+
+def facts(shape: Iterable[int], dtype: str, size: int, requires_grad: bool = False) -> TensorFacts:
+    """Describe a tensor of elements of `size` bytes."""
+    sizes = tuple(shape)
+    count = size
+    for one in sizes:
+        count *= max(one, 0)
+    return TensorFacts(sizes, dtype, bytes=count, requires_grad=requires_grad)
+
+
+def _place(trace: str) -> tuple[str, int]:
+    """Return the file and the line of the innermost frame of a stack trace that is not torch's own."""
+    frames = _PLACE.findall(trace)
+    found = [one for one in frames if "/torch/" not in one[0].replace("\\", "/")] or frames
+    return (found[-1][0], int(found[-1][1])) if found else ("", 0)

@@ -1,0 +1,120 @@
+"""Graphs of files: drawn as the file describes them, and without running anything of them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from app.cli import run
+from app.observe.folding import Tree
+from app.observe.observe import observe
+from app.observe.picture import to_drawing
+from app.sources import onnx_file, pt2_file
+from app.sources.spec import SourceError
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.norm(torch.relu(self.a(x)))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.Sequential(Block(), Block(), Block())
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor, *, scale: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.head(self.parts(x)), "x": x * scale}
+
+
+class Runs:
+    """What a pickle runs when it is loaded."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def __reduce__(self) -> object:
+        return Path.touch, (self._marker,)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    net, x, scale = Net().eval(), torch.ones(3, 4), {"scale": torch.ones(4)}
+    program = torch.export.export(net, (x,), scale)
+    torch.export.save(program, folder / "net.pt2")
+    torch.onnx.export(net, (x,), folder / "net.onnx", kwargs=scale, dynamo=True, verbose=False)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
+def test_a_file_gives_the_modules_shapes_and_edges_of_the_model_that_was_exported(files: Path, name: str) -> None:
+    found = (pt2_file if name.endswith("pt2") else onnx_file).read(files / name)
+    live = observe(Net().eval(), (torch.ones(3, 4),), {"scale": torch.ones(4)})
+    modules = {
+        call.path: ([one.shape for one in call.inputs], [one.shape for one in call.outputs])
+        for call in live.calls if call.kind == "module" and call.path
+    }  # fmt: skip
+    assert modules == {
+        call.path: ([one.shape for one in call.inputs], [one.shape for one in call.outputs])
+        for call in found.calls if call.kind == "module" and call.path
+    }  # fmt: skip
+    drawings = [to_drawing(each, frozenset(Tree(each).by_key)) for each in (found, live)]
+    ends = []
+    for drawing in drawings:
+        titles = {box.id: box.title.lower() for box in drawing.boxes if box.category != "io"}
+        ends.append(sorted((titles[arrow.source], titles[arrow.target]) for arrow in drawing.arrows
+                           if arrow.source in titles and arrow.target in titles))  # fmt: skip
+    assert ends[0] == ends[1] and len(ends[0]) > 8
+    relu = next(call for call in found.calls if call.name.lower() == "relu")
+    assert Path(relu.file) == Path(__file__) and relu.line and relu.path == "parts.0"
+    linear = next(call for call in found.calls if call.parameters)
+    assert linear.parameters == ("parts.0.a.weight", "parts.0.a.bias")
+
+
+def test_nothing_that_a_pt2_has_pickled_runs_when_it_is_drawn(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    marker, harmful = tmp_path / "ran", Path("harmful.pt2")
+    with zipfile.ZipFile(files / "net.pt2") as source, zipfile.ZipFile(harmful, "w") as target:
+        for name in source.namelist():
+            evil = name.endswith((".pt", "weight_0")) or "/data/weights/weight" in name
+            target.writestr(name, pickle.dumps(Runs(marker)) if evil else source.read(name))
+    assert run(["draw", str(harmful), "--out", "net.json"]) == 0
+    assert "nothing was run" in capsys.readouterr().out and not marker.exists()
+    plain = json.loads(Path("net.json").read_text())
+    assert {"parts.2.norm", "head"} <= {node["path"] for node in plain["nodes"]} and plain["failed"] is None
+
+
+def test_a_trusted_pt2_is_run_in_a_process_of_its_own(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "net.json"
+    assert run(["draw", str(files / "net.pt2"), "--trust", "--out", str(out)]) == 0
+    assert "nothing was run" not in capsys.readouterr().out
+    assert {"aten.relu.default", "aten.linear.default"} <= {node["op"] for node in json.loads(out.read_text())["nodes"]}
+
+
+@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
+def test_a_file_that_is_none_is_refused_in_a_line(tmp_path: Path, name: str) -> None:
+    read = (pt2_file if name.endswith("pt2") else onnx_file).read
+    with pytest.raises(SourceError, match="there is no file"):
+        read(tmp_path / name)
+    for data in (b"", b"neither", b"PK\x03\x04"):
+        (tmp_path / name).write_bytes(data)
+        if name.endswith("onnx") and not data:
+            continue  # an empty message is a model without nodes
+        with pytest.raises(SourceError, match="is no"):
+            read(tmp_path / name)
