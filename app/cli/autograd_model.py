@@ -49,6 +49,7 @@ def of_model(options: argparse.Namespace, source: SourceSpec) -> int:
     from app.engine.requests.playback import Steps
     from app.sources.spec import SourceError
 
+    source = source.as_run
     request = _request(options, source)
     try:
         found: ModelReported

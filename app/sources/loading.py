@@ -114,8 +114,12 @@ def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     program = torch.export.load(path)
     args, kwargs = program.example_inputs or ((), {})
     model = program.module()
-    model.train = lambda _mode=True: model  # type: ignore[method-assign]  # it has one mode, and raises if asked
+    model.train = lambda mode=True: model  # type: ignore[method-assign]  # it has one mode, and raises if asked
     return Loaded(model, tuple(args), dict(kwargs))
+
+
+def _described(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
+    raise SourceError(f"{source} can only be looked at: tapedeck draw shows the graph that it describes")
 
 
 def _imported(name: str) -> Any:
@@ -270,5 +274,5 @@ def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 _LOADERS: dict[str, Callable[[SourceSpec, Mapping[str, Any]], Loaded]] = {
     "file": _from_file, "module": _from_module, "torchvision": _torchvision, "timm": _timm, "hf": _transformers,
-    "diffusers": _diffusers, "pt2": _exported,
+    "diffusers": _diffusers, "pt2": _exported, "onnx": _described,
 }  # fmt: skip

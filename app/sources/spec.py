@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
@@ -50,6 +51,11 @@ class SourceSpec:
     def looked_at(self) -> bool:
         """Return whether its graph is drawn as its file describes it, without running anything."""
         return self.kind in FILES and not self.call
+
+    @property
+    def as_run(self) -> SourceSpec:
+        """Return it as one whose model is run: a .pt2 is loaded then, not looked at."""
+        return replace(self, call=True) if self.kind == "pt2" else self
 
     def __str__(self) -> str:
         if self.kind in FILES:

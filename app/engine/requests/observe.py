@@ -39,8 +39,7 @@ def request_of(asked: AskedModel) -> Observe:
     """Return the request for a model as it was written; collections are made without weights, and a .pt2 is run if it
     is trusted. Raises SourceError, and ImportRequestError for arguments that are no JSON."""
     source = parse_source(asked.source)
-    if source.kind == "pt2" and asked.trust:
-        source = replace(source, call=True)
+    source = source.as_run if asked.trust else source
     arguments, inputs = FrozenMap(parse_arguments(asked.arguments)), tuple(map(parse_input, asked.inputs))
     folder = str(Path.cwd()) if source.own_code or source.looked_at else ""
     return Observe(source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS)
