@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import struct
 import subprocess
 import sys
@@ -26,7 +25,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 120  # the limit of one data set: torch is imported in it, on a busy machine
 MEMORY = 6 * 2**30  # of addresses; libraries reserve more than they use
-_READ = "import sys; from app.cli import run; sys.exit(run(['data', sys.argv[1], '--json']))"
+_READ = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[2]),) * 2)
+from app.cli import run
+sys.exit(run(['data', sys.argv[1], '--json']))
+"""
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,9 @@ def outcome(case: Case, folder: Path) -> Outcome:
     from app.util.frozen import FrozenMap
 
     write(Project(data=DataConfig(case.source, path=str(path), options=FrozenMap(case.options), bad="skip")), project)
-    command = [sys.executable, "-c", _READ, str(project)]
+    command = [sys.executable, "-c", _READ, str(project), str(MEMORY)]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SECONDS, text=True, preexec_fn=_limited)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SECONDS, text=True)
     except subprocess.TimeoutExpired:
         return Outcome(case, "failed", f"not back after {SECONDS} s")
     said = done.stderr.strip()
@@ -77,10 +81,6 @@ def outcome(case: Case, folder: Path) -> Outcome:
     if count != case.keeps:
         return Outcome(case, "failed", f"{count} samples were read, {case.keeps} are whole")
     return Outcome(case, "read", "; ".join(told["bad"][:1]) or "; ".join(told["notes"][:1]))
-
-
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 # --- tables

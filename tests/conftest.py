@@ -285,6 +285,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture
+def forked_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of layers are tried in forked processes: for tests to which that trial is no matter."""
+    from app.source import layer_modules
+    from tests.support.forked_python import fork_scripts
+
+    fork_scripts(monkeypatch, layer_modules)
+
+
+@pytest.fixture
 def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test hears of what another trusted or ran."""
     from app.source import layer_files, layer_modules

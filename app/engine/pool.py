@@ -193,8 +193,10 @@ def _forget() -> None:
 def _same_load_environment(wanted: Mapping[str, str], loaded: Mapping[str, str]) -> bool:
     """Return whether the variables that libraries read when they are loaded are equal.
 
-    >>> _alike({"OMP_NUM_THREADS": "1", "HOME": "/a"}, {"HOME": "/b"}), _alike({}, {"OMP_NUM_THREADS": "1"})
-    (True, False)
+    >>> _same_load_environment({"OMP_NUM_THREADS": "1", "HOME": "/a"}, {"HOME": "/b"})
+    True
+    >>> _same_load_environment({}, {"OMP_NUM_THREADS": "1"})
+    False
     """
     later = LATER | {name for name in THREADS if name in wanted}
     return all(wanted.get(name) == loaded.get(name) for name in {*wanted, *loaded} - later

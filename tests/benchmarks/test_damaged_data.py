@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import damaged_data
 from benchmarks.damaged_data import Case, cases, outcome
+from tests.support.forked_python import fork_scripts
 
 CHOSEN = {"arrays: a flipped bit": "refused", "pictures: a cut JPEG": "read", "table: a pipe": "refused"}
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_scripts(monkeypatch, damaged_data)
 
 
 @pytest.mark.parametrize("name", CHOSEN)

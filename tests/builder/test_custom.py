@@ -322,6 +322,7 @@ def test_what_meta_tensors_cannot_do_is_run_on_small_real_ones(tmp_path: Path) -
         ("import os; os._exit(0)", "it ends the process with code 0"),
     ],
 )
+@pytest.mark.usefixtures("forked_trials")
 def test_a_file_that_does_not_run_is_an_error_at_its_nodes(tmp_path: Path, line: str, words: str) -> None:
     text = HEAD + line + "\nclass A(nn.Module):\n def forward(self, x): return x\n"
     path = own.write(tmp_path, text, "bad.py")

@@ -29,6 +29,9 @@ class Late(nn.Module):
 PLACE = "KeyError: 'no such key' (line 12 of mine.py)."
 
 
+pytestmark = pytest.mark.usefixtures("forked_trials")
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A net whose first activation is a layer that raises once a batch is large."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import random
 import signal
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +20,8 @@ from app.runs import layer_tables, store
 from app.training.checkpoints import checkpoint
 from app.training.events import GainFigures
 from app.util.resources import path as resource_path
-from benchmarks.kill_checkpoints import killed_and_resumed
-from tests.support.forked_python import start_command
+from benchmarks import kill_checkpoints
+from tests.support.forked_python import start_command, start_forked
 
 DIGITS = resource_path("examples", "digits.tape")
 TRAIN = ["train", str(DIGITS), "--epochs", "2", "--device", "cpu"]
@@ -106,8 +109,17 @@ def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path, capsys: pytest.Capt
     assert main(["runs", str(tmp_path / "nowhere.tape")]) == 2
 
 
-def test_runs_that_are_killed_while_they_save_go_on_bit_for_bit(tmp_path: Path) -> None:
-    outcome = killed_and_resumed(tmp_path, kills=6, choose=random.Random(0))
+def test_runs_that_are_killed_while_they_save_go_on_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forked(command: list[str], **_named: object) -> object:
+        (tmp_path / "child.py").write_text(command[2])
+        child = start_forked(tmp_path / "child.py", *command[3:])
+        stdin, stdout = io.TextIOWrapper(child.stdin), io.TextIOWrapper(child.stdout)
+        return SimpleNamespace(stdin=stdin, stdout=stdout, wait=child.wait)
+
+    monkeypatch.setattr(kill_checkpoints, "subprocess", SimpleNamespace(Popen=forked, PIPE=subprocess.PIPE))
+    outcome = kill_checkpoints.killed_and_resumed(tmp_path, kills=6, choose=random.Random(0))
     assert outcome.equal and outcome.kills == 6 and outcome.unreadable == 0
 
 

@@ -16,7 +16,7 @@ from app.export.weights import StateDict, save_pt, save_safetensors
 from app.source.compiled import make_module
 from app.source.generated import InputSpec, Source
 from app.util.rng import GENERATOR
-from tests.support.export_here import work_here
+from tests.support.export_here import work_here, work_in_forks
 from tests.support.training_jobs import CONV_NET, net
 
 NORMED = net(
@@ -65,9 +65,10 @@ def test_an_untouched_export_is_the_same_in_every_way(tmp_path: Path) -> None:
     assert any("here" in words for words in seen) and any("lean process" in words for words in seen)
 
 
-def test_the_file_beside_the_code_says_what_was_compared(tmp_path: Path) -> None:
+def test_the_file_beside_the_code_says_what_was_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import hashlib
 
+    work_in_forks(monkeypatch)
     state = state_of(NORMED)
     write_text(tmp_path / "model.py", NORMED.text)
     save_safetensors(state, tmp_path / "weights.safetensors")

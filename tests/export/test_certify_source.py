@@ -116,6 +116,7 @@ def test_without_weights_the_class_is_compared_with_the_model_too(tmp_path: Path
     assert not certify_export(wrong, state, None, None, imported=of)[0].passed
 
 
+@pytest.mark.usefixtures("forked_trials")
 def test_an_export_asks_for_no_trust_again_until_the_file_is_edited(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(custom_layers.layer_files, "_allowed", set())
     file, out = tmp_path / "own.py", tmp_path / "p.tape"

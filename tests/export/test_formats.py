@@ -18,7 +18,7 @@ from app.export.formats import write_format
 from app.export.weights import StateDict
 from app.source.compiled import make_module
 from app.source.generated import InputSpec, Source
-from tests.support.export_here import work_here
+from tests.support.export_here import work_here, work_in_forks
 from tests.support.training_jobs import CONV_NET, net
 
 DIGITS = Path(__file__).parents[2] / "resources" / "examples" / "MLP on digits.tape"
@@ -47,8 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["PT2", "ONNX"])
 def test_a_file_takes_any_batch_and_gives_the_same(tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind == "PT2":  # the processes themselves are the same for both
-        work_here(monkeypatch)
+    work_in_forks(monkeypatch) if kind == "PT2" else work_here(monkeypatch)
     path = tmp_path / f"net{formats.SUFFIXES[kind]}"
     seen: list[str] = []
     written = write_format(PAIR, state_of(PAIR), path, kind, tell=seen.append)

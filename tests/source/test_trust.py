@@ -20,9 +20,10 @@ from app.source.layer_files import LayerFile
 from app.source.trust import FILE, LONGEST_KEPT, TrustStore, default_file
 from app.views.settings import Settings
 from tests.support import own_layers_nets as own
+from tests.support.export_here import work_in_forks
 from tests.support.script_here import run_script
 
-pytestmark = pytest.mark.usefixtures("nothing_trusted")
+pytestmark = pytest.mark.usefixtures("nothing_trusted", "forked_trials")
 
 
 @pytest.fixture
@@ -167,9 +168,12 @@ def source_of(tape: Path) -> Source:
     return analyse(project.graph, custom_layers.ops_of(project)).source
 
 
-def test_an_exported_net_gives_the_same_numbers_in_a_clean_process(tape: Path, tmp_path: Path) -> None:
+def test_an_exported_net_gives_the_same_numbers_in_a_clean_process(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
+    work_in_forks(monkeypatch)
     source = source_of(tape)
     state = make_module(source).state_dict()
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""What the clean processes of an export do, without one: importing torch once more takes seconds."""
+"""What the clean processes of an export do, without one or in a forked one: importing torch once more takes seconds."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 
 from app.export import format_jobs
 from app.export.certify import clean_process, measure
+from tests.support.forked_python import run_forked
 
 
 def work_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +38,24 @@ def work_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(clean_process, "run_script", ask)
     monkeypatch.setitem(sys.modules, "model", sys)
+
+
+CLEAN = """
+import runpy, sys
+sys.modules.update({name: None for name in [*sys.modules] if name.partition(".")[0] in ("app", "tests", "torchvision")})
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def work_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the jobs be done in forked processes, in which nothing of the program can be imported."""
+
+    def run(command: list[str], folder: Path, tell: Any, *_: object) -> tuple[int, str]:
+        (folder / "clean.py").write_text(CLEAN)
+        done = run_forked(folder / "clean.py", *command[-2:], cwd=folder)
+        if (folder / "progress").is_file():
+            tell((folder / "progress").read_text("utf-8"))
+        return done.returncode, done.stderr
+
+    monkeypatch.setattr(clean_process, "_run", run)

@@ -5,12 +5,20 @@ Not for tests of what a process imports, or of how an interpreter starts and end
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import ModuleType
+from typing import Any
+
+import pytest
 
 from app.engine import pool
 
+PATHS = os.environ.get("PYTHONPATH")
 COMMAND = "import sys\nfrom app.main import main\nsys.exit(main())\n"
 
 
@@ -26,12 +34,55 @@ def start_command(folder: Path, *arguments: str, **environment: str) -> pool.Chi
     return start_forked(script, *arguments, **environment)
 
 
-def run_forked(script: Path, *arguments: str, cwd: Path | None = None, **environment: str) -> CompletedProcess[str]:
-    """Run a script to its end. What it raises is in `stderr`, behind `[rank0]: ` as torch marks it."""
+def run_forked(
+    script: Path, *arguments: str, cwd: Path | None = None, given: bytes = b"", timeout: float | None = None,
+    **environment: str,
+) -> CompletedProcess[str]:  # fmt: skip
+    """Run a script to its end. Raises subprocess.TimeoutExpired, as `subprocess.run` does."""
     child = start_forked(script, *arguments, cwd=cwd, **environment)
     assert child.stdin is not None and child.stdout is not None and child.stderr is not None
-    child.stdin.close()
-    with child.stdout as out, child.stderr as errors, ThreadPoolExecutor(1) as reader:
-        said = reader.submit(errors.read)
-        stdout, stderr = out.read().decode(), said.result().decode()
-    return CompletedProcess([str(script), *arguments], child.wait(), stdout, stderr)
+    with child.stdout as out, child.stderr as errors, ThreadPoolExecutor(2) as readers:
+        told, said = readers.submit(out.read), readers.submit(errors.read)
+        with child.stdin as to:
+            to.write(given)
+        try:
+            code = child.wait(timeout)
+        finally:
+            child.kill()
+        stdout, stderr = told.result().decode(), said.result().decode().replace("[rank0]: ", "")
+    return CompletedProcess([str(script), *arguments], code, stdout, stderr)
+
+
+def fork_scripts(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    """Have `subprocess.run` of a module fork what it starts as `python -c TEXT`, and nothing else."""
+    start = subprocess.run
+
+    def run(command: list[str], **named: Any) -> Any:
+        if "-c" not in command:
+            return start(command, **named)
+        text, *arguments = command[command.index("-c") + 1 :]
+        paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as plain:
+            script = Path(folder, "script.py")
+            script.write_text(f"import sys; sys.path[:0] = {paths}\n{text}", "utf-8")
+            plain.delenv("PYTHONPATH", raising=False)  # with another one the fork server does not fork
+            if PATHS is not None:
+                plain.setenv("PYTHONPATH", PATHS)
+            done = run_forked(script, *arguments, cwd=named.get("cwd"), given=named.get("input", b""),
+                              timeout=named.get("timeout"))  # fmt: skip
+        if hasattr(errors := named.get("stderr"), "write"):
+            errors.write(done.stderr.encode())
+        return done
+
+    monkeypatch.setattr(module, "subprocess", _Subprocess(run))
+
+
+class _Subprocess(ModuleType):
+    """`subprocess` with another `run`."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__("subprocess")
+        self.run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)

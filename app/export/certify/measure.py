@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from app.util.formatting import shape_text
-
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
@@ -273,7 +271,8 @@ def _size(tensor: torch.Tensor) -> float:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {shape_text(tensor.shape, 'scalar')}"
+    shape = "×".join(map(str, tensor.shape)) or "scalar"  # `shape_text` is the program's, which is not there
+    return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
 
 
 # --- In the clean process

@@ -324,6 +324,7 @@ def test_what_cannot_be_helped_is_said_with_the_place_and_the_reason(
         drawn(own, made(own, MORE.format(init=init, forward=forward, rest=""), "Net"), IN)
 
 
+@pytest.mark.usefixtures("forked_trials")
 def test_the_command_says_which_part_became_what_and_the_project_opens_with_its_file(tmp_path: Path, capsys) -> None:
     text = """
 class Loop(nn.Module):

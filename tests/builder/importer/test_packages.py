@@ -105,7 +105,7 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Path:
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None, forked_trials: None) -> Path:
     """A folder beside one in which a package is installed."""
     package = tmp_path / "installed" / "signs"
     package.mkdir(parents=True)
