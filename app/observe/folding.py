@@ -117,6 +117,23 @@ class Tree:
             level = [inner for part in level for inner in part.parts]
         return frozenset(found)
 
+    def leveled(self, opened: frozenset[str], by: int) -> frozenset[str]:
+        """Return what is open with one level more everywhere, or one less; of what is nested, the innermost closes."""
+        found: set[str] = set()
+        for part in self.parts:
+            self._level(part, opened, by, found)
+        return frozenset(found)
+
+    def _level(self, part: Part, opened: frozenset[str], by: int, found: set[str]) -> None:
+        if not part.parts or part.key not in opened:
+            if part.parts and by > 0:
+                found.add(part.key)
+            return
+        if by > 0 or any(one.parts and one.key in opened for one in part.parts):
+            found.add(part.key)
+            for one in part.parts:
+                self._level(one, opened, by, found)
+
     def _above_failed(self) -> Iterator[str]:
         failed = self.observation.failed
         if failed is None:

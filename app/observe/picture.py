@@ -35,9 +35,10 @@ _FUNCTIONS = (
 _PATTERNS = tuple((category, re.compile(pattern)) for category, pattern in _FUNCTIONS)
 
 
-def to_drawing(observation: Observation, opened: frozenset[str] | None = None) -> Drawing:
-    """Draw with the parts of these keys open (None: as many levels as fit into a picture)."""
-    tree = Tree(observation)
+def to_drawing(observation: Observation, opened: frozenset[str] | None = None, tree: Tree | None = None) -> Drawing:
+    """Draw with the parts of these keys open (None: as many levels as fit into a picture). `tree` are its parts, if
+    they are known already."""
+    tree = tree or Tree(observation)
     opened = tree.opened() if opened is None else opened
     boxes: list[Box] = []
     groups: list[Group] = []
@@ -59,7 +60,13 @@ def to_drawing(observation: Observation, opened: frozenset[str] | None = None) -
 
 
 def summary(observation: Observation) -> str:
-    """Format the line above the picture: `ResNet · 70 modules called · 69 operations`."""
+    """Format the line under a picture: `ResNet · 70 module calls · 69 operations`."""
+    words = heading(observation)
+    return words.replace(" read", " read: control flow as it went this time") if observation.reads else words
+
+
+def heading(observation: Observation) -> str:
+    """Format the line above a picture, where there is less room."""
     kinds = Counter(call.kind for call in observation.calls)
     words = [
         observation.name,
@@ -67,7 +74,7 @@ def summary(observation: Observation) -> str:
         f"{counted(kinds['operation'], 'operation')}",
     ]
     if kinds["read"]:
-        words.append(f"{counted(kinds['read'], 'value')} read: control flow as it went this time")
+        words.append(f"{counted(kinds['read'], 'value')} read")
     if observation.failed is not None:
         words.append("raised")
     return " · ".join(words)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
 from app.diagram.diagram import Drawing
 from app.observe.folding import Part, Tree
 from app.observe.observation import Observation
-from app.observe.picture import summary, to_drawing
+from app.observe.picture import heading, summary, to_drawing
 from app.util import gc_pause
-from app.views.autograd.graph.scene import TapeScene
+from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene, arranged
 from app.views.autograd.graph.view import TapeView
+from app.views.ui.background import WorkerFailure
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.empty import EmptyState
@@ -21,6 +26,16 @@ from app.views.ui.widgets.painting import Divider, label
 
 EMPTY, GRAPH = range(2)
 PAGE_MARGIN = 110  # around the graph
+AT_ONCE = 400  # calls whose picture is laid out on the window's own thread
+
+
+Arrangement = tuple[frozenset[str], ArrangedDrawing]
+
+
+def _arranged(tree: Tree, opened: frozenset[str] | None, page: tuple[float, float], row: float | None) -> Arrangement:
+    opened = tree.opened() if opened is None else opened
+    drawing = to_drawing(tree.observation, opened, tree)
+    return opened, arranged(drawing, page, row, indexed=True)
 
 
 class ObservedPage(QWidget):
@@ -35,12 +50,16 @@ class ObservedPage(QWidget):
         super().__init__(parent)
         self.observation: Observation | None = None
         self._tree: Tree | None = None
-        self._opened: frozenset[str] = frozenset()
+        self._opened: frozenset[str] | None = None  # until the first picture is laid out
+        self._words, self._source = "", ""
+        self._work: BackgroundTask | None = None
         self._row: float | None = None
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
         self.view.setAccessibleName("Calls of the model")
-        self.view.setAccessibleDescription("Arrow keys walk along the wires, Enter folds and unfolds, Home shows all")
+        self.view.setAccessibleDescription(
+            "Arrow keys walk along the wires, Enter folds and unfolds, ] and [ a level of everything, Home shows all"
+        )
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
         self.banner = Banner()
         self.banner.hide()
@@ -70,25 +89,30 @@ class ObservedPage(QWidget):
         self.frame.clicked.connect(self.view.frame_all)
         self.fold_all.clicked.connect(self._fold_all)
         self.view.folded.connect(self.toggle)
+        self.view.leveled.connect(self._level)
         self.scene.chosen.connect(self._selected)
 
     def set_observation(self, found: Observation, source: str) -> None:
         """Show another model; of one that raised, the call that did is selected."""
         self.observation, self._tree = found, Tree(found)
-        self._opened, self._row = self._tree.opened(), None
-        self.summary.setText(summary(found))
+        self._opened, self._row = None, None
+        self._words, self._source = heading(found), source
         self.summary.setToolTip(summary(found))
         self._pages.setCurrentIndex(GRAPH)
-        self._redraw()
-        self.view.frame_all()
         self.banner.hide()
+        self._redraw(then=self._show_whole)
+
+    def _show_whole(self) -> None:
+        found = self.observation
+        assert found is not None
+        self.view.frame_all()
         if found.failed is not None:
             call = found.calls[found.failed]
-            self.banner.set("error", f"{source} raised in {call.path or call.name or found.name}", found.error)
+            self.banner.set("error", f"{self._source} raised in {call.path or call.name or found.name}", found.error)
             self.banner.show()
             self.reveal(found.failed)
         elif found.remarks:
-            self.banner.set("info", f"{source} was not observed in full", " ".join(found.remarks))
+            self.banner.set("info", self._source, " ".join(found.remarks))
             self.banner.show()
 
     def drawing(self) -> Drawing | None:
@@ -96,20 +120,38 @@ class ObservedPage(QWidget):
         return self.scene.drawing
 
     def toggle(self, key: str) -> None:
-        """Open or close a part; its corner stays where it is."""
-        if self._tree is None or key not in self._tree.by_key:
+        """Open or close a part; its corner stays where it is, under the pointer that clicked it."""
+        if self._tree is None or self._opened is None or key not in self._tree.by_key:
             return
         before = self.scene.rect_of(key)
         at = self.view.mapFromScene(before.x, before.y) if before is not None else None
-        self._opened = self._opened ^ {key}
-        self._redraw(same_rows=True)
-        after = self.scene.rect_of(key)
-        if at is not None and after is not None:
-            now = self.view.mapFromScene(after.x, after.y)
-            self.view.pan(at.x() - now.x(), at.y() - now.y())
-        self.view.show_if_it_fits()
-        self.scene.choose(key)
-        self.view.setFocus()
+
+        def keep_place() -> None:
+            after = self.scene.rect_of(key)
+            if at is not None and after is not None:
+                now = self.view.mapFromScene(after.x, after.y)
+                self.view.pan(at.x() - now.x(), at.y() - now.y())
+            self.scene.choose(key)
+            self.view.setFocus()
+
+        self._redraw(self._opened ^ {key}, same_rows=True, then=keep_place)
+
+    def unfold_all(self) -> None:
+        """Open every part, however many there are."""
+        if self._tree is not None:
+            self._redraw(frozenset(self._tree.by_key), then=self.view.frame_all)
+
+    def _level(self, by: int) -> None:
+        """Open a level more everywhere, or close one."""
+        if self._tree is not None and self._opened is not None:
+            opened = self._tree.leveled(self._opened, by)
+            if opened != self._opened:
+                self._redraw(opened, then=self.view.frame_all)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a picture is being laid out."""
+        return self._work is not None
 
     def reveal(self, call: int) -> None:
         """Select the box of a call and scroll to it."""
@@ -130,22 +172,47 @@ class ObservedPage(QWidget):
             at = parent
 
     def _fold_all(self) -> None:
-        if self._tree is None:
+        if self._tree is None or self._opened is None:
             return
         root = {part.key for part in self._tree.parts if part.parts}
-        self._opened = self._tree.opened() if self._opened <= root else frozenset(root)
-        self._redraw()
-        self.view.frame_all()
+        opened = self._tree.opened() if self._opened <= root else frozenset(root)
+        self._redraw(opened, then=self.view.frame_all)
 
-    def _redraw(self, same_rows: bool = False) -> None:
+    def _redraw(
+        self, opened: frozenset[str] | None = None, *, same_rows: bool = False, then: Callable[[], object]
+    ) -> None:
+        """Lay the picture out with these parts open (None: as many as fit); of many calls on another thread."""
         assert self.observation is not None and self._tree is not None
         room = self.view.viewport().size()
         page = (min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360))
+        if self._work is not None:
+            self._work.abandon()
+            self._work = None
+        work = partial(_arranged, self._tree, opened, page, self._row if same_rows else None)
+        if len(self.observation.calls) <= AT_ONCE:
+            self._show_arranged(work(), then)
+            return
+        self._work = BackgroundTask(lambda _tell, _cancelled: work())
+        self._work.ended.connect(partial(self._laid_out, then=then), Qt.ConnectionType.QueuedConnection)
+        self._work.begin()
+        self.fold_all.setEnabled(False)
+        self.summary.setText(f"{self._words} · laying out …")
+
+    def _laid_out(self, answer: Arrangement | WorkerFailure, then: Callable[[], object]) -> None:
+        self._work = None
+        if isinstance(answer, WorkerFailure):
+            raise answer.error
+        self._show_arranged(answer, then)
+
+    def _show_arranged(self, answer: Arrangement, then: Callable[[], object]) -> None:
+        self._opened, done = answer
         with gc_pause.put_off():
-            drawing = to_drawing(self.observation, self._opened)
-            self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+            self._row = self.scene.show_arranged(done)
         self.fold_all.setText("Fold all" if len(self._opened) > 1 else "Unfold")
+        self.fold_all.setEnabled(True)
+        self.summary.setText(self._words)
         self.minimap.rebuild()
+        then()
 
     def _selected(self, key: str) -> None:
         part: Part | None = self._tree.by_key.get(key) if self._tree is not None else None

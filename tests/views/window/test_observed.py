@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.observe.observation import Call, Observation
 from app.sources.spec import AskedModel
 from app.views.main_window import MainWindow
+from app.views.observed import page as page_module
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from app.views.observed.page import ObservedPage
 
@@ -80,8 +82,17 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
     row = next(key for key, part in page._tree.by_key.items() if part.repeated == 6)
     page.scene.choose(row)
     page.view.setFocus()
-    qtbot.keyClick(page.view, Qt.Key.Key_Return)
-    assert {"parts.0", "parts.5"} <= titles(page)
+    page.view.zoom_to(1.6)  # so that the picture does not fit
+
+    def corner() -> QPoint:
+        rect = page.scene.rect_of(row)
+        return page.view.mapFromScene(rect.x, rect.y)
+
+    before = corner()
+    for inside in (True, False, True):
+        qtbot.keyClick(page.view, Qt.Key.Key_Return)
+        assert ({"parts.0", "parts.5"} <= titles(page)) is inside
+        assert (corner() - before).manhattanLength() <= 2  # what was clicked stays under the pointer
     for front, inspector in (("observed", window.call_inspector), ("autograd", window.tape_inspector)):
         window.show_page(front)
         assert window.inspectors.currentWidget() is inspector
@@ -94,6 +105,28 @@ def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, windo
     page = shown(qtbot, window)
     assert (mine.parent / "marker").exists() and not page.banner.isVisible()
     assert [one.shape for one in page.observation.calls[0].outputs] == [(3, 4)]
+
+
+def test_a_large_picture_is_laid_out_beside_the_window_and_unfolds_by_levels(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_module, "AT_ONCE", 0)
+    calls = [Call(0, "input", "x", "input"), Call(1, "module", "", "mine.Net")]
+    for number in range(3):
+        calls += [Call(2 + 3 * number, "module", f"p{number}", "mine.P", 1),
+                  Call(3 + 3 * number, "module", f"p{number}.q", "mine.Q", 2 + 3 * number),
+                  Call(4 + 3 * number, "operation", f"p{number}.q", f"torch.f{number}", 3 + 3 * number)]  # fmt: skip
+    page = ObservedPage()
+    qtbot.addWidget(page)
+    page.set_observation(Observation("Net", tuple(calls), (), {}), "mine:Net")
+    assert page.busy and "laying out" in page.summary.text()
+    qtbot.waitUntil(lambda: not page.busy)
+    assert {"f0", "f2"} <= titles(page) and page.summary.text() == "Net · 7 module calls · 3 operations"
+    for key, shown in ((Qt.Key.Key_BracketLeft, {"p0.q"}), (Qt.Key.Key_BracketLeft, {"p0"}),
+                       (Qt.Key.Key_BracketRight, {"p0.q"}), (Qt.Key.Key_BracketRight, {"f0"})):  # fmt: skip
+        qtbot.keyClick(page.view, key)
+        qtbot.waitUntil(lambda: not page.busy)
+        assert shown <= {box.title for box in page.drawing().boxes}
 
 
 def test_of_a_model_that_raises_the_call_that_did_is_chosen_and_said(

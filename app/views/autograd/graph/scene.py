@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QGraphicsScene
 from app.diagram.diagram import Box, Drawing
 from app.diagram.layout import HEADER, Layout, Rect, arrange
 from app.util.formatting import figure
+from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
 from app.views.autograd.graph.key_navigation import next_box
 from app.views.autograd.graph.near_item import NearGraph
@@ -30,6 +31,28 @@ from app.views.ui.theme import current, manager
 MARGIN = 40.0
 
 P = TypeVar("P", bound=Part)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrangedDrawing:
+    """A drawing with its layout and faces, and, if it was made ready for that, the index of what is where."""
+
+    drawing: Drawing
+    layout: Layout
+    box_faces: BoxFaces
+    group_faces: dict[str, GroupFace]
+    page: tuple[float, float]
+    index: RectIndex[Place] | None = None
+
+
+def arranged(
+    drawing: Drawing, page: tuple[float, float], row: float | None = None, indexed: bool = False
+) -> ArrangedDrawing:
+    """Lay a drawing out in the form of `page`, or in rows of a given width; usable on any thread."""
+    box_faces, group_faces, _, sizes = measure(drawing)
+    layout = arrange(drawing, sizes, row, page=page)
+    index = places(drawing, layout) if indexed else None
+    return ArrangedDrawing(drawing, layout, box_faces, group_faces, page, index)
 
 
 class TapeScene(QGraphicsScene):
@@ -57,22 +80,26 @@ class TapeScene(QGraphicsScene):
         manager().changed.connect(self._repaint)
 
     def show_drawing(self, drawing: Drawing, page: tuple[float, float], row: float | None = None) -> float:
-        """Replace the drawing, laid out for the aspect ratio of `page`; the selection is kept if possible.
+        """Lay a drawing out in the form of `page`, in place of the old one; what is selected stays if it can.
 
-        `row` sets the row width instead; returns the row width.
+        `row` asks for rows of a given width instead; returns the width that a row has now.
         """
-        current = self._current
-        box_faces, group_faces, _, sizes = measure(drawing)
-        layout = arrange(drawing, sizes, row, page=page)
+        return self.show_arranged(arranged(drawing, page, row))
+
+    def show_arranged(self, done: ArrangedDrawing) -> float:
+        """Show a drawing that is laid out, in place of the old one; return the width that a row has now."""
+        current, drawing, layout = self._current, done.drawing, done.layout
         self.drawing = drawing
-        self._start(drawing, layout, box_faces, group_faces)
+        self._start(drawing, layout, done.box_faces, done.group_faces)
+        if done.index is not None:
+            self.__dict__["_index"] = done.index
         self.setSceneRect(QRectF(0, 0, layout.width, layout.height).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN))
         self.set_linked(self._linked)
         for key in (current, f"fold:{current}", current.removeprefix("fold:")):
             if key in self.boxes or key in self.groups:
                 self.choose(key)
                 break
-        return max(layout.width, page[0])
+        return max(layout.width, done.page[0])
 
     def empty(self) -> None:
         """Remove the drawing."""
