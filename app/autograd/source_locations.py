@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import linecache
-import sys
 from bisect import bisect_right
-from functools import cache
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +11,7 @@ from app.autograd.layers import OriginRecorder
 from app.autograd.place import OpLocation
 from app.autograd.walk import LEAF_SEQUENCE
 from app.source.generated import Source
+from app.util import user_frames
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +43,7 @@ class SourceLocations:
         if self._source is not None:
             code = self._code(origin.line)
             return OpLocation(op, origin.layer, origin.call, origin.node, origin.line, code, "", in_loss)
-        file, line = _user_line(frame)
+        file, line = user_frames.place(frame, generated=True)
         code = linecache.getline(file, line).strip() if line else ""
         return OpLocation(op, origin.layer, origin.call, None, line or None, code, file, in_loss)
 
@@ -68,28 +66,3 @@ class SourceLocations:
 
     def _code(self, line: int | None) -> str:
         return linecache.getline(self._source.filename, line).strip() if self._source and line else ""
-
-
-def _user_line(frame: FrameType | None) -> tuple[str, int]:
-    """Return file and line of the innermost frame of user code; ("", 0) if there is none."""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not _is_ours(name):
-            return name, frame.f_lineno
-        frame = frame.f_back
-    return "", 0
-
-
-@cache
-def _is_ours(filename: str) -> bool:
-    """Return whether a file belongs to torch, this program, or frozen parts of Python."""
-    if filename.startswith("<tapedeck"):
-        return False
-    return filename.startswith((*_packages(), "<frozen", "<string>"))
-
-
-@cache
-def _packages() -> tuple[str, ...]:
-    files = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "app")]
-    own = Path(linecache.__file__).parent / "contextlib"  # a decorator such as no_grad calls through it
-    return (*(f"{Path(file).parent}/" for file in files if file), str(own))

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from app.source.layer_files import LayerFile
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
+from app.util.user_frames import GENERATED
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Source:
     def filename(self) -> str:
         """The name under which tracebacks show the text; equal texts over equal files share it."""
         whole = "".join((self.text, *(file.module + file.sha256 for file in self.files)))
-        return f"<tapedeck-{hashlib.sha256(whole.encode()).hexdigest()[:12]}>"
+        return f"{GENERATED}{hashlib.sha256(whole.encode()).hexdigest()[:12]}>"
 
     def same_net(self, other: Source) -> bool:
         """Return whether both define the same module: the same text and the same files."""

@@ -10,13 +10,18 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 _OURS = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+GENERATED = "<tapedeck-"  # how the name begins that a net's source is compiled under
 _PYTHON = sysconfig.get_paths()["stdlib"]
 
 
-def place(frame: FrameType | None) -> tuple[str, int]:
-    """Return file and line of the innermost frame of user code; ("", 0) if there is none."""
+def place(frame: FrameType | None, generated: bool = False) -> tuple[str, int]:
+    """Return file and line of the innermost frame of user code; ("", 0) if there is none.
+
+    With `generated`, a net's generated source counts too.
+    """
     while frame is not None:
-        if is_users(frame.f_code.co_filename):
+        name = frame.f_code.co_filename
+        if is_users(name) or (generated and name.startswith(GENERATED)):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return "", 0

@@ -16,6 +16,7 @@ from app.builder.importer.fallback_report import inside
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.proxies import PROXIES, Training
+from app.util.user_frames import is_users
 
 Where = tuple[str, str]  # the path of a module, and what in it
 Facts = dict[Where, Any]
@@ -43,7 +44,7 @@ def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
         found[path, "its buffers and modules"] = (*module._buffers, *module._modules)
     for kind, path in classes.items():
         for base in kind.__mro__:
-            if source_lines.is_theirs(getattr(sys.modules.get(base.__module__), "__file__", None) or "<"):
+            if is_users(getattr(sys.modules.get(base.__module__), "__file__", None) or "<"):
                 for name, value in vars(base).items():
                     if not name.startswith("__"):
                         found.update(_shallow(path, f"{name} (of the class)", value))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
@@ -14,10 +13,10 @@ from typing import Any
 import torch
 
 from app.util.late_dataclass import dataclass
+from app.util.user_frames import is_users
 
 _OURS = f"{Path(__file__).resolve().parents[3]}{os.sep}"
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
-_PYTHON = sysconfig.get_paths()["stdlib"]
 _PASSED = (_OURS, f"{_TORCH}fx{os.sep}", "<")  # skipped between a value and the code that reads it
 
 
@@ -33,24 +32,15 @@ class SourceLine:
         return f"{self.function}, line {self.line} of {Path(self.file).name}"
 
 
-def is_theirs(file: str) -> bool:
-    """Return whether a file belongs neither to this program, nor to torch, nor to Python."""
-    if file.startswith(("<", _OURS, _TORCH)):
-        return False
-    return not file.startswith(_PYTHON) or "-packages" in file
-
-
 def here() -> SourceLine | None:
     """Return the line of the user's code that runs now."""
-    return next(
-        (_source_line(one.f_code, one.f_lineno) for one in _frames() if is_theirs(one.f_code.co_filename)), None
-    )
+    return next((_source_line(one.f_code, one.f_lineno) for one in _frames() if is_users(one.f_code.co_filename)), None)
 
 
 def direct_reader() -> SourceLine | None:
     """Return it if that code reads the value directly, not through a torch function."""
     outer = next((one for one in _frames() if not one.f_code.co_filename.startswith(_PASSED)), None)
-    theirs = outer is not None and is_theirs(outer.f_code.co_filename)
+    theirs = outer is not None and is_users(outer.f_code.co_filename)
     return _source_line(outer.f_code, outer.f_lineno) if outer is not None and theirs else None
 
 
@@ -74,7 +64,7 @@ def of_error(error: BaseException | None) -> SourceLine | None:
         while trace is not None:
             if _begins(trace.tb_frame.f_code):
                 found = None  # outer frames are not the model's
-            if is_theirs(trace.tb_frame.f_code.co_filename):
+            if is_users(trace.tb_frame.f_code.co_filename):
                 found = _source_line(trace.tb_frame.f_code, trace.tb_lineno)
             trace = trace.tb_next
         error = error.__cause__ or error.__context__
@@ -84,7 +74,7 @@ def of_error(error: BaseException | None) -> SourceLine | None:
 def of_forward(kind: type) -> SourceLine | None:
     """Return where a class defines `forward`."""
     code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
-    return _source_line(code, code.co_firstlineno) if code is not None and is_theirs(code.co_filename) else None
+    return _source_line(code, code.co_firstlineno) if code is not None and is_users(code.co_filename) else None
 
 
 def _source_line(code: CodeType, line: int) -> SourceLine:
@@ -100,10 +90,10 @@ def functions_of(kind: type) -> Iterator[Any]:
         for value in vars(base).values():
             function = inspect.unwrap(value) if callable(value) else getattr(value, "fget", None)
             code = getattr(function, "__code__", None)
-            if code is not None and is_theirs(code.co_filename):
+            if code is not None and is_users(code.co_filename):
                 yield function
 
 
 def called_by_theirs() -> bool:
     """Return whether the user's code called the caller of this function's caller."""
-    return is_theirs(sys._getframe(2).f_code.co_filename)
+    return is_users(sys._getframe(2).f_code.co_filename)
