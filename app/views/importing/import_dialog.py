@@ -162,11 +162,7 @@ class ImportDialog(ProgressDialog):
         self.begin(partial(import_model, wanted, self._lay_out))
 
     def _enable(self, on: bool) -> None:
-        for part in self.form:
-            part.setEnabled(on)
-        self.import_button.setEnabled(on)
-        self.stop_button.setEnabled(True)
-        self.stop_button.setText("Cancel" if on else "Stop")
+        self.enable_form(on, *self.form, self.import_button)
 
     def show_progress(self, words: str) -> None:
         self._show_state(words, "text2")

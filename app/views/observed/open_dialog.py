@@ -167,12 +167,7 @@ class OpenModelDialog(ProgressDialog):
         self.begin(partial(_observed, request))
 
     def _enable(self, on: bool) -> None:
-        for entry in self.entries.values():
-            entry.setEnabled(on)
-        self.train_mode.setEnabled(on)
-        self.open_button.setEnabled(on)
-        self.stop_button.setEnabled(True)
-        self.stop_button.setText("Cancel" if on else "Stop")
+        self.enable_form(on, *self.entries.values(), self.train_mode, self.open_button)
 
     def show_progress(self, words: str) -> None:
         self._say(words, "text2")

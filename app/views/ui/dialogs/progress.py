@@ -49,6 +49,13 @@ class ProgressDialog(Dialog):
         self._work.begin()
         self._timer.start()
 
+    def enable_form(self, on: bool, *parts: QWidget) -> None:
+        """Let the parts of a form be edited, or not while the task runs: then the button that closes stops the task."""
+        for part in parts:
+            part.setEnabled(on)
+        self.stop_button.setEnabled(True)
+        self.stop_button.setText("Cancel" if on else "Stop")
+
     def show_progress(self, words: str) -> None:
         """Show what the task is doing, with the elapsed time."""
         raise AssertionError
