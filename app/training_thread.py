@@ -20,6 +20,7 @@ from app.telemetry.ring import Ring
 from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
+from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import RunRequest
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class TrainingThread(QThread):
     def stop(self) -> None:
         """Stop after the current step; Finished follows."""
         self.control.stop()
+
+    def pause_at(self, points: WatchPoints) -> None:
+        """Set the conditions to pause at."""
+        self.control.pause_at(points)
 
     def stop_and_wait(self, milliseconds: int = 30_000) -> bool:
         """Stop, and wait for the thread; True if it has ended. For closing the window."""

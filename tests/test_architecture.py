@@ -121,6 +121,7 @@ WINDOW, KNOWS_WINDOW = "MainWindow", {"app.views.main_window", "app.views.app"}
 LENT = {
     "views.training.runs.session": "a service: runs, and what they told",
     "views.training.runs.run_control": "a service: starts and stops runs",
+    "views.training.runs.run_guard": "a service: ends the run under way before another project is opened",
     "views.custom_layers.layers_control": "a service: files of layers, and whether they are trusted",
     "views.training.runs.failures": "words on a run that failed, for a trial too",
     "views.custom_layers.trust_dialog": "what a person sees of a file before it runs",
@@ -462,6 +463,21 @@ def test_features_meet_in_the_workspace() -> None:
     assert not wrong, told(wrong)
     unused = {lent for lent in LENT if not any(inside(found.target, lent) for found in across)}
     assert not unused, f"LENT names too many: {unused}"
+
+
+def test_a_service_is_changed_by_its_own_methods_alone() -> None:
+    """Its state is its own; settings alone are properties that are set."""
+    wrong = [
+        f"{name} (line {node.lineno}) sets {ast.unparse(target)}"
+        for name in modules()
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if re.search(r"\b_?(workspace|document|session|control|thread)\.\w+(\.\w+)?$", ast.unparse(target))
+        and not re.fullmatch(r"self\._?\w+", ast.unparse(target))
+        and ".settings." not in ast.unparse(target)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_torch_load_takes_weights_only() -> None:

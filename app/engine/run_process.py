@@ -59,16 +59,10 @@ class ChildControl(RemoteControl):
         self._folder: Path | None = None
         self._asked: dict[int, Future[Any]] = {}
         self._numbers = itertools.count()
-        self._points = WatchPoints()
         super().__init__()
 
-    @property
-    def watch(self) -> WatchPoints:
-        return self._points
-
-    @watch.setter
-    def watch(self, points: WatchPoints) -> None:
-        self._points = points
+    def pause_at(self, points: WatchPoints) -> None:
+        super().pause_at(points)
         self._send_or_queue(SetWatchPoints(points))
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:

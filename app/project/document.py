@@ -32,7 +32,7 @@ class Document(QObject):
         super().__init__(parent)
         self._project = project or Project()
         self.path: Path | None = None
-        self.on_disk: str | None = None  # the digest of the file as it was last read or written here
+        self._on_disk: str | None = None
         self.read_only = False  # whether it is saved under another name alone
         self.undo_stack = QUndoStack(self)
         self.undo_stack.cleanChanged.connect(self._clean_changed)
@@ -40,6 +40,15 @@ class Document(QObject):
     @property
     def project(self) -> Project:
         return self._project
+
+    @property
+    def on_disk(self) -> str | None:
+        """The digest of the file as it was last read, written or seen here."""
+        return self._on_disk
+
+    def note_on_disk(self, digest: str | None) -> None:
+        """Take note of what the file holds now, which the user knows: a save may replace that."""
+        self._on_disk = digest
 
     @property
     def dirty(self) -> bool:
@@ -87,7 +96,7 @@ class Document(QObject):
     def reload(self, project: Project, on_disk: str) -> None:
         """Load the file's current content as one undo step."""
         self.apply("Reload from disk", project)
-        self.on_disk = on_disk
+        self._on_disk = on_disk
         self.undo_stack.setClean()
 
     def mark_unsaved(self) -> None:
@@ -96,7 +105,7 @@ class Document(QObject):
 
     def detach(self) -> None:
         """Detach from the file, so that the project is an unsaved copy."""
-        self.path, self.on_disk, self.read_only = None, None, False
+        self.path, self._on_disk, self.read_only = None, None, False
         self.mark_unsaved()
         self.path_changed.emit(None)
 
@@ -114,7 +123,7 @@ class Document(QObject):
         target = path or self.path
         if target is None:
             raise ValueError("the project has no file yet; save it under a name")
-        expected = self.on_disk if self.path is not None and _one_file(target, self.path) else None
+        expected = self._on_disk if self.path is not None and _one_file(target, self.path) else None
         written: list[str] = []
 
         def before(digest: str) -> None:
@@ -122,7 +131,7 @@ class Document(QObject):
             self.saving.emit(target, digest)
 
         backup = file.write(self._project, target, expected, before)
-        self.path, self.on_disk, self.read_only = target, written[0], False
+        self.path, self._on_disk, self.read_only = target, written[0], False
         self.undo_stack.setClean()
         self.path_changed.emit(target)
         if backup is not None:
@@ -130,7 +139,7 @@ class Document(QObject):
 
     def _replace(self, project: Project, path: Path | None, on_disk: str | None) -> None:
         before, self._project = self._project, project
-        self.path, self.on_disk, self.read_only = path, on_disk, False
+        self.path, self._on_disk, self.read_only = path, on_disk, False
         self.undo_stack.clear()
         self.replaced.emit(project)
         self.changed.emit(before, project)

@@ -62,8 +62,16 @@ class Control:
         self._result: Result | None = None
         # Read by the loop at every step without the lock: whether there are requests.
         self.attention = False
-        # Conditions to pause at; may be set at any time, effective from the next measurement.
-        self.watch = WatchPoints()
+        self._watch = WatchPoints()
+
+    @property
+    def watch(self) -> WatchPoints:
+        """The conditions that the run pauses at."""
+        return self._watch
+
+    def pause_at(self, points: WatchPoints) -> None:
+        """Set the conditions to pause at; at any time, effective from the next measurement."""
+        self._watch = points
 
     @property
     def paused(self) -> bool:

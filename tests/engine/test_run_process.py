@@ -57,7 +57,7 @@ def test_one_that_nobody_wants_any_more_goes_in_good_order():
 
 def looked_at(control: Control, run: Iterator[object], folder: Path) -> tuple[Any, Any, Any]:
     """The inside of a layer, the batch and the memory of a run that a watch point holds at its first step."""
-    control.watch = WatchPoints(gradient_norm=1e-9)
+    control.pause_at(WatchPoints(gradient_norm=1e-9))
     found: list[Any] = []
     caught = False
     for event in run:

@@ -15,7 +15,7 @@ from tests.support.training_jobs import BAD_NET, CONV_NET, SMALL_NET, job, losse
 def watched(a_job, points, at_caught):
     """Run with watch points; `at_caught(event, control)` is called while the run stands."""
     control, events, caught = Control(), [], None
-    control.watch = points
+    control.pause_at(points)
     for event in train(a_job, control):
         events.append(event)
         if isinstance(event, Caught):
@@ -34,7 +34,7 @@ def test_a_loss_that_is_not_finite_pauses_the_run_and_nothing_is_learnt_from_the
         weights = control.weights()
         seen.append((caught, inputs.shape, labels.shape, all(w.isfinite().all() for w in weights.values())))
         if len(seen) == 2:
-            control.watch = WatchPoints()  # from here on a run fails as it did
+            control.pause_at(WatchPoints())  # from here on a run fails as it did
 
     events = watched(job(BAD_NET, batch_size=8), WatchPoints(not_finite=True), look)
     first = seen[0]
@@ -46,7 +46,7 @@ def test_a_loss_that_is_not_finite_pauses_the_run_and_nothing_is_learnt_from_the
 
 def test_lbfgs_has_no_step_to_leave_out_and_stops_as_it_does():
     control = Control()
-    control.watch = WatchPoints(not_finite=True)
+    control.pause_at(WatchPoints(not_finite=True))
     events = list(train(job(BAD_NET, optimizer=Choice("LBFGS")), control))
     assert events[-1].kind == "not finite" and not [e for e in events if isinstance(e, Caught)]
 
@@ -81,7 +81,7 @@ def test_memory_above_its_line_pauses_the_run():
 def test_an_exploding_run_stands_before_its_loss_is_nan():
     wild = job(CONV_NET, optimizer=Choice("SGD", {"lr": 50.0}), max_steps=30)
     control = Control()
-    control.watch = WatchPoints(gradient_norm=1e3, not_finite=True)
+    control.pause_at(WatchPoints(gradient_norm=1e3, not_finite=True))
     for event in train(wild, control):
         if isinstance(event, Caught):
             control.stop()

@@ -75,7 +75,7 @@ def _do(said: RunCommand | SetWatchPoints | Order, control: Control, context: Co
         case RunCommand():
             getattr(control, said.value)()
         case SetWatchPoints():
-            control.watch = said.points
+            control.pause_at(said.points)
         case Order():
             order = partial(_write_weights, said.what.path) if isinstance(said.what, WriteWeights) else said.what
             control.call(order).add_done_callback(partial(_answer, context, said.number))

@@ -189,7 +189,7 @@ class FileControl(QObject):
         elif now.digest == "":
             self._gone(path)
         elif now.same and now.digest is not None and opened is self._document.project:
-            self._document.on_disk = now.digest
+            self._document.note_on_disk(now.digest)
             self._document.undo_stack.setClean()
             self._drop(CHANGED)
         elif now.digest != self._ignored or now.digest is None:
@@ -244,7 +244,7 @@ class FileControl(QObject):
         if seen is None:
             return False
         if dialog.choice is VersionChoice.OVERWRITE:
-            self._document.on_disk = seen.digest  # the version that was shown, no later one
+            self._document.note_on_disk(seen.digest)  # what was shown, and no later version
             return files.save_to(path)
         if dialog.choice is VersionChoice.RELOAD and seen.project is not None:
             self._reload(seen)

@@ -52,7 +52,7 @@ class WatchControl(QObject):
     def _give(self) -> None:
         thread = self._workspace.session.training_thread
         if thread is not None:
-            thread.control.watch = self.section.points
+            thread.pause_at(self.section.points)
 
     def _on_events(self, events: list[Event]) -> None:
         for event in events:

@@ -45,7 +45,7 @@ class RunsKeeper(QObject):
         self._waiting = False
         self._left: Path | None = None  # the runs folder of the previous file, until they are copied after Save As
         self._word: tuple[SignalInstance, str, str] | None = None
-        self.event_files = False  # whether a run writes TensorBoard event files
+        self._event_files = False
         self.folder, self._own = self._home(), self._beside
         document.replaced.connect(self._replaced)
         document.path_changed.connect(self._path_changed)
@@ -53,6 +53,10 @@ class RunsKeeper(QObject):
     def wait_for(self, busy: Callable[[], bool]) -> None:
         """Set the predicate `busy`: a run's folder is not moved before it has ended."""
         self._busy = busy
+
+    def write_event_files(self, wanted: bool) -> None:
+        """Have each run write TensorBoard event files, or not, from the next one on."""
+        self._event_files = wanted
 
     def recorder(self, project: Project, job: Job, parent: Parent | None = None, name: str = "") -> Recorder | None:
         """Return the recorder of a starting run; None if no folder is writable, which `announce_start` reports."""
@@ -79,7 +83,7 @@ class RunsKeeper(QObject):
 
     def watch(self, job: Job) -> Callable[[Path], EventSink] | None:
         """Return a factory, for the run's thread, of a further listener of its events; None if there is none."""
-        if not self.event_files:
+        if not self._event_files:
             return None
 
         def begun(folder: Path) -> EventSink:

@@ -83,7 +83,7 @@ class PlacesControl(QObject):
     def _apply(self) -> None:
         settings = self._workspace.settings
         count = settings.processes
-        self._workspace.session.place = RunPlacement(count, settings.launch_blocking)
+        self._workspace.session.run_next_at(RunPlacement(count, settings.launch_blocking))
         self._places["own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
 

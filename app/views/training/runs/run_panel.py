@@ -107,7 +107,7 @@ class RunPanel(QWidget):
         row = hbox(
             self.go_on, self.fork, self.restore, self.curves, self.more, self._hint, 1, margins=(12, 6, 8, 6), spacing=8
         )
-        self.event_files = False
+        self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.addWidget(self.table)
         self.splitter.addWidget(self.compare)
@@ -287,11 +287,15 @@ class RunPanel(QWidget):
         menu.addSeparator()
         while_running = menu.addAction("Write TensorBoard files during runs")
         while_running.setCheckable(True)
-        while_running.setChecked(self.event_files)
-        while_running.toggled.connect(self._set_event_files)
+        while_running.setChecked(self._event_files)
+        while_running.toggled.connect(self._choose_event_files)
 
-    def _set_event_files(self, wanted: bool) -> None:
-        self.event_files = wanted
+    def set_event_files(self, wanted: bool) -> None:
+        """Set whether the menu says that runs write TensorBoard files; `eventFilesChanged` is not emitted."""
+        self._event_files = wanted
+
+    def _choose_event_files(self, wanted: bool) -> None:
+        self._event_files = wanted
         self.eventFilesChanged.emit(wanted)
 
 

@@ -75,9 +75,9 @@ class RunsControl(QObject):
         panel.continued.connect(self.go_on)
         panel.forked.connect(self.fork)
         panel.exported.connect(self.ask_export)
-        panel.event_files = workspace.settings.event_files
+        panel.set_event_files(workspace.settings.event_files)
         panel.eventFilesChanged.connect(self.write_event_files)
-        self.write_event_files(panel.event_files)
+        self.write_event_files(workspace.settings.event_files)
         keeper.refresh()
 
     def _ask(
@@ -220,7 +220,7 @@ class RunsControl(QObject):
     def write_event_files(self, wanted: bool) -> None:
         """Set whether future runs also write TensorBoard files."""
         self._workspace.settings.event_files = wanted
-        self._workspace.runs_keeper.event_files = wanted
+        self._workspace.runs_keeper.write_event_files(wanted)
 
     def ask_export(self, kept: Kept) -> None:
         """Ask for a folder, and write a run as TensorBoard event files."""

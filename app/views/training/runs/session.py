@@ -105,7 +105,7 @@ class RunSession(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.runs: list[Run] = []
-        self.place = OWN_PROCESS  # where the next run is carried out
+        self._place = OWN_PROCESS
         self._before_run: Callable[[], Callable[[], object]] | None = None
         self._count = 0
         self._thread: TrainingThread | None = None
@@ -117,6 +117,10 @@ class RunSession(QObject):
     def call_before_run(self, before: Callable[[], Callable[[], object]]) -> None:
         """Call `before` when a run starts; the returned function is called on the run's thread, which waits for it."""
         self._before_run = before
+
+    def run_next_at(self, place: RunPlacement) -> None:
+        """Carry out runs there from the next one on."""
+        self._place = place
 
     def note(self, words: str) -> None:
         """Make a remark on the current run."""
@@ -175,8 +179,9 @@ class RunSession(QObject):
         history: History | None = None,
         place: RunPlacement | None = None,
     ) -> Run:
-        """Start a run, at `self.place` unless `place` is given; with `step`, run one batch and pause. Raises
-        RunUnderWay.
+        """Start a run, at the place of `run_next_at` unless `place` is given; with `step`, run one batch and pause.
+
+        Raises RunUnderWay.
 
         `resume` is the checkpoint of a run to resume, with the `history` until then.
         """
@@ -186,7 +191,7 @@ class RunSession(QObject):
             raise RunUnderWay
         self._count += 1
         run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
-        place = self.place if place is None else place
+        place = self._place if place is None else place
         before = self._before_run() if self._before_run is not None else None
         old, self._thread = (
             self._thread,
