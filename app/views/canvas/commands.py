@@ -119,9 +119,10 @@ class Commands(QObject):
     # --- Adding
 
     def add_at(self, op: str, middle: QPointF) -> str | None:
-        """Put a new node with its middle at a point."""
+        """Put a new node with its middle at a point, or beside what is there."""
+        at = self._scene.corner_of_new(op, middle)
         return self._apply_new(
-            f"Add {self._label(op)}", lambda: edits.add(self.project, self._catalog, op, self._corner(op, middle))
+            f"Add {self._label(op)}", lambda: edits.add(self.project, self._catalog, op, (at.x(), at.y()))
         )
 
     def add_behind(self, op: str, node: str) -> str | None:

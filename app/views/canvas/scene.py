@@ -354,6 +354,11 @@ class CanvasScene(QGraphicsScene):
         """Return the nearest position below `middle` where a new node has room."""
         return self.places.free_spot(self.size_of(op), middle)
 
+    def corner_of_new(self, op: str, middle: QPointF) -> QPointF:
+        """The corner that a new node gets whose middle is wished at a point: it comes to lie on no other node."""
+        size = self.size_of(op)
+        return self.places.beside(size, QPointF(middle.x() - size.width / 2, middle.y() - size.anchor))
+
     def hit(self, point: QPointF, zoom: float = 1.0) -> Hit:
         """Return the target at a point: ports before nodes before wires. Zoomed out, ports have a larger reach."""
         return hit_in(self, point, zoom)

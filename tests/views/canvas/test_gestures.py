@@ -193,6 +193,16 @@ def test_a_layer_dropped_from_the_palette_is_added_there(table: Table) -> None:
     assert table.left_selected == {"tanh1"}
 
 
+def test_a_layer_dropped_on_another_comes_to_lie_beside_it(table: Table) -> None:
+    under = table.scene.nodes[table.id("fc1")].body
+    for name in ("tanh1", "tanh2", "tanh3"):
+        one_step(table, lambda: table.drop("nn.Tanh", table.at(under.center())), "Add Tanh")
+        new = table.scene.nodes[table.id(name)].body
+        others = [item.body for key, item in table.scene.nodes.items() if key != table.id(name)]
+        assert not any(new.intersects(body) for body in others)
+        assert (new.center() - under.center()).manhattanLength() < 400, "it is near where it was let go"
+
+
 def test_a_layer_dropped_on_a_wire_is_inserted(table: Table) -> None:
     spot = table.wire("conv1", "relu1")
     one_step(table, lambda: table.drop("nn.BatchNorm2d", spot), "Insert BatchNorm2d before relu1")

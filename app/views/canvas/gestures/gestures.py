@@ -108,9 +108,10 @@ class DropOp(Gesture):
         self.move(self.began, keys)
 
     def move(self, point: QPointF, keys: Modifiers) -> None:
-        corner = point - QPointF(self._size.width / 2, self._size.anchor)
-        self._ghost.setPos(snapped(corner, self._size.anchor))
         self._wire = self._wire_under(point)
+        corner = point - QPointF(self._size.width / 2, self._size.anchor)
+        on_wire = self._wire is not None
+        self._ghost.setPos(snapped(corner, self._size.anchor) if on_wire else self.scene.corner_of_new(self._op, point))
         self.scene.set_hovered(None, self._wire)
 
     def _wire_under(self, point: QPointF) -> Edge | None:

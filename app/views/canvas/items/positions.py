@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import hypot
 
 from PySide6.QtCore import QPointF, QRectF
 
@@ -11,9 +12,11 @@ from app.builder.layout.arrange import Size, complete
 from app.builder.sheet import Positions
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing
+from app.views.canvas.items.geometry import snapped
 from app.views.canvas.items.node_item import NodeItem
 from app.views.ui.graphview.spatial import RectIndex, bounds
 
+CLEAR, APART = 8, 16  # px between a node that had to make way and the others: at least, and aimed at
 MANY = 100  # more nodes or positions than this in one change repaint everything
 
 
@@ -115,6 +118,29 @@ class NodePositions:
                 break
             area.moveTop(max(self._nodes[node].body.bottom() for node in found) + 8)
         return area.center()
+
+    def beside(self, size: Size, corner: QPointF) -> QPointF:
+        """Return the corner on the grid nearest to `corner` where a node of a size overlaps no other."""
+        corner = snapped(corner, size.anchor)
+        reach = 0.0
+        while not self._has_room(size, corner, 0 if not reach else CLEAR):
+            reach = 2 * reach or max(size.width, size.height)
+            area = QRectF(corner.x(), corner.y(), size.width, size.height).adjusted(-reach, -reach, reach, reach)
+            around = [self.index[node] for node in self.index.inside(area)]
+            lefts = {x for body in around for x in (body.left() - size.width - APART, body.right() + APART)}
+            tops = {y for body in around for y in (body.top() - size.height - APART, body.bottom() + APART)}
+            places = [snapped(QPointF(x, y), size.anchor)
+                      for x in lefts | {corner.x()} for y in tops | {corner.y()}]  # fmt: skip
+            near = sorted((hypot(at.x() - corner.x(), at.y() - corner.y()), at.x(), at.y()) for at in places)
+            found = (QPointF(x, y) for far, x, y in near if far <= reach)
+            free = next((at for at in found if self._has_room(size, at, CLEAR)), None)
+            if free is not None:
+                return free
+        return corner
+
+    def _has_room(self, size: Size, corner: QPointF, about: float) -> bool:
+        area = QRectF(corner.x(), corner.y(), size.width, size.height)
+        return not self.index.inside(area.adjusted(-about, -about, about, about))
 
     def content_rect(self) -> QRectF:
         """Return the bounding rectangle of all nodes."""
