@@ -16,6 +16,7 @@ from app.views.training.charts import series
 from app.views.training.charts.charts import stretches
 from app.views.training.charts.gradients import BoundsTracker, GradientOverlay, nodes_by_layer
 from app.views.training.charts.series import Smoother
+from app.views.training.charts.ticks import log_tick
 from app.views.training.charts.timescale import TimeScale
 from tests.support.training_jobs import SMALL_NET
 
@@ -58,6 +59,13 @@ def test_log_ticks_stay_in_the_axis(low, span, most):
     ticks = series.log_ticks(low, low + span, most)
     assert all(low - 1e-6 <= tick <= low + span + 1e-6 for tick in ticks)
     assert len(ticks) <= most + 1 and ticks == sorted(ticks)
+
+
+@given(st.floats(-8, 8), st.floats(2e-4, 3), st.integers(3, 9))
+def test_a_log_axis_has_two_labels_that_differ_at_least(low, span, most):
+    """Also where a loss stays within a decade."""
+    found = [log_tick(tick) for tick in series.log_ticks(low, low + span, most)]
+    assert len(found) >= 2 and len(set(found)) == len(found)
 
 
 def test_speed_is_cut_into_stretches_that_are_long_enough():

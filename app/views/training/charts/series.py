@@ -138,13 +138,35 @@ def clock_step(span: float, most: int) -> float:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return exponents to label between `low` and `high` (both log10): 1 and 3 per decade if they fit, else decades.
+    """Return exponents to label between `low` and `high` (both log10), at least two.
+
+    They are 1 and 3 per decade if they fit, else decades; within less than that, round values.
 
     >>> [round(10**e, 3) for e in log_ticks(-1.6, 0.5, 6)]
     [0.03, 0.1, 0.3, 1.0, 3.0]
-    >>> log_ticks(-6, 0, 4)
-    [-6.0, -4.0, -2.0, 0.0]
+    >>> log_ticks(-6, 0, 4), [round(10**e, 6) for e in log_ticks(math.log10(0.21), math.log10(0.29), 3)]
+    ([-6.0, -4.0, -2.0, 0.0], [0.22, 0.28])
     """
+    found = _log_ticks(low, high, most)
+    if len(found) < 2:
+        found = _round_ticks(low, high, most)
+    return found
+
+
+def _round_ticks(low: float, high: float, most: int) -> list[float]:
+    """Return the exponents of round values, evenly apart, at least two; [] where floats are too coarse."""
+    start, end = 10.0**low, 10.0**high
+    for count in (most - 1, most, 2 * most, 4 * most):
+        step = nice_step(end - start, count)
+        first, last = math.ceil(start / step - 1e-6), math.floor(end / step + 1e-6)
+        values = [number * step for number in range(first, last + 1) if number > 0]
+        if len(values) >= 2:
+            kept = values if len(values) <= most else [values[0], values[-1]]
+            return [min(max(math.log10(value), low), high) for value in kept]
+    return []
+
+
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
     decades = np.arange(math.floor(low), math.ceil(high) + 1)
     for factors in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 3)):
         ticks = [float(d + math.log10(f)) for d in decades for f in factors]

@@ -34,14 +34,14 @@ def log_tick(exponent: float) -> str:
 
     >>> [log_tick(e) for e in (-5, -4, -2, 0, 1, 4, 6)], [log_tick(math.log10(one)) for one in (0.03, 0.15, 1.5, 150)]
     (['1e−5', '1e−4', '0.01', '1', '10', '10k', '1M'], ['0.03', '0.15', '1.5', '150'])
+    >>> [log_tick(math.log10(one)) for one in (0.214, 0.216, 1.5e-5)]
+    ['0.214', '0.216', '1.5e−5']
     """
     value = 10**exponent
     if value < 5e-4:
-        return scientific(value, 0)
-    if value < 1:
-        return f"{value:.2g}"
+        return scientific(value, 5)
     scale, suffix = (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1.0, "")
-    return f"{value / scale:.3g}{suffix}"
+    return f"{value / scale:.6g}{suffix}"
 
 
 def clock_tick(seconds: float, spacing: float) -> str:
