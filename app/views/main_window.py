@@ -38,6 +38,7 @@ from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
 from app.views.training.runs.keeper import RunsKeeper
 from app.views.training.runs.run_control import RunControl
+from app.views.training.runs.run_guard import RunGuard
 from app.views.training.runs.session import RunSession
 from app.views.ui.background import Background
 from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
@@ -105,7 +106,7 @@ class MainWindow(QMainWindow):
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
         self.pages, self.drawing = Pages(self.furnish, self), CanvasFacade()
-        self.files = FileMenu(self.document, self.settings, self)
+        self.files = FileMenu(self.document, self.settings, RunGuard(self.session, self), self)
         self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
         self.cures = CureControl(self.sheet, self.catalog, self.layers, self.drawing, self.actions_by_key)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
@@ -316,15 +317,7 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Ask if a run is active or work is unsaved; then stop everything."""
-        if self.session.active and not self._may_stop_run():
-            event.ignore()
-            return
-        if not self.files.may_leave():
-            event.ignore()
-            return
-        if not self.session.close_and_wait():
-            words = "The current batch is still being trained. Close again in a moment."
-            self.notifier.refuse("The run has not stopped yet", words)
+        if not self.files.may_leave(quits=True):
             event.ignore()
             return
         self.settings.geometry = self.saveGeometry()
@@ -336,17 +329,6 @@ class MainWindow(QMainWindow):
         self.engine.close()
         self.housekeeping.end()
         event.accept()
-
-    def _may_stop_run(self) -> bool:
-        """Ask whether the active run may be stopped."""
-        from app.views.ui.dialogs.message import DialogAnswer, running_dialog
-
-        progress = self.session.progress()
-        where = f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"
-        dialog = running_dialog(where, self)
-        dialog.exec()
-        dialog.deleteLater()
-        return dialog.answer is DialogAnswer.DISCARD
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if self._takers(event.mimeData()):

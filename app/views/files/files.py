@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
@@ -14,6 +15,9 @@ from app.util import leftovers
 from app.util.resources import path as resource_path
 from app.views.files import reading
 from app.views.settings import Settings
+
+if TYPE_CHECKING:
+    from app.views.training.runs.run_guard import RunGuard
 
 FILTER = "Tapedeck project (*.tape)"
 
@@ -29,9 +33,9 @@ class FileMenu(QObject):
     not_saved = Signal(str, str)
     saved = Signal(object)
 
-    def __init__(self, document: Document, settings: Settings, window: QWidget) -> None:
+    def __init__(self, document: Document, settings: Settings, runs: RunGuard, window: QWidget) -> None:
         super().__init__(window)
-        self._document, self._settings, self._window = document, settings, window
+        self._document, self._settings, self._runs, self._window = document, settings, runs, window
         self._settle: Callable[[Path], bool] = lambda _path: False
         self._may_replace: Callable[[Path, bool], bool] = lambda _path, _asked: True
 
@@ -45,7 +49,7 @@ class FileMenu(QObject):
 
     def choose(self) -> None:
         """Show the file dialog and open the chosen project."""
-        if not self.may_leave():
+        if not self._may_discard():
             return
         start = self._document.path or resource_path("examples")
         name, _ = QFileDialog.getOpenFileName(self._window, "Open a project", str(start), FILTER)
@@ -54,11 +58,14 @@ class FileMenu(QObject):
 
     def open_asking(self, path: Path) -> None:
         """Open a file after asking about unsaved changes."""
-        if self.may_leave():
+        if self._may_discard():
             self.open(path)
 
     def open(self, path: Path) -> bool:
-        """Open a file; False, with a word, if it cannot be, and then the open project stays."""
+        """Open a file, once a run under way may end and has; False, with a word, if it cannot be opened.
+
+        Then the open project stays, and so does the run.
+        """
         try:
             read = reading.read(path, self._window)
         except ProjectFileError as error:
@@ -68,7 +75,7 @@ class FileMenu(QObject):
             self._settings.forget_recent(path)
             self.refused.emit(f"{path.name} cannot be opened", f"{error.strerror or error}: {path}")
             return False
-        if read is None:
+        if read is None or not self._runs.may_end():
             return False
         self._document.take(path, *read)
         self._settings.add_recent(path)
@@ -114,8 +121,15 @@ class FileMenu(QObject):
         self.saved.emit(path)
         return True
 
-    def may_leave(self) -> bool:
-        """Ask about unsaved changes; return False if the user cancels."""
+    def may_leave(self, quits: bool = False) -> bool:
+        """Ask about unsaved changes and a run under way, and wait for its end; return False if the user cancels.
+
+        `quits` if the window is to close; else another project is to be opened.
+        """
+        return self._may_discard() and self._runs.may_end(quits)
+
+    def _may_discard(self) -> bool:
+        """Ask about unsaved changes."""
         if not self._document.dirty:
             return True
         from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved

@@ -117,10 +117,22 @@ def ask_unsaved(parent: QWidget | None, name: str) -> DialogAnswer:
     return dialog.answer
 
 
-def running_dialog(progress: str, parent: QWidget | None = None) -> QuestionDialog:
-    """Return a dialog that confirms quitting during a run; `progress` says how far it is (`epoch 3 of 20`)."""
-    reason = f"The run is at {progress}. If you quit now it stops there; it is saved and can be resumed from Runs."
+def running_dialog(
+    progress: str, quits: bool = True, watches: bool = False, parent: QWidget | None = None
+) -> QuestionDialog:
+    """Return a dialog that confirms the end of a run; `progress` says how far it is (`epoch 3 of 20`).
+
+    It ends because the user `quits`, else because another project is opened. One that is only watched (`watches`)
+    goes on.
+    """
+    why = "quit now" if quits else "open another project"
+    stop, stay = ("Stop watching", "Keep watching") if watches else ("Stop", "Keep training")
+    if watches:
+        reason = f"The run is at {progress}. If you {why} it goes on where it was started, and is watched no more."
+    else:
+        runs = "Runs" if quits else "Runs of this project"
+        reason = f"The run is at {progress}. If you {why} it stops there; it is saved and can be resumed from {runs}."
     dialog = QuestionDialog("A training run is in progress", reason, parent)
-    dialog.offer("Stop and quit", DialogAnswer.DISCARD, left=True)
-    dialog.offer("Keep training", DialogAnswer.CANCEL, "primary", default=True)
+    dialog.offer(f"{stop} and quit" if quits else f"{stop} and open", DialogAnswer.DISCARD, left=True)
+    dialog.offer(stay, DialogAnswer.CANCEL, "primary", default=True)
     return dialog

@@ -1,0 +1,68 @@
+"""Whether the run under way may end before another project is opened or the window closes, and waiting for its end."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEventLoop, QObject, QTimer
+from PySide6.QtWidgets import QWidget
+
+from app.views.training.runs.session import RunSession
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets.painting import label
+
+PATIENCE = 300  # milliseconds before a dialog says what is waited for
+
+
+class StoppingDialog(Dialog):
+    """Shown until the batch under way is trained and the run is saved. Cancel waits no longer; the run ends anyway."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__("Stopping the run", parent)
+        self.body.addWidget(label("The current batch is finished first, then the run is saved.", "label", "text2"))
+        self.add_button("Cancel").clicked.connect(self.reject)
+
+
+class RunGuard(QObject):
+    """Asks before a run is stopped because of something else."""
+
+    def __init__(self, session: RunSession, window: QWidget) -> None:
+        super().__init__(window)
+        self._session, self._window = session, window
+
+    def may_end(self, quits: bool = False) -> bool:
+        """Ask whether the run under way may end, and wait until it has; True where there is none.
+
+        `quits` if the window is to close; else another project is to be opened.
+        """
+        if not self._session.active:
+            return True
+        if self._session.state != "stopping" and not self._asked(quits):
+            return False
+        self._session.stop()
+        self._wait()
+        return not self._session.active
+
+    def _asked(self, quits: bool) -> bool:
+        from app.views.ui.dialogs.message import DialogAnswer, running_dialog
+
+        dialog = running_dialog(self._where(), quits, self._session.watches, self._window)
+        dialog.exec()
+        dialog.deleteLater()
+        return dialog.answer is DialogAnswer.DISCARD
+
+    def _where(self) -> str:
+        progress = self._session.progress()
+        return f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"
+
+    def _wait(self) -> None:
+        """Wait with the window alive; after a while say so, with a way back."""
+        loop = QEventLoop(self)
+        self._session.runEnded.connect(loop.quit)
+        if self._session.active:
+            QTimer.singleShot(PATIENCE, loop, loop.quit)
+            loop.exec(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
+        if self._session.active:
+            dialog = StoppingDialog(self._window)
+            self._session.runEnded.connect(dialog.accept)
+            dialog.exec()
+            dialog.deleteLater()
+        loop.deleteLater()
