@@ -41,6 +41,11 @@ class StatusLine(QStatusBar):
         if not errors and not warnings:
             self._put("errors", "No problems", "run")
 
+    def forget_check(self) -> None:
+        """Say neither problems nor that there are none: what is open has not been checked yet."""
+        for key in ("errors", "warnings", "checked"):
+            self._put(key, "", "text3")
+
     def set_checked(self, milliseconds: float) -> None:
         self._put("checked", f"Shapes checked in {milliseconds:,.1f} ms without allocating memory", "text3")
 

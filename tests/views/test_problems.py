@@ -139,3 +139,12 @@ def test_a_very_long_list_is_cut_and_says_so(qtbot, panel: ProblemsPanel) -> Non
     qtbot.waitUntil(lambda: len(panel.rows) == 200)
     assert panel.ok_line.text().startswith("Only the first 200 of 300 problems are shown.")
     assert panel.counts == (0, 300)
+
+
+def test_what_is_forgotten_is_neither_wrong_nor_fine(panel: ProblemsPanel) -> None:
+    show(panel, *(Problem("error", "n1", f"wrong {number}", "") for number in range(30)), WARNING)
+    panel.forget()
+    QApplication.processEvents()
+    assert panel.rows == [] and panel.counts == (0, 0) and "not been checked" in panel.ok_line.text()
+    show(panel, ERROR)
+    assert [row.problem for row in panel.rows] == [ERROR] and panel.counts == (1, 0)

@@ -27,12 +27,19 @@ class ProblemsFeature(Feature):
         panel.enter_requested.connect(workspace.place.go_to)
         panel.count_changed.connect(self._count)
         workspace.hearers.add(self._hear)
+        workspace.document.replaced.connect(self._forget)
 
     def _hear(self) -> None:
         live = self.workspace.live
         if live.analysis is not None and live.up_to_date:
             self.problems_panel.set_analysis(live.analysis)
             self._count(*self.problems_panel.counts)
+
+    def _forget(self, _project: object) -> None:
+        """Another project is open: what was wrong with the last one is shown no more, nor that anything is fine."""
+        self.problems_panel.forget()
+        self.workspace.pages.set_badge("problems", 0, "line3")
+        self.workspace.status.forget_check()
 
     def _count(self, errors: int, warnings: int) -> None:
         self.workspace.pages.set_badge("problems", errors or warnings, "errorFill" if errors else "line3")

@@ -199,12 +199,21 @@ class ProblemsPanel(QWidget):
         if selection is not None:
             selection.changed.connect(lambda ids, origin: self._mark())
         theme.manager().changed.connect(inside.update)
-        self._show_ok_line("The net has not been checked yet.", fine=False)
+        self.forget()
 
     @property
     def counts(self) -> tuple[int, int]:
         """Errors and warnings."""
         return self._counts
+
+    def forget(self) -> None:
+        """Show no problems: what is open has not been checked yet."""
+        self._turn.stop()
+        self._waiting, self._shown, self._filling, self._counts = iter(()), None, None, (0, 0)
+        for row in self.rows:
+            self._remove(row)
+        self.rows = []
+        self._show_ok_line("The net has not been checked yet.", fine=False)
 
     def set_analysis(self, analysis: Analysis, more: Sequence[Problem] = ()) -> None:
         """Show the problems of a net, and `more` that were found between it and the data."""
@@ -246,11 +255,14 @@ class ProblemsPanel(QWidget):
             if place > last and row.shows(*shown[place], self._category(analysis, *shown[place])):
                 kept[place], last = row, place
                 continue
-            self._column.removeWidget(row)
-            row.hide()
-            row.deleteLater()
+            self._remove(row)
         self.rows = list(kept.values())
         return [(place, *each) for place, each in enumerate(shown) if place not in kept]
+
+    def _remove(self, row: ProblemRow) -> None:
+        self._column.removeWidget(row)
+        row.hide()
+        row.deleteLater()
 
     def _category(self, analysis: Analysis, problem: Problem, name: str) -> str:
         node = analysis.graph.nodes[problem.node] if name and problem.node else None
