@@ -89,6 +89,7 @@ class Engine:
     def __init__(self, start: Callable[[], Any] | None = None) -> None:
         self._start = start or start_process
         self._listeners: list[Callable[[str], object]] = []
+        self._start_listeners: list[Callable[[], object]] = []
         self._numbers = itertools.count(1)
         self._generations = itertools.count(1)
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -125,6 +126,14 @@ class Engine:
     def unlisten(self, listener: Callable[[str], object]) -> None:
         if listener in self._listeners:
             self._listeners.remove(listener)
+
+    def listen_to_starts(self, listener: Callable[[], object]) -> None:
+        """Have `listener` told, on a thread of this object, that a process has started."""
+        self._start_listeners.append(listener)
+
+    def unlisten_to_starts(self, listener: Callable[[], object]) -> None:
+        if listener in self._start_listeners:
+            self._start_listeners.remove(listener)
 
     @property
     def pid(self) -> int | None:
@@ -299,6 +308,8 @@ class Engine:
             if message.version != protocol.VERSION:
                 raise ChannelError(f"it speaks version {message.version}, this program version {protocol.VERSION}")
             process.first_memory = child_process.memory_of(process.child.pid)
+            for listener in tuple(self._start_listeners):
+                listener()
             return
         value = process.codec.decode(message.generation, message.body)  # even if stale: it may define what follows
         if process.codec.full and not process.renewing:

@@ -19,10 +19,11 @@ A = TypeVar("A")
 class EngineService(PendingRequests):
     """Client of the engine; of several requests under one key only the newest is answered.
 
-    `ended(words)` reports how an engine ended unexpectedly; the next request starts another one.
+    `ended(words)` reports how an engine ended unexpectedly; the next request starts another one, which `started` reports.
     """
 
     ended = Signal(str)
+    started = Signal()
     _said = Signal(int, object)
 
     def __init__(self, parent: QObject | None = None, engine: Engine | None = None) -> None:
@@ -32,6 +33,7 @@ class EngineService(PendingRequests):
         self._progress: dict[int, Callable[[Any], None]] = {}
         self._said.connect(self._report_progress, Qt.ConnectionType.QueuedConnection)
         self._engine.listen(self._tell_end)
+        self._engine.listen_to_starts(self._tell_start)
 
     def warm(self) -> None:
         """Start the engine now, so that the first question does not wait for torch."""
@@ -73,6 +75,10 @@ class EngineService(PendingRequests):
         with contextlib.suppress(RuntimeError):  # the window is gone
             self.ended.emit(words)
 
+    def _tell_start(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the window is gone
+            self.started.emit()
+
     def _tell_progress(self, number: int, value: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the window is gone
             self._said.emit(number, value)
@@ -107,6 +113,7 @@ class EngineService(PendingRequests):
         """Cancel all requests; the engine itself is closed with the program."""
         super().close()
         self._engine.unlisten(self._tell_end)
+        self._engine.unlisten_to_starts(self._tell_start)
         for question in list(self._questions.values()):
             question.stop()
         self._questions.clear()

@@ -50,7 +50,6 @@ ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
 COUNTS = {
     "memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look", "library_control._said",
-    "CustomLayersFeature._title",
 }  # fmt: skip
 
 
@@ -119,7 +118,6 @@ class SharedWindow:
         window.actions_by_key["place.own"].trigger()
         window.session.runs.clear()
         window.session._count = 0
-        window.layers.asked_about = ""
         window.document.new()
         window.place.go_to(NETWORK)
         window.selection.set(())
@@ -144,7 +142,6 @@ class SharedWindow:
         window.activateWindow()
         self._focus.setFocus()
         qtbot.waitUntil(lambda: at_rest(window) and window.isActiveWindow())
-        window.status.set_kept("")  # which the engine has told of the graph that it let go of
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 

@@ -62,8 +62,15 @@ class AutogradControl(QObject):
         """Capture with other options from now on."""
         self.options = options
 
+    @property
+    def waits(self) -> bool:
+        """Whether a batch runs forward in the engine, or is about to."""
+        return self._background.pending(CAPTURE) or self._engine.pending(CAPTURE)
+
     def forget(self) -> None:
-        """Drop the captured request of another project."""
+        """Drop the captured request, and a batch under way, of another project."""
+        for requests in (self._background, self._engine):
+            requests.forget(CAPTURE)
         self.diagnosed = None
 
     def capture(self, train: bool = True) -> None:

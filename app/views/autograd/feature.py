@@ -140,8 +140,9 @@ class AutogradFeature(Feature):
             self.workspace.network_selection.set([node], self.room)
 
     def _tells(self, words: str) -> bool:
-        """Return whether the page already reports that the engine has ended, with its graph."""
-        return self.room.isVisible() and words in self.room.banner.reason()
+        """Return whether the page reports, or is about to, that the engine has ended, with the batch or graph there."""
+        about_to = self.autograd_control.waits or self.tape_control.player.keeps
+        return self.room.isVisible() and (about_to or words in self.room.banner.reason())
 
     # -- commands -----------------------------------------------------------------------------------------------------
 

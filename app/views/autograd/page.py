@@ -162,6 +162,7 @@ class AutogradPage(QWidget):
     def show_busy(self, text: str = "Running the forward pass…") -> None:
         """Show that a capture is running; the old graph stays visible."""
         self.head.set_busy(True)
+        self.banner.hide()
         if self._tape is None:
             self._busy.set_text(text, BUSY_HINT)
             self._pages.setCurrentIndex(BUSY)

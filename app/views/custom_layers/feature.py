@@ -39,6 +39,7 @@ class CustomLayersFeature(Feature):
         layers.refused.connect(workspace.notifier.refuse)
         layers.said.connect(workspace.notifier.say)
         layers.changed.connect(self._settled)
+        workspace.document.replaced.connect(self._forget)
         workspace.live.analysed.connect(lambda analysis: layers.note_tried(analysis.source.files))
         rows.set_files(layers.files)
 
@@ -61,3 +62,8 @@ class CustomLayersFeature(Feature):
         one = self.workspace.layers.file_of(self.workspace.layers.asked_about)
         if self._title and (one is None or one.trusted):
             self.workspace.notifier.withdraw(self._title)
+            self._title = ""
+
+    def _forget(self, _project: object) -> None:
+        """Files of another project have banners of their own, which may have the same title."""
+        self._title = ""

@@ -65,6 +65,7 @@ class LayersControl(QObject):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _project_replaced(self, project: Project) -> None:
+        self.asked_about = ""
         self._follow(project)
         QTimer.singleShot(0, self, self._ask_about_project)  # after all views have dropped the previous project
 

@@ -12,12 +12,18 @@ from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Feature, Submenu
 from app.views.ui import icons, theme
 from app.views.ui.background import WorkerFailure
+from app.views.workspace import Workspace
 
+ENGINE_ENDED = "The engine has ended"
 THEMES = (("dark", "Dark"), ("light", "Light"), ("system", "As the system"))
 
 
 class ShellFeature(Feature):
     rank = 5
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self._ending = ""  # how the last engine ended, until there is another
 
     def actions(self) -> Iterable[Action | Adopted | Submenu]:
         window, stack = self.workspace.window, self.workspace.document.undo_stack
@@ -46,6 +52,8 @@ class ShellFeature(Feature):
         live.analysed.connect(lambda analysis: status.set_parameters(analysis.total_parameters))
         live.analysis_failed.connect(self._analysis_failed)
         self.workspace.engine.ended.connect(self._engine_ended)
+        self.workspace.engine.started.connect(self._engine_started)
+        self.workspace.pages.shown.connect(self._page_shown)
         self.workspace.document.replaced.connect(lambda _project: status.set_parameters(None))
         self.workspace.document.replaced.connect(lambda _project: self.workspace.selection.set(()))
 
@@ -106,6 +114,21 @@ class ShellFeature(Feature):
         self.workspace.notifier.show_unexpected(words, failure.traceback)
 
     def _engine_ended(self, words: str) -> None:
-        if not any(tells(words) for tells in self.workspace.notifier.told_by):
+        self._ending = words
+        if not self._page_tells():
             reason = f"{words} Nothing of the project is lost, and the next question starts another."
-            self.workspace.notifier.refuse("The engine has ended", reason)
+            self.workspace.notifier.refuse(ENGINE_ENDED, reason)
+
+    def _page_tells(self) -> bool:
+        """Whether a page that is in sight says how the engine ended, where it says what that took along."""
+        return any(tells(self._ending) for tells in self.workspace.notifier.told_by)
+
+    def _page_shown(self, _page: str) -> None:
+        if self._ending and self._page_tells():
+            self.workspace.notifier.withdraw(ENGINE_ENDED)
+
+    def _engine_started(self) -> None:
+        if self._ending and self.workspace.notifier.title == ENGINE_ENDED:
+            self.workspace.notifier.withdraw(ENGINE_ENDED)
+            self.workspace.notifier.say("A new engine has started", self._ending)
+        self._ending = ""

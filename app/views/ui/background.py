@@ -118,6 +118,10 @@ class PendingRequests(QObject):
             self.busy_changed.emit(True)
         return number
 
+    def pending(self, key: str) -> bool:
+        """Whether a request under `key` is still to be answered."""
+        return key in self._newest
+
     def forget(self, key: str) -> None:
         """Drop the open question under `key`, if any: its answer is not delivered."""
         was_busy = self.busy

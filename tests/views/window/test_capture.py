@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from app.engine.client import shared
 from app.engine.tasks.capture import batch_of
 from app.project.project import Project
 from app.util.resources import path as resource_path
@@ -79,3 +83,50 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: MainWi
     QTest.keyClicks(field, str(wanted))
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert captured(qtbot, window, before) == wanted and window.options_control.menu.options.batch == 0
+
+
+def kill_amid_a_capture(qtbot, window: MainWindow, page: str) -> None:
+    """With a page in front as the engine ends."""
+    os.kill(shared().pid, signal.SIGSTOP)  # it answers nothing before it ends
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(lambda: window.engine.pending("capture"))
+    window.show_page(page)
+    with qtbot.waitSignal(window.engine.ended):
+        os.kill(shared().pid, signal.SIGKILL)
+    qtbot.waitUntil(lambda: not window.autograd_control.waits)
+
+
+def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_gone(window: MainWindow, qtbot) -> None:
+    window.open_path(resource_path("examples", "MLP on digits.tape"))
+    ready(qtbot, window)
+    room = window.room
+    kill_amid_a_capture(qtbot, window, "autograd")
+    assert room.banner.isVisible() and room.banner.title() == "The forward pass did not end"
+    assert not window.banner.isVisible()
+    window.actions_by_key["capture"].trigger()
+    captured(qtbot, window)
+    assert not room.banner.isVisible() and not window.banner.isVisible()
+    kill_amid_a_capture(qtbot, window, "network")
+    assert window.banner.isVisible() and window.banner.title() == "The engine has ended"
+    window.show_page("autograd")
+    assert room.banner.isVisible() and not window.banner.isVisible()
+    window.show_page("network")
+    with qtbot.waitSignal(window.engine.ended):
+        window.engine.warm()
+        qtbot.waitUntil(lambda: shared().pid is not None)
+        os.kill(shared().pid, signal.SIGKILL)
+    assert window.banner.isVisible()
+    window.engine.warm()
+    qtbot.waitUntil(lambda: not window.banner.isVisible())
+
+
+def test_a_batch_under_way_is_not_shown_in_the_project_that_is_opened_meanwhile(window: MainWindow, qtbot) -> None:
+    window.open_path(resource_path("examples", "MLP on digits.tape"))
+    ready(qtbot, window)
+    os.kill(shared().pid, signal.SIGSTOP)
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(lambda: window.engine.pending("capture"))
+    window.files.new()
+    os.kill(shared().pid, signal.SIGCONT)
+    ready(qtbot, window)
+    assert window.room.tape is None and not window.autograd_control.waits

@@ -206,3 +206,15 @@ def test_classes_stand_in_the_palette_with_a_lock(qtbot, window, tmp_path) -> No
     assert [node.op for node in window.document.project.graph.nodes.values()] == [own.SCALED]
     window.document.apply("Forget", replace(window.document.project, layer_files=()))
     assert not palette.model.index_of(own.SCALED).isValid()
+
+
+def test_a_file_of_the_last_project_is_no_longer_asked_about(qtbot, window, tape) -> None:
+    open_and_wait(qtbot, window, tape)
+    assert window.layers.asked_about == "my_layers"
+    window.files.new()
+    assert not window.banner.isVisible() and window.layers.asked_about == ""
+    window.layers.look()
+    assert not [part for part in window.findChildren(TrustDialog) if part.isVisible()]
+    window.notifier.warn("This project contains custom layers: my_layers.py", "said of another")
+    window.layers.changed.emit(())
+    assert window.banner.isVisible(), "a banner of the next project stays, whatever its title"

@@ -270,6 +270,8 @@ def test_another_batch_another_project_and_the_windows_end_let_go_of_it(window, 
         window.close()
     qtbot.waitUntil(lambda: not player._leaving, timeout=60_000)
     assert not player.keeps and alive in ([0], [] if how == "close" else [0])
+    if how == "project":
+        assert window.status.text("kept") == "", "another project has no inspection"
 
 
 def test_it_is_played_while_a_run_goes_on_and_the_run_does_not_notice(window, qtbot) -> None:

@@ -12,6 +12,8 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel
 
 from app.project import file
 from app.project.project import Project
+from app.runs import store
+from app.runs.checkpoint_files import checkpoints
 from app.training.config import Choice
 from app.util.resources import path as resource_path
 from app.views.main_window import MainWindow
@@ -217,6 +219,19 @@ def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: MainWindow) -> 
     assert set(window.document.project.positions) == set(window.document.project.graph.nodes)
 
 
+def test_problems_of_the_last_project_are_gone_with_it(qtbot, window: MainWindow) -> None:
+    project = window.document.project
+    broken = project.graph.with_param(node(window, "fc2"), "in_features", 7)
+    window.document.apply("Break it", replace(project, graph=broken))
+    ready(qtbot, window)
+    assert window.problems_panel.counts[0] == 1 and window.status.text("errors") == "1 error"
+    window.document.new()
+    assert not window.problems_panel.rows and "not been checked" in window.problems_panel.ok_line.text()
+    assert not window.status.text("errors") and not window.status.text("checked")
+    ready(qtbot, window)
+    qtbot.waitUntil(lambda: bool(window.status.text("errors")))
+
+
 def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: MainWindow) -> None:
     project = window.document.project
     graph = project.graph.with_param(node(window, "input"), "shape", (1, 28, 28))
@@ -291,6 +306,52 @@ def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: M
     answer_with(monkeypatch, DialogAnswer.DISCARD)
     assert window.close()
     assert not window.session.training_thread.isRunning()
+
+
+def leave_by(window: MainWindow, way: str, other: Path) -> None:
+    """Go on to another project."""
+    if way == "new":
+        QTest.keyClick(window, Qt.Key.Key_N, CTRL)
+    elif way == "recent":
+        window.files.open_asking(other)
+    else:
+        window.files.open_example("U-Net.tape")
+
+
+@pytest.mark.parametrize("way", ["new", "recent", "example"])
+def test_another_project_while_training_asks_and_the_run_is_kept(
+    qtbot, window: MainWindow, tmp_path: Path, monkeypatch, way: str
+) -> None:
+    mine, other = tmp_path / "mine.tape", tmp_path / "other.tape"
+    file.write(Project(name="other"), other)
+    change(window, epochs=LONG)
+    assert window.files.save_to(mine)
+    window.activateWindow()
+    press(window, "run")
+    wait_for(qtbot, window, "running")
+    qtbot.waitUntil(lambda: len(window.session.history.steps) > 3)
+    project = window.document.project
+    asked = answer_with(monkeypatch, DialogAnswer.CANCEL)
+    leave_by(window, way, other)
+    assert asked == ["A training run is in progress"]
+    assert window.document.project is project and window.session.state == "running", "who says no loses nothing"
+    answer_with(monkeypatch, DialogAnswer.DISCARD)
+    leave_by(window, way, other)
+    assert window.document.project.name != project.name and window.session.state == "stopped"
+    assert not window.curves.has_run and not window.status.text("run") and not window.status.text("state")
+    (kept,) = store.listed(store.runs_beside(mine))
+    assert kept.state == "stopped" and checkpoints(kept)
+
+
+def test_a_file_that_cannot_be_opened_stops_no_run(qtbot, window: MainWindow, tmp_path: Path, monkeypatch) -> None:
+    change(window, epochs=LONG)
+    window.document.undo_stack.setClean()
+    press(window, "run")
+    wait_for(qtbot, window, "running")
+    asked = answer_with(monkeypatch, DialogAnswer.DISCARD)
+    (tmp_path / "bad.tape").write_bytes(b"[1, 2]")
+    window.files.open_asking(tmp_path / "bad.tape")
+    assert not asked and window.session.state == "running" and "bad.tape" in window.banner.title()
 
 
 def test_closing_with_unsaved_work_asks(qtbot, window: MainWindow, tmp_path: Path, monkeypatch) -> None:

@@ -64,7 +64,7 @@ class TapeControl(QObject):
         workspace.pages.shown.connect(self._page_shown)
         self._page_shown()
         capture.captured.connect(self._captured)
-        workspace.document.replaced.connect(lambda _project: player.set_tape(None))
+        workspace.document.replaced.connect(self._project_replaced)
         self.page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
         player.replaced.connect(room.set_tape)
         player.changed.connect(self._tell)
@@ -173,6 +173,10 @@ class TapeControl(QObject):
         self._room.set_tape(tape)
         self.player.set_tape(tape, batch)
 
+    def _project_replaced(self, _project: object) -> None:
+        self.player.set_tape(None)
+        self._workspace.status.set_kept("")
+
     def _page_shown(self, key: str = "") -> None:
         """Show the steps with the graph and the outline with the canvas; there is no room for both."""
         pages = self._workspace.pages
@@ -204,7 +208,7 @@ class TapeControl(QObject):
             self._room.reveal(trouble.node)
 
     def _let_go_of(self, alive: int) -> None:
-        if not self.player.keeps:
+        if not self.player.keeps and self.player.tape is not None:  # else it was of a project that is closed
             self._workspace.status.set_kept(f"Inspection keeps {bytes_text(alive)} alive")
 
     def _tell(self) -> None:
