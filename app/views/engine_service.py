@@ -19,7 +19,7 @@ A = TypeVar("A")
 class EngineService(PendingRequests):
     """Client of the engine; of several requests under one key only the newest is answered.
 
-    `ended(words)` reports how an engine ended unexpectedly; the next request starts another one, which `started` reports.
+    `ended(words)` reports how an engine ended unexpectedly, `started` the one that the next request starts.
     """
 
     ended = Signal(str)

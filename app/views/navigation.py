@@ -135,14 +135,17 @@ class SheetDocument(QObject):
     def __init__(self, document: Document, place: Navigation, catalog: Catalog | None = None) -> None:
         super().__init__(document)
         self.whole, self.place, self._catalog = document, place, catalog
-        # Moves nodes on other sheets to make room for the edited block; set by the canvas.
-        self.make_room: Callable[[Project, Project, str], Project] | None = None
+        self._make_room: Callable[[Project, Project, str], Project] | None = None
         self._shown: Sheet = document.project
         document.changed.connect(self._project_changed)
         document.replaced.connect(self._replaced)
         document.path_changed.connect(self.path_changed)
         document.dirty_changed.connect(self.dirty_changed)
         place.changed.connect(self._moved)
+
+    def make_room_with(self, make_room: Callable[[Project, Project, str], Project]) -> None:
+        """Have `make_room(before, after, block)` move nodes on other sheets when an edit makes a block larger."""
+        self._make_room = make_room
 
     @property
     def project(self) -> Sheet:
@@ -179,8 +182,8 @@ class SheetDocument(QObject):
             if isinstance(sheet, Block):
                 before = whole
                 whole = blocks.put_block(whole, sheet.name, sheet)
-                if self.make_room is not None:
-                    whole = self.make_room(before, whole, sheet.name)
+                if self._make_room is not None:
+                    whole = self._make_room(before, whole, sheet.name)
                 merge = merge and f"{sheet.name}/{merge}"
             else:
                 whole = blocks.with_sheet(whole, blocks.NETWORK, sheet)

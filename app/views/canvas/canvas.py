@@ -77,7 +77,7 @@ class Canvas(QWidget):
         self.hand = KeyboardActions(self)
         self.folding = Folding(self)
         if isinstance(document, SheetDocument):
-            document.make_room = self.folding.make_room
+            document.make_room_with(self.folding.make_room)
         self.more_actions: Callable[[], list[QAction]] = list  # of the window, for the menu of a node
         self._framed = False
         self._running = False
