@@ -80,7 +80,7 @@ class Driver(QObject):
         """Take what is offered, save it or give it up as a person would, and go to the project of this life."""
         window = self._window
         recovery = window.recovery
-        recovery.look()
+        recovery.find_journals()
         while recovery._looking is not None:
             yield 10
         dialog = recovery.dialog

@@ -75,8 +75,8 @@ class Obedient(QObject):
         window.files.open(Path(name))
         tell("read", window.document.on_disk)
         banner = window.recovery.files.banner
-        if "Go on" in banner.actions_offered() and banner.isVisible():
-            QTest.mouseClick(banner.button("Go on"), LEFT)
+        if "Edit anyway" in banner.actions_offered() and banner.isVisible():
+            QTest.mouseClick(banner.button("Edit anyway"), LEFT)
 
     def do_edit(self, text: str) -> None:
         window = self._window

@@ -230,7 +230,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         _collects["here"] = True
     result = yield
     if _collects["here"] and "qapp" in getattr(nextitem, "fixturenames", ("qapp",)):
-        _collector.look(lambda _seconds: False)
+        _collector.collect_due(lambda _seconds: False)
     elif _collects["here"]:
         gc.collect()
         gc_pause.end()

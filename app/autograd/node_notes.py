@@ -10,7 +10,7 @@ _OWN = re.compile(r"^(?P<name>\w+?)Backward$")  # torch's own names end in a num
 
 _BY_NAME = {
     "CompiledFunctionBackward": "torch.compile made one node of all that lies between two breaks of the graph. Which "
-    "layer and which line made what is not to be seen any more, and what it keeps is what the compiler chose to keep. "
+    "layer and which line created what is no longer visible, and the compiler chose what it saves."
     "Capture without compile to look inside.",
     "CheckpointFunctionBackward": "A reentrant checkpoint: one opaque node. Backward recomputes this part's "
     "forward pass, builds its graph then and runs it. The parameters inside get their gradients, though no edge "

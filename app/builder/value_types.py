@@ -28,7 +28,7 @@ class Dim:
         n = "N" if self.scale == 1 else f"{self.scale}N"
         return n + (f"{self.offset:+d}" if self.offset else "").replace("-", "−")
 
-    def at(self, batch: int) -> int:
+    def with_batch(self, batch: int) -> int:
         return self.scale * batch + self.offset
 
 
@@ -37,7 +37,7 @@ Size = int | Dim
 
 def sizes_at(sizes: tuple[Size, ...], batch: int) -> tuple[int, ...]:
     """Return the sizes with N = `batch`."""
-    return tuple(size.at(batch) if isinstance(size, Dim) else size for size in sizes)
+    return tuple(size.with_batch(batch) if isinstance(size, Dim) else size for size in sizes)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TensorType:
         text = ", ".join(str(size).replace("−", "-") for size in self.shape)
         return f"({text},)" if len(self.shape) == 1 else f"({text})"
 
-    def at(self, batch: int) -> tuple[int, ...]:
+    def with_batch(self, batch: int) -> tuple[int, ...]:
         """Return the shape with N = `batch`."""
         return sizes_at(self.shape, batch)
 
@@ -87,7 +87,7 @@ class NumberType:
     kind: str = "int"
 
     @classmethod
-    def of(cls, first: Any, second: Any) -> NumberType:
+    def from_batches(cls, first: Any, second: Any) -> NumberType:
         return cls(first, second, type(first).__name__)
 
     @property
@@ -112,7 +112,7 @@ class NumberType:
         """Format for a comment, with a plain minus."""
         return str(self).replace("−", "-")
 
-    def at(self, batch: int) -> int | float | bool:
+    def with_batch(self, batch: int) -> int | float | bool:
         """Return the value with N = `batch`: computed, or extrapolated linearly, which is exact for sizes."""
         if self.constant or batch == BATCHES[0]:
             return self.first

@@ -196,7 +196,7 @@ class Engine:
     def _ask(self, question: Question[Any]) -> None:
         lost = next((handle for handle in _handles(question.request) if not self._alive(handle)), None)
         if lost is not None:
-            _fail(question, HandleLostError("What was asked about is gone: the process that held it has ended."))
+            _fail(question, HandleLostError("The requested object is gone: the process that kept it has ended."))
             return
         process = self._current()
         trusted = (*self._trusted(), custom.reasons())
@@ -288,7 +288,7 @@ class Engine:
                 self._receive(process, message)
         except (OSError, ValueError, ChannelError, NotAValueError) as error:
             if not process.retired:
-                process.reason = f"said what is not understood ({error}) and was ended"
+                process.reason = f"sent an invalid message ({error}) and was ended"
             process.child.kill()
         code = process.child.wait()
         how = process.reason or child_process.describe_exit(code, process.kills)

@@ -50,14 +50,12 @@ FOLDER = "processes"  # beside the checkpoints of a run: model.py, train.py and 
 class LineControl(RemoteControl):
     """The control of a script that reads words from its standard input."""
 
-    missing = "A run on several processes hands over its weights when it has ended."
+    missing = "A run on several processes provides its weights only after it has ended."
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Return a future with RemoteRunError: an exported script takes no requests."""
         future: Future[T] = Future()
-        future.set_exception(
-            RemoteRunError("This run is a script on several processes, which cannot be asked for that.")
-        )
+        future.set_exception(RemoteRunError("This run is a script on several processes, which does not support this."))
         return future
 
     def connect(self, say: Callable[[str], None]) -> None:
@@ -252,7 +250,7 @@ class _Group:
 
     def _failed(self, reader: Reader) -> Failed:
         if self._late:
-            how = f"had not stopped {self._grace:.0f} seconds after they were told to, and were ended"
+            how = f"had not stopped {self._grace:.0f} seconds after the stop request, and were ended"
             message = f"The {self._count} processes {how}."
             return Failed("process", message, self._cure, "", None, reader.epoch, reader.step)
         culprit = self._culprit()
@@ -305,5 +303,5 @@ def reason(told: str) -> str:
     'ValueError: 3'
     """
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    chosen = ([line for line in lines if line.startswith("[rank")] or lines or ["it said nothing"])[-1]
+    chosen = ([line for line in lines if line.startswith("[rank")] or lines or ["no output"])[-1]
     return chosen.partition("]: ")[2] if chosen.startswith("[rank") else chosen

@@ -57,7 +57,7 @@ def main() -> None:
     control.set_inheritable(False)
     _load()
     if reason := _unfit():
-        raise SystemExit(f"The fork server {reason} and cannot be forked; new processes load torch anew.")
+        raise SystemExit(f"The fork server {reason} and cannot be forked; new processes load torch themselves.")
     gc.collect()
     gc_pause.freeze_new_modules()  # keep loaded modules out of garbage collection, so that their pages stay shared
     control.sendall(READY)

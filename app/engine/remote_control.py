@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class RemoteRunError(RunEndedError):
     """The callable cannot be serialised for a run in another process."""
 
-    def __init__(self, words: str = "This run has a process of its own, where that cannot be looked at.") -> None:
+    def __init__(self, words: str = "This run is in a separate process, where this is not available.") -> None:
         super().__init__(words)
 
 
@@ -29,7 +29,7 @@ class RemoteControl(Control):
     `stopped_at` is when the run was first told to stop.
     """
 
-    missing = "The run has no weights to give: it has not begun, or its process is gone."
+    missing = "The run has no weights: it has not started, or its process has ended."
 
     def __init__(self) -> None:
         self._send: Callable[[Any], object] | None = None

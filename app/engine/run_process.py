@@ -257,7 +257,7 @@ class _Child:
     def _check_stop(self) -> None:
         at = self.control.stopped_at
         if at is not None and monotonic() - at > self._grace:
-            self._silence = f"had not stopped {self._grace:.0f} seconds after it was told to, and was ended"
+            self._silence = f"had not stopped {self._grace:.0f} seconds after the stop request, and was ended"
 
     def _follow(self, event: Event) -> None:
         if isinstance(event, Started):

@@ -208,7 +208,7 @@ class Server:
         try:
             return self._things[handle.number]
         except KeyError:
-            raise protocol.HandleLostError("What was asked about was released.") from None
+            raise protocol.HandleLostError("The requested object was released.") from None
 
 
 def _handler(kind: type) -> Callable[[Any, Context], Any]:

@@ -100,7 +100,7 @@ class _Attempt:
 
     def _memory_text(self) -> str:
         limit = bytes_text(self._limits.memory)
-        return f"The snippet wanted more memory than its limit of {limit} and was stopped."
+        return f"The snippet exceeded its memory limit of {limit} and was stopped."
 
     def _died(self, words: str) -> SnippetAnswer:
         return SnippetAnswer("died", words, seconds=self._took)

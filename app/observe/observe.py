@@ -71,7 +71,7 @@ def _observation(
     calls = list(recorder.calls())
     failed = _failed(recorder, error)
     if failed is not None and error is not None:
-        file, line = user_frames.place_of_error(error.__traceback__)
+        file, line = user_frames.location_of_error(error.__traceback__)
         if calls[failed].kind == "module" and line:
             calls[failed] = replace(calls[failed], file=file, line=line)
     return Observation(

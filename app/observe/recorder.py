@@ -200,7 +200,7 @@ class Recorder:
 
     def _begin(self, kind: Kind, path: str, op: str, frame: FrameType | None) -> Draft:
         parent = self._open[-1].id if self._open else None
-        draft = Draft(len(self.drafts), kind, path, op, parent, place=user_frames.place(frame))
+        draft = Draft(len(self.drafts), kind, path, op, parent, place=user_frames.location(frame))
         self.drafts.append(draft)
         return draft
 

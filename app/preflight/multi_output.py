@@ -77,7 +77,7 @@ def with_chief_loss(project: Project, source: Source) -> Project:
     return replace(project, training=replace(project.training, losses=rows), notes=notes)
 
 
-def said_apart(outputs: Sequence[Node]) -> bool:
+def need_names(outputs: Sequence[Node]) -> bool:
     """Return whether losses must name their outputs: there are several, or the only one is in a dictionary."""
     return len(outputs) > 1 or any(node.params.get("key") is not None for node in outputs)
 

@@ -107,7 +107,7 @@ class _Tables(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        self._look_up(name, args, kwargs)
+        self._note_lookup(name, args, kwargs)
         result = func(*args, **kwargs)
         place = self._input_of(args[0]) if args else None
         if place is not None and name in _KEEPS_VALUES:
@@ -119,7 +119,7 @@ class _Tables(TorchFunctionMode):
     def _input_of(self, value: Any) -> int | None:
         return self._origin.get(value) if isinstance(value, Tensor) else None
 
-    def _look_up(self, name: str, args: Any, kwargs: Any) -> None:
+    def _note_lookup(self, name: str, args: Any, kwargs: Any) -> None:
         index, rows = None, None
         second = args[1] if len(args) > 1 else kwargs.get("weight", kwargs.get("num_classes"))
         if name in ("embedding", "embedding_bag") and isinstance(second, Tensor):

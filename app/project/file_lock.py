@@ -42,7 +42,7 @@ class Lock:
             except OSError as error:
                 self.release()
                 if error.errno in _BUSY:
-                    raise FileLockError(f"{path} is held by a process that goes on") from error
+                    raise FileLockError(f"{path} is held by a process that is still running") from error
                 raise
             if _is_file_of(self._handle, path):
                 return

@@ -138,7 +138,7 @@ def with_library_blocks(project: W, sheet: Sheet, library: Library) -> tuple[W, 
             project, name = take(project, library[op])
             ops[op] = PREFIX + name
         elif op.startswith(KEY):
-            raise BlockError(f"{op.removeprefix(KEY)} is not in the library any more")
+            raise BlockError(f"{op.removeprefix(KEY)} is no longer in the library")
     return project, with_ops(sheet, ops)
 
 

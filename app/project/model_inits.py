@@ -34,7 +34,7 @@ class LostInits:
             names = ", ".join(dict.fromkeys(one.init.name for one in self.inits))
             found.append(f"{_named(self.keys)} ({names}), which can be taken over")
         if self.others:
-            found.append(f"{_named(self.others)}, which torch.nn.init cannot say")
+            found.append(f"{_named(self.others)}, which torch.nn.init cannot express")
         return f"{LOSES} {'; and of '.join(found)}." if found else ""
 
 

@@ -193,7 +193,7 @@ class Recorder:
                 say(self._watcher)
             except (OSError, RuntimeError) as error:
                 self._watcher = None
-                self.problem = self.problem or f"TensorBoard files are not written any more: {error}"
+                self.problem = self.problem or f"TensorBoard files are no longer written: {error}"
 
     def _append(self, events: list[Event]) -> None:
         folder = self.kept.folder

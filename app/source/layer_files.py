@@ -41,7 +41,7 @@ class LayerFile:
             raise ValueError(f"{self.sha256} is not the hash of the text of {self.name}")
 
     @classmethod
-    def of(cls, module: str, text: str, path: str = "") -> LayerFile:
+    def from_text(cls, module: str, text: str, path: str = "") -> LayerFile:
         return cls(module, text, digest(text), path)
 
     @property

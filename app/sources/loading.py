@@ -42,7 +42,7 @@ def load(
     """
     with _on(meta):
         try:
-            _look_first_in(folder)
+            _prepend_to_path(folder)
             loaded = _LOADERS.get(source.kind, _adapted)(source, arguments)
         except SourceError:
             raise
@@ -53,7 +53,7 @@ def load(
     return loaded
 
 
-def _look_first_in(folder: str) -> None:
+def _prepend_to_path(folder: str) -> None:
     """Put a folder first on Python's path and leave it there: a model may import more when it is called."""
     if folder and folder not in sys.path:
         sys.path.insert(0, folder)
@@ -70,7 +70,7 @@ def _with_inputs(source: SourceSpec, loaded: Loaded, inputs: tuple[InputSpec, ..
         return Loaded(loaded.model, args, kwargs, loaded.remarks)
     args, kwargs = from_forward(loaded.model)
     if not args and not kwargs and _needs_arguments(loaded.model):
-        raise SourceError(f"say what {source} takes, for instance --input 1x3x32x32 or --input NAME=1x16:int64")
+        raise SourceError(f"describe the inputs of {source}, for instance --input 1x3x32x32 or --input NAME=1x16:int64")
     return Loaded(loaded.model, args, kwargs, loaded.remarks)
 
 
@@ -94,12 +94,12 @@ def _from_file(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     while (top / "__init__.py").is_file():
         package.insert(0, top.name)
         top = top.parent
-    _look_first_in(str(top))
-    return _made(source, _imported(".".join(package)), arguments)
+    _prepend_to_path(str(top))
+    return _build(source, _imported(".".join(package)), arguments)
 
 
 def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
-    return _made(source, _imported(source.where), arguments)
+    return _build(source, _imported(source.where), arguments)
 
 
 def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
@@ -129,7 +129,7 @@ def _imported(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def _made(source: SourceSpec, module: Any, arguments: Mapping[str, Any]) -> Loaded:
+def _build(source: SourceSpec, module: Any, arguments: Mapping[str, Any]) -> Loaded:
     maker: Any = module
     for part in source.name.split("."):
         maker = getattr(maker, part, None)

@@ -38,7 +38,7 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{grouped_digits(number)} {plural(number, one, many)}"
 
 
-def counted_in_words(number: int, one: str) -> str:
+def spelled_count(number: int, one: str) -> str:
     """Format a number with its noun, small numbers as words.
 
     >>> counted_in_words(1, "pixel"), counted_in_words(2, "pixel"), counted_in_words(12, "pixel")

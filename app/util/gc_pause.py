@@ -73,7 +73,7 @@ class Collector:
         self._made = 0  # objects that were new at a collection since the last full one
         self._took = 0.0  # seconds, by the last full one
 
-    def look(self, rests: Callable[[float], bool]) -> None:
+    def collect_due(self, rests: Callable[[float], bool]) -> None:
         """Collect the generations that are due; `rests` returns whether the window was idle for some seconds."""
         freeze_new_modules()
         young, middle, _ = gc.get_count()

@@ -71,7 +71,7 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
         raise UnreadableTensorsError(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
 
 
-def _held(path: Path) -> dict[str, Tensor]:
+def _tensors(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load(path)
     except UnreadableTensorsError as error:
@@ -79,7 +79,7 @@ def _held(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-TensorsOnDisk.read = staticmethod(_held)
+TensorsOnDisk.read = staticmethod(_tensors)
 
 
 def _check(path: str | Path) -> None:
@@ -100,7 +100,7 @@ def _rephrased(path: str | Path, words: str) -> UnreadableTensorsError:
         what = f"{path} is a TorchScript archive, which is a program, and nothing of it was run."
         return UnreadableTensorsError(what, "unsafe")
     if named := _GLOBAL.search(words):
-        what = f"{path} asks for {named[1]}, which is no tensor, and nothing of it was run."
+        what = f"{path} refers to {named[1]}, which is not a tensor; nothing was executed."
         return UnreadableTensorsError(what, "unsafe")
     if "zip archive" in words:
         return UnreadableTensorsError(f"{path} is damaged, or not all of it is there.", "damaged")

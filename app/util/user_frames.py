@@ -14,7 +14,7 @@ GENERATED = "<tapedeck-"  # how the name begins that a net's source is compiled 
 _PYTHON = sysconfig.get_paths()["stdlib"]
 
 
-def place(frame: FrameType | None, generated: bool = False) -> tuple[str, int]:
+def location(frame: FrameType | None, generated: bool = False) -> tuple[str, int]:
     """Return file and line of the innermost frame of user code; ("", 0) if there is none.
 
     With `generated`, a net's generated source counts too.
@@ -27,7 +27,7 @@ def place(frame: FrameType | None, generated: bool = False) -> tuple[str, int]:
     return "", 0
 
 
-def place_of_error(trace: TracebackType | None) -> tuple[str, int]:
+def location_of_error(trace: TracebackType | None) -> tuple[str, int]:
     """Return file and line of the innermost frame of user code in a traceback; ("", 0) if there is none."""
     found = ("", 0)
     while trace is not None:

@@ -115,7 +115,7 @@ class AnalysisService(QObject):
         self._engine.ask("torch", LoadTorch(), on_answer=self._loaded, on_error=self._not_loaded)
 
     @property
-    def held(self) -> bool:
+    def paused(self) -> bool:
         """Return whether requests are paused because the window has much to paint."""
         return self._held
 
@@ -178,7 +178,7 @@ class AnalysisService(QObject):
         self._retries += 1
         return isinstance(failure.error, EngineDiedError) and self._retries <= RETRIES
 
-    def _not_answered(self, failure: WorkerFailure) -> None:
+    def _on_failure(self, failure: WorkerFailure) -> None:
         if self._should_retry(failure):
             self._shapes = None  # the engine's earlier answer is gone
             self._request_analysis()
@@ -240,7 +240,7 @@ class AnalysisService(QObject):
                 return
             self._engine.ask(
                 "shapes", InferShapes(*question, self._shapes),
-                on_answer=partial(self._shaped, question), on_error=self._not_answered,
+                on_answer=partial(self._shaped, question), on_error=self._on_failure,
             )  # fmt: skip
 
     def _known_of(self, question: Question) -> tuple[Analysis, Preflight] | None:
@@ -289,7 +289,7 @@ class AnalysisService(QObject):
         if shapes is not None and shapes.graph is question[0]:
             self._engine.ask(
                 "analysis", Analyse(*question, shapes),
-                on_answer=partial(self._accept, question), on_error=self._not_answered,
+                on_answer=partial(self._accept, question), on_error=self._on_failure,
             )  # fmt: skip
 
     def _accept(self, question: Question, analysis: Analysis) -> None:
@@ -310,7 +310,7 @@ class AnalysisService(QObject):
             then(found)
 
         request = StartProblems(start, analysis.source)
-        self._engine.ask("start", request, on_answer=learn, on_error=self._not_answered)
+        self._engine.ask("start", request, on_answer=learn, on_error=self._on_failure)
 
     def _check_project(self, question: Question, analysis: Analysis, started: tuple[Problem, ...]) -> None:
         self._background.ask(

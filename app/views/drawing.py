@@ -56,9 +56,9 @@ class CanvasFacade:
         """Return the sheet in front, with a position for every node."""
         return self._there.commands.project
 
-    def placed(self, sheet: Sheet) -> Sheet:
+    def with_positions(self, sheet: Sheet) -> Sheet:
         """Return a graph with a position for each node that has none."""
-        return self._there.placed(sheet)
+        return self._there.with_positions(sheet)
 
     @property
     def room(self) -> Size:

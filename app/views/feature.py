@@ -128,7 +128,7 @@ class Feature(QObject):
         """Cancel running work: the window closes."""
 
 
-def found() -> list[type[Feature]]:
+def feature_classes() -> list[type[Feature]]:
     """Return the class of each `feature.py` below this folder, by rank."""
     here = Path(__file__).parent
     classes: list[type[Feature]] = []

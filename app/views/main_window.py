@@ -70,7 +70,7 @@ class MainWindow(QMainWindow):
         self.settings = settings or Settings()
         self._make_models()
         self._make_services()
-        self.features = [kind(self.workspace) for kind in feature.found()]
+        self.features = [kind(self.workspace) for kind in feature.feature_classes()]
         self._pages_of = [(each, tuple(each.pages())) for each in self.features]
         self._pages = [page for _, pages in self._pages_of for page in pages]
         self.overlay = Segmented([name for each in self.features for name in each.overlays()], "Overlay")
@@ -121,7 +121,7 @@ class MainWindow(QMainWindow):
             drawing=self.drawing, overlays=self.overlays, pages=self.pages, commands=self.actions_by_key,
             notifier=self.notifier, status=self.status,
         )  # fmt: skip
-        self.housekeeping = Housekeeping(self, self.document.changed, lambda: self.background.busy or self.live.held)
+        self.housekeeping = Housekeeping(self, self.document.changed, lambda: self.background.busy or self.live.paused)
 
     # -- menus, docks and tabs ----------------------------------------------------------------------------------------
 

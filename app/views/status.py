@@ -79,7 +79,7 @@ class StatusLine(QStatusBar):
         """Show the position of a backward pass being played, "" for none."""
         self._put("tape", text, "back")
 
-    def set_kept(self, text: str) -> None:
+    def set_graph_memory(self, text: str) -> None:
         """Show the memory held by captured graphs."""
         self._put("kept", text, "text3")
 

@@ -160,7 +160,7 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
         batch = (isinstance(said, shapes.Ran) and said.fixed_batch) or 6
         try:
             with torch.no_grad():
-                found = meta_calls.TorchCall.of(spec, resolved)(inputs, batch, "cpu")
+                found = meta_calls.TorchCall.resolve(spec, resolved)(inputs, batch, "cpu")
         except Exception as error:
             assert isinstance(said, shapes.CallFailed) or spec.key in BY_VALUE, f"{spec.key} {value}: {error}"
             continue
@@ -174,7 +174,7 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
         ran += 1
         tensors = [t for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, torch.Tensor)]
         types = [v for v in said.outputs if isinstance(v, TensorType)]
-        assert [tuple(t.shape) for t in tensors] == [v.at(batch) for v in types]
+        assert [tuple(t.shape) for t in tensors] == [v.with_batch(batch) for v in types]
     assert ran > 150
 
 
@@ -204,7 +204,7 @@ def test_random_numbers_of_a_dtype_that_torch_does_not_draw(op: str, dtype: str,
     assert message in problem.message
     if "expects" in message:
         assert any("Insert Tensor.to(float32)" in cure.label for cure in problem.cures)
-        module = meta_calls.TorchCall.of(catalog()[op], FrozenMap(given))
+        module = meta_calls.TorchCall.resolve(catalog()[op], FrozenMap(given))
         with pytest.raises((RuntimeError, NotImplementedError)):  # as torch does
             module(FrozenMap(input=(TensorType((Dim(1), 4), dtype),)), 2, "cpu")
 
@@ -344,9 +344,9 @@ def test_half_a_batch_is_refused() -> None:
 
 def test_dimensions_print_and_evaluate() -> None:
     assert [str(Dim(*parts)) for parts in ((1,), (49,), (1, 3), (2, -1))] == ["N", "49N", "N+3", "2N−1"]
-    assert Dim(49, 2).at(3) == 149
+    assert Dim(49, 2).with_batch(3) == 149
     value = TensorType((Dim(1), 4, 5))
-    assert (value.tuple_text, value.at(3), value.per_sample()) == ("(N, 4, 5)", (3, 4, 5), 20)
+    assert (value.tuple_text, value.with_batch(3), value.per_sample()) == ("(N, 4, 5)", (3, 4, 5), 20)
     assert TensorType((Dim(2), 4)).per_sample() is None and TensorType(()).per_sample() is None
     assert str(TupleType((value, TensorType((), "int64")))) == "(N×4×5, scalar)"
     assert TensorType((Dim(2, -1),)).tuple_text == "(2N-1,)"

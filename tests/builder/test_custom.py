@@ -334,14 +334,14 @@ def test_a_file_that_does_not_run_is_an_error_at_its_nodes(tmp_path: Path, line:
 
 def test_a_file_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layer_modules, "PATIENCE", 1.0)
-    file = LayerFile.of("slow", "while True: pass\n")
+    file = LayerFile.from_text("slow", "while True: pass\n")
     layer_files.allow(file.sha256)
     with pytest.raises(LayerFileError, match="not done importing after 1 seconds"):
         layer_modules.load(file)
 
 
 def test_what_a_file_prints_and_draws_is_not_noticed(capsys: pytest.CaptureFixture[str]) -> None:
-    file = LayerFile.of("loud", "import torch\nprint('hello')\ntorch.rand(3)\nK = torch.ones(2)\n")
+    file = LayerFile.from_text("loud", "import torch\nprint('hello')\ntorch.rand(3)\nK = torch.ones(2)\n")
     layer_files.allow(file.sha256, tried=True)
     before = torch.random.get_rng_state()
     with torch.device("meta"):

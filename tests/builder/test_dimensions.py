@@ -80,7 +80,7 @@ def test_formulas_of_windows_give_the_size_of_torch(op: str, data: st.DataObject
 def _at(stories: tuple[DimensionStory, ...]) -> tuple[int, ...]:
     """The results of the formulas, or of torch where there is none, for a batch."""
     sizes = (story.formula.result if story.formula else story.result for story in stories)
-    return tuple(size.at(BATCH) if isinstance(size, Dim) else size for size in sizes if size is not None)
+    return tuple(size.with_batch(BATCH) if isinstance(size, Dim) else size for size in sizes if size is not None)
 
 
 # Ops of which torch alone knows a size, and why no formula says it.
@@ -190,7 +190,7 @@ def test_splitting_and_repeating_tell_the_shape_of_torch(data: st.DataObject) ->
     for number in numbers:
         stories = told(graph, "it", number, analysis)
         value = analysis.values["it", number]
-        assert isinstance(value, TensorType) and _at(stories) == value.at(BATCH)
+        assert isinstance(value, TensorType) and _at(stories) == value.with_batch(BATCH)
         assert all(story.formula is not None for story in stories), stories
 
 

@@ -385,9 +385,9 @@ def test_one_and_one_point_and_true_are_three_numbers() -> None:
      (True, True, "True", True), (1008, 2016, "N−1", 6), (504, 1008, "f(N)", 3)],
 )  # fmt: skip
 def test_numbers_are_said_in_terms_of_the_batch(first: Any, second: Any, says: str, at: Any) -> None:
-    number = NumberType.of(first, second)
-    assert (str(number), number.at(7)) == (says, at)
-    assert literals.to_code(number.at(BATCHES[0])) == literals.to_code(first)
+    number = NumberType.from_batches(first, second)
+    assert (str(number), number.with_batch(7)) == (says, at)
+    assert literals.to_code(number.with_batch(BATCHES[0])) == literals.to_code(first)
 
 
 def test_values_of_its_own_in_a_block_follow_its_parameters() -> None:

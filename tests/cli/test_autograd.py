@@ -69,7 +69,7 @@ def test_a_snippet_becomes_data_with_its_tensors(folder, capsys) -> None:
 
 def test_one_trusted_in_the_window_needs_no_word_and_a_tensor_can_be_chosen(folder, here, capsys) -> None:
     file = folder / "notes.py"
-    TrustStore(default_file()).trust(LayerFile.of("notes", SNIPPET, str(file)))
+    TrustStore(default_file()).trust(LayerFile.from_text("notes", SNIPPET, str(file)))
     out = folder / "g.dot"
     assert main(["autograd", str(file), "--of", "h", "--out", str(out)]) == 0
     assert "ExpBackward0" in out.read_text() and "SumBackward0" not in out.read_text()

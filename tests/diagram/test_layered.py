@@ -31,7 +31,7 @@ def nets(draw: st.DrawFn) -> tuple[list[Vertex], list[Link]]:
 
 
 def placed(boxes: list[Vertex], links: list[Link], limit: float) -> list[tuple[float, float]]:
-    return Layered(boxes, links, GRID, routed=False).place(Rows(limit, 1.4, folds=True)).corners
+    return Layered(boxes, links, GRID, routed=False).arrange(Rows(limit, 1.4, folds=True)).corners
 
 
 @given(nets(), st.sampled_from([300.0, 1080.0, 9000.0]))
@@ -50,7 +50,7 @@ def test_links_lead_to_the_right_in_a_row_and_downwards_to_the_next(
     case: tuple[list[Vertex], list[Link]], limit: float
 ) -> None:
     boxes, links = case
-    corners = Layered(boxes, links, GRID, routed=False).place(Rows(limit)).corners
+    corners = Layered(boxes, links, GRID, routed=False).arrange(Rows(limit)).corners
     for link in links:
         (x, y), (to_x, to_y) = corners[link.tail], corners[link.head]
         assert x + boxes[link.tail].width < to_x or (limit < 1e6 and y < to_y)
@@ -65,8 +65,8 @@ def test_one_engine_used_for_several_widths_tells_the_same_as_one_for_each(
     tries = [Rows(limit * times, 1.4, folds=True) for times in (1.0, 2.0, 4.0)]
     promised = engine.by_scale_bound(tries, (1200.0, 700.0))
     for most, rows in promised:
-        got = engine.place(rows)
-        assert got.corners == Layered(boxes, links, GRID, routed=False).place(rows).corners
+        got = engine.arrange(rows)
+        assert got.corners == Layered(boxes, links, GRID, routed=False).arrange(rows).corners
         right = max(x + box.width for box, (x, _) in zip(boxes, got.corners, strict=True))
         low = max(y + box.height for box, (_, y) in zip(boxes, got.corners, strict=True))
         assert min(1200.0 / right, 700.0 / (low + 1)) <= most  # a line may go back to the grid by half a pixel

@@ -30,7 +30,7 @@ def engine() -> Iterator[Engine]:
 
 def reasons_of(engine: Engine, *texts: str) -> list[str]:
     """What is said of files with these texts, in their order."""
-    files = tuple(LayerFile.of("mine", text) for text in texts)
+    files = tuple(LayerFile.from_text("mine", text) for text in texts)
     reasons = engine.ask(RunLayerFiles(files)).result(PATIENCE)
     return [reasons[file.sha256] for file in files]
 
@@ -56,7 +56,7 @@ def test_what_does_not_run_is_said_as_by_a_direct_call(engine: Engine, monkeypat
     for text in texts:
         layer_files.allow(layer_files.digest(text))
         with pytest.raises(LayerFileError) as caught:
-            layer_modules.load(LayerFile.of("mine", text))
+            layer_modules.load(LayerFile.from_text("mine", text))
         here.append(str(caught.value))
     assert len(set(here)) == 3 and reasons_of(engine, texts[0], texts[2]) == [here[0], here[2]]
     assert engine.ask(Measure()).result(PATIENCE).kept == 0

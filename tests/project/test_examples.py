@@ -62,7 +62,7 @@ def test_its_code_runs_and_every_parameter_gets_a_gradient(path: Path) -> None:
     model = load_class(analysis.source)()
     answer = model(torch.randn(3, *analysis.source.inputs[0].shape))
     kind = analysis.output_type()
-    assert kind is not None and tuple(answer.shape) == kind.at(3)
+    assert kind is not None and tuple(answer.shape) == kind.with_batch(3)
     answer.square().sum().backward()
     assert sum(parameter.numel() for parameter in model.parameters()) == analysis.total_parameters
     assert all(parameter.grad is not None for parameter in model.parameters())

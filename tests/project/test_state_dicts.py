@@ -113,7 +113,7 @@ def torchs(model: nn.Module, given: dict[str, torch.Tensor]) -> tuple[set[str], 
 
 
 def ours(found: Diff) -> tuple[set[str], set[str], set[str]]:
-    return tuple({row.key for row in found.of(kind)} for kind in (MISSING, UNEXPECTED, SHAPE))
+    return tuple({row.key for row in found.rows_of(kind)} for kind in (MISSING, UNEXPECTED, SHAPE))
 
 
 def test_the_difference_is_the_one_that_torch_tells() -> None:

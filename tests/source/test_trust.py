@@ -45,7 +45,7 @@ def tape(tmp_path: Path, marker: Path) -> Path:
 
 
 def test_what_is_trusted_is_known_after_the_next_start(tmp_path: Path) -> None:
-    file = LayerFile.of("a", "x = 1\n", "/home/me/a.py")
+    file = LayerFile.from_text("a", "x = 1\n", "/home/me/a.py")
     store = TrustStore(tmp_path / "deep" / FILE)
     assert not store.is_trusted(file.sha256)
     store.trust(file)
@@ -54,7 +54,7 @@ def test_what_is_trusted_is_known_after_the_next_start(tmp_path: Path) -> None:
     entry = again.entry(file.sha256)
     assert entry is not None and (entry.path, entry.tried, entry.text) == ("/home/me/a.py", True, "x = 1\n")
     assert entry.when.endswith("+00:00")
-    assert not layer_files.allowed(LayerFile.of("a", "x = 2\n").sha256)
+    assert not layer_files.allowed(LayerFile.from_text("a", "x = 2\n").sha256)
     again.revoke(file.sha256)
     assert not TrustStore(tmp_path / "deep" / FILE).is_trusted(file.sha256)
     assert not layer_files.allowed(file.sha256)
@@ -63,10 +63,10 @@ def test_what_is_trusted_is_known_after_the_next_start(tmp_path: Path) -> None:
 def test_the_newest_text_of_a_path_is_kept_for_comparing(tmp_path: Path) -> None:
     store = TrustStore(tmp_path / FILE)
     for text in ("x = 1\n", "x = 2\n", "x = 1\n"):
-        store.trust(LayerFile.of("a", text, "/a.py"))
+        store.trust(LayerFile.from_text("a", text, "/a.py"))
     before = store.before("/a.py")
     assert before is not None and before.text == "x = 1\n"
-    store.trust(LayerFile.of("b", "#" * (LONGEST_KEPT + 1), "/b.py"))
+    store.trust(LayerFile.from_text("b", "#" * (LONGEST_KEPT + 1), "/b.py"))
     assert store.before("/b.py") is None and store.before("/c.py") is None
 
 
@@ -75,14 +75,14 @@ def test_a_damaged_store_trusts_nothing(tmp_path: Path, data: bytes) -> None:
     (tmp_path / FILE).write_bytes(data)
     store = TrustStore(tmp_path / FILE)
     assert not store.is_trusted("x")
-    store.trust(LayerFile.of("a", "x = 1\n"))
+    store.trust(LayerFile.from_text("a", "x = 1\n"))
     assert len(json.loads((tmp_path / FILE).read_bytes())) == 1
 
 
 def test_two_windows_do_not_undo_one_another(tmp_path: Path) -> None:
     first, second = TrustStore(tmp_path / FILE), TrustStore(tmp_path / FILE)
-    first.trust(LayerFile.of("a", "x = 1\n"))
-    second.trust(LayerFile.of("b", "x = 2\n"))
+    first.trust(LayerFile.from_text("a", "x = 1\n"))
+    second.trust(LayerFile.from_text("b", "x = 2\n"))
     assert len(json.loads((tmp_path / FILE).read_bytes())) == 2
 
 
@@ -144,14 +144,14 @@ def test_commands_run_what_they_are_told_to(
 
 def test_what_the_window_trusts_commands_run(tape: Path, marker: Path) -> None:
     path = tape.parent / "my_layers.py"
-    TrustStore(default_file()).trust(LayerFile.of("my_layers", path.read_text(), str(path)))
+    TrustStore(default_file()).trust(LayerFile.from_text("my_layers", path.read_text(), str(path)))
     assert main(["check", str(tape)]) == 0
     assert marker.exists()
 
 
 def test_an_edit_asks_again(tape: Path, marker: Path) -> None:
     path = tape.parent / "my_layers.py"
-    TrustStore(default_file()).trust(LayerFile.of("my_layers", path.read_text(), str(path)))
+    TrustStore(default_file()).trust(LayerFile.from_text("my_layers", path.read_text(), str(path)))
     path.write_text(path.read_text() + "\n# another line\n")
     assert main(["check", str(tape)]) == 1
     assert not marker.exists()

@@ -198,7 +198,7 @@ def returned(analysis: Analysis, batch: int) -> tuple[tuple[tuple[int, ...], str
 
 def typed(value: ValueType, batch: int) -> tuple[tuple[int, ...], str]:
     assert isinstance(value, TensorType) and not isinstance(value, TupleType)
-    return value.at(batch), value.dtype
+    return value.with_batch(batch), value.dtype
 
 
 def measured(tensors: Iterable[torch.Tensor]) -> tuple[tuple[tuple[int, ...], str], ...]:

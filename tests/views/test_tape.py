@@ -127,4 +127,4 @@ def test_arrows_are_as_wide_as_their_norms_logarithm(norm: float, width: float) 
     flow = EdgeFlow(norm, True)
     assert flow.color(now) == (now.back if math.isfinite(norm) else now.error)
     assert flow.dashed == (norm == 1e-5)
-    assert Played(2, 4).words == "2 of 4 run" and not Played(2, 4).finished
+    assert Played(2, 4).text == "2 of 4 run" and not Played(2, 4).finished

@@ -54,7 +54,7 @@ def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
         text = f"Write to a copy: `{after.splitlines()[0]}`" + (" in the line before." if "\n" in after else ".")
         return LineFix(place.line, place.code, after, text, place.file)
     if place.layer:
-        text = f"Set inplace=False in {place.layer}, or give it a copy: call it with `.clone()` on what comes in."
+        text = f"Set inplace=False in {place.layer}, or give it a copy: call it with `.clone()` on its input."
     else:
         text = "Put `.clone()` on the tensor before this line changes it."
     return LineFix(place.line, place.code, "", text, place.file)

@@ -21,7 +21,7 @@ _STOPS = (
     (r"^(Relu|Threshold)Backward", "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch",
      "Lower the learning rate, start from other weights, or put LeakyReLU in its place, which lets a little through."),
     (r"^(Hardtanh|Clamp\w*|Hardsigmoid|Hardswish|HardtanhBackward)Backward",
-     "its input lay outside its bounds wherever a gradient arrived", "Widen the bounds, or scale what comes in."),
+     "its input lay outside its bounds wherever a gradient arrived", "Widen the bounds, or scale the input."),
     (r"^(Round|Floor|Ceil|Trunc|Sign|Sgn|Heaviside|Fix)\w*Backward", "a step function has derivative 0 everywhere",
      "Leave the step out of training, or pass the gradient straight through it with a custom Function."),
     (r"^MulBackward", "the other factor was 0 wherever a gradient arrived",
@@ -33,11 +33,11 @@ _STOPS = (
      "Look at the tensor on the other side of the product: an input of zeros, or weights that start at 0."),
     (r"^(Softmax|LogSoftmax|Sigmoid|Tanh|LogSigmoid|Softplus|Gelu|Silu|Elu|Mish)Backward",
      "it is saturated: its derivative rounds to 0 in this precision",
-     "Make what comes in smaller: a norm before it, smaller weights, or the loss that takes logits."),
-    (r"^(Mse|SmoothL1|L1|HuberLoss|BinaryCrossEntropy|NllLoss|Nll)\w*Backward", "the loss does not change any more",
+     "Make the input smaller: a norm before it, smaller weights, or the loss that takes logits."),
+    (r"^(Mse|SmoothL1|L1|HuberLoss|BinaryCrossEntropy|NllLoss|Nll)\w*Backward", "the loss is constant",
      "The output meets the target, or every target is ignored (ignore_index)."),
     (r"^(Slice|Select|Index|Gather|Where|MaskedFill|MaskedSelect|Narrow|Split|Unbind|Max\w*|Min\w*)\w*Backward",
-     "nothing that counts was taken from this part of the tensor", "Look at the index or the mask at this line."),
+     "no part of the tensor that affects the loss was selected", "Look at the index or the mask at this line."),
 )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ class PassWatch:
         ran, every = len(self._records), len(self._tape.order)
         if self.stopped or ran == every:
             return self.stopped
-        return f"torch ran {ran:,} of the {every:,} nodes: the gradients of some tensors alone were asked for."
+        return f"torch ran {ran:,} of the {every:,} nodes: only the gradients of some tensors were requested."
 
     def _begins(self, _arriving: Any) -> None:
         self._began = perf_counter()

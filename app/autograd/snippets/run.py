@@ -242,7 +242,7 @@ class _Session:
                 if snippet.gradcheck is not None:
                     asked.append(partial(gradcheck, batch, snippet.gradcheck))
             elif snippet.findings or snippet.gradcheck or not self._inputs:
-                return [f"error: {snippet.function} gives back no nn.Module; that is what is looked into, "
+                return [f"error: {snippet.function} returns no nn.Module, which is required, "
                         "and --gradcheck alone takes a function that has --input."], 1  # fmt: skip
             else:
                 asked = [partial(gradcheck_function, made, self._inputs, snippet.function)]
@@ -302,7 +302,7 @@ def _why_no_graph(names: ScopeNames) -> str:
     """Explain why no tensor has a grad_fn."""
     every = [*names.tensors.values(), *(parameter for _, parameter in names.parameters())]
     if not every:
-        return "No name of the snippet stands for a tensor."
+        return "No variable of the snippet is a tensor."
     if not any(tensor.requires_grad for tensor in every):
         return "No tensor of the snippet requires a gradient, so torch recorded no graph. Give one requires_grad=True."
     return "No tensor that has a name was computed from one that requires a gradient, so there is no graph to show."

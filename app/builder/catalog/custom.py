@@ -115,7 +115,7 @@ def _decoded(data: bytes, name: str) -> str:
     except (SyntaxError, UnicodeDecodeError) as error:
         raise LayerFileError(f"{name} is not in UTF-8; save it in that encoding") from error
     if not encoding.startswith("utf-8") and not text.isascii():
-        raise LayerFileError(f"{name} says that it is in {encoding}; save it in UTF-8 and remove that line")
+        raise LayerFileError(f"{name} declares the encoding {encoding}; save it as UTF-8 and remove that line")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -126,7 +126,7 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
         text = read_text(path)
     except LayerFileError as error:
         return CustomFile(path, module, problem=str(error))
-    file = LayerFile.of(module, text, str(path))
+    file = LayerFile.from_text(module, text, str(path))
     try:
         classes = _classes(text) if ops is None else read_classes(text, ops)
     except LayerTextError as error:

@@ -30,7 +30,7 @@ def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, t
         shape = resolved.get("shape")
         return {"": tuple(shape) if isinstance(shape, tuple) else ()}
     with torch.device("meta"):
-        module = TorchCall.of(spec, resolved).target
+        module = TorchCall.resolve(spec, resolved).target
     return {name: tuple(p.shape) for name, p in module.named_parameters() if all(map(is_name, name.split(".")))}
 
 

@@ -100,7 +100,7 @@ class ConstructorReader:
     def _alike(self, old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
         """Compare one of several equal layers, each of which is a node."""
         if isinstance(old, ast.Starred) and not equal_ast(old, new):
-            raise CodeEditError("This line stands for several identical nodes: change them in the inspector", new)
+            raise CodeEditError("This line represents several identical nodes: change them in the inspector", new)
         return old, new
 
     def _compare_constructor(

@@ -160,7 +160,7 @@ class _Found:
             if block is None or not step.live:
                 continue
             turns = [turn.inside for turn in results[step.id].turns if turn.inside is not None]
-            if self.chains.of(block) is not None:
+            if self.chains.chain_of(block) is not None:
                 for inside in turns or [self.inside(step, walk, results, 0)]:
                     if id(inside) not in self._seen:
                         self._seen[id(inside)] = inside
@@ -217,7 +217,7 @@ class _Settling:
                 continue  # written where it is called first
             seen.add(step.module)
             block = step.spec.definition if step.spec.kind == "block" else None
-            chain = self._found.chains.of(block) if block is not None else None
+            chain = self._found.chains.chain_of(block) if block is not None else None
             if block is not None and chain is not None:
                 self._in_place(part, step, block, chain)
             elif block is not None:

@@ -53,7 +53,7 @@ class ClassWriter:
             Line(""),
             *self._constructor(),
             Line(""),
-            Line.of(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), *self.inputs),
+            Line.of_nodes(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), *self.inputs),
             *body,
             *self._return(),
         ]
@@ -61,10 +61,10 @@ class ClassWriter:
     def _derived(self, step: Step) -> list[Line]:
         """Write a network that is one custom layer as a subclass of its class, inheriting `forward`."""
         given = self.calls.arguments(step, call=False)
-        heads = [Line.of(f"class {self.made.name}({self.calls.constructor(step)}):", step.id), *self._docstring()]
+        heads = [Line.of_nodes(f"class {self.made.name}({self.calls.constructor(step)}):", step.id), *self._docstring()]
         if not given:
             return heads
-        made = Line.of(wrapped("        super().__init__(", given, ")"), step.id)
+        made = Line.of_nodes(wrapped("        super().__init__(", given, ")"), step.id)
         return [*heads, Line(""), Line("    def __init__(self):"), made]
 
     def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
@@ -174,7 +174,7 @@ class ClassWriter:
         if step.spec.kind in ("input", "output", *VALUES) or step.id in self.inline or step.kept:
             return []
         if step.spec.kind in OWNING and step.node.repeat > 1 and not self._modules.chained(step):
-            return [Line.of(self._loop(step), step.id)]
+            return [Line.of_nodes(self._loop(step), step.id)]
         targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(self._returned(step)))
         if self._returned(step) == 1 and self._in_tuple(step):
             targets = f"({targets},)"  # a list of one
@@ -186,7 +186,7 @@ class ClassWriter:
         comment = self._shape_comment(step)
         if comment and "\n" not in text and len(text) + len(comment) + 2 <= WIDTH:
             text += f"  {comment}"
-        return [Line.of(text, step.id)]
+        return [Line.of_nodes(text, step.id)]
 
     def _filled(self, step: Step, target: str, copied: str) -> str:
         """Write the index assignment into a clone, or into the tensor itself if nothing else uses it."""
@@ -244,7 +244,7 @@ class ClassWriter:
         training, otherwise = ([step for step in ends if self._when(step) != not_in] for not_in in ("eval", "training"))
         if training == otherwise:
             return [self._returned_line(ends, "        ")]
-        mode = Line.of("        if self.training:", *(step.id for step in ends if self._when(step) != "always"))
+        mode = Line.of_nodes("        if self.training:", *(step.id for step in ends if self._when(step) != "always"))
         return [mode, self._returned_line(training, " " * 12), self._returned_line(otherwise, "        ")]
 
     def _returned_line(self, ends: list[Step], margin: str) -> Line:
@@ -258,7 +258,7 @@ class ClassWriter:
             text = f"{margin}return {{{', '.join(values)}}}"
         if len(text) > WIDTH:
             text = wrapped(f"{margin}return {brackets[0]}", values, brackets[1])
-        return Line.of(text, *(step.id for step in ends))
+        return Line.of_nodes(text, *(step.id for step in ends))
 
     def _when(self, step: Step) -> str:
         """Return the mode in which an output of the network is returned; blocks always return all."""

@@ -59,11 +59,11 @@ class ConstructorWriter:
     def _box(self, name: str, box: Container, owning: Mapping[str, Step]) -> list[Line]:
         """Write a container and the initialisations of its modules."""
 
-        def made(node: str) -> Made:
+        def constructor_of(node: str) -> Made:
             whole = self._constructor(self._class, owning[node], ())
             return replace(whole, head="", tail=")") if owning[node].spec.kind == "buffer" else whole
 
-        lines = [line for part in statements(box, attribute(name), made) for line in part.lines(_MARGIN)]
+        lines = [line for part in statements(box, attribute(name), constructor_of) for line in part.lines(_MARGIN)]
         inside = set(box.steps())
         for node, step in owning.items():
             if node in inside:

@@ -22,7 +22,7 @@ class Line:
     owners: tuple[Owner, ...] = ()
 
     @classmethod
-    def of(cls, text: str, *nodes: str) -> Line:
+    def of_nodes(cls, text: str, *nodes: str) -> Line:
         """Make a line for nodes of the class itself."""
         return cls(text, tuple((node,) for node in nodes))
 

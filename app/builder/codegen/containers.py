@@ -66,7 +66,7 @@ class Container:
         """Return the access expression of every step's module in it."""
         form, found = self.form, dict[str, str]()
         for key, child in self.children.items():
-            place = _at(access, form, key)
+            place = _access(access, form, key)
             if isinstance(child, Container):
                 found |= child.reached(place)
             else:
@@ -74,7 +74,7 @@ class Container:
         return found
 
 
-def _at(access: str, form: str, key: str) -> str:
+def _access(access: str, form: str, key: str) -> str:
     if form == LIST:
         return f"{access}[{key}]"
     if form != MODULE:
@@ -103,7 +103,7 @@ def statements(container: Container, access: str, made: Callable[[str], Made]) -
 
 def attribute(key: str) -> str:
     """Return the expression for an attribute: `self.conv1`, or `getattr` for a key that is no identifier."""
-    return _at("self", MODULE, key)
+    return _access("self", MODULE, key)
 
 
 def assigned(access: str, made: Made) -> Made:
@@ -124,7 +124,7 @@ def _literal(container: Container, access: str, made: Callable[[str], Made], lat
     children = container.children
     for key in sorted(children, key=int) if form == LIST else children:
         child = children[key]
-        place = _at(access, form, key)
+        place = _access(access, form, key)
         items[key] = _literal(child, place, made, later) if isinstance(child, Container) else made(child[0])
     if form == LIST:
         return _list(list(items.values()))
@@ -138,7 +138,7 @@ def _registered(
     """Put one child into a plain module."""
     if isinstance(child, Container):
         mine: list[Made] = []
-        item = _literal(child, _at(access, MODULE, key), made, mine)
+        item = _literal(child, _access(access, MODULE, key), made, mine)
         later += [item.framed(f'{access}.add_module("{key}", ', ")"), *mine]
         return
     step, kind = child

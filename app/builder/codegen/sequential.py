@@ -22,7 +22,7 @@ class Chains:
         self._known: dict[str, tuple[Node, ...] | None] = {}
         self._sizes: dict[str, tuple[int, int]] = {}  # modules that are written, and how deep they are nested
 
-    def of(self, block: Block) -> tuple[Node, ...] | None:
+    def chain_of(self, block: Block) -> tuple[Node, ...] | None:
         """Return the nodes between input and output if the block is such a chain."""
         if block.name not in self._known:
             self._known[block.name] = None  # guards against recursion
@@ -61,7 +61,7 @@ class Chains:
         size, depth = 1, 1  # a row of modules is as long as it is drawn
         for node in order:
             inner = self._catalog[node.op].definition if self._catalog is not None else None
-            chain = self.of(inner) if inner is not None else None
+            chain = self.chain_of(inner) if inner is not None else None
             modules, levels = self._sizes[inner.name] if inner is not None and chain else (1, 0)
             size, depth = size + modules * node.repeat, max(depth, levels + 1)
         self._sizes[block.name] = size, depth

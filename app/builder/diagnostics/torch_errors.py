@@ -47,7 +47,7 @@ def _refused(spec: OpSpec, params: FrozenMap[str, Any]) -> str:
 
     try:
         with torch.device("meta"):
-            TorchCall.of(spec, params)
+            TorchCall.resolve(spec, params)
     except Exception as error:  # torch's message is the answer
         return str(error).strip().partition("\n")[0] or type(error).__name__
     return ""

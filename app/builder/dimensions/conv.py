@@ -12,7 +12,7 @@ from collections.abc import Callable
 from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Size
-from app.util.formatting import counted_in_words, shape_text
+from app.util.formatting import shape_text, spelled_count
 
 AxisRule = Callable[[SizeCall, InputTensor, int, int], SizeNote]
 
@@ -165,9 +165,9 @@ def _transposed_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis:
     symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
     stride = call.each("stride", axis, 1)
     words = f"{_window(call)} is applied once for each position of the input"
-    words += f", {counted_in_words(stride, _unit(call))} apart." if stride > 1 else "."
+    words += f", {spelled_count(stride, _unit(call))} apart." if stride > 1 else "."
     if call.each("padding", axis):
-        words += f" padding cuts {counted_in_words(call.each('padding', axis), _unit(call))} from each side."
+        words += f" padding cuts {spelled_count(call.each('padding', axis), _unit(call))} from each side."
     return SizeNote(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
 
 
@@ -227,5 +227,5 @@ def _fits(call: SizeCall, arrived: InputTensor, dimension: int, axis: int, p: in
     if not trimmed:
         return f"{window} {around} keeps the size."
     verb = "trims" if trimmed > 0 else "adds"
-    side = f"{counted_in_words(abs(trimmed) // 2, unit)} {'from' if trimmed > 0 else 'to'} each side"
-    return f"{window} {around} {verb} {side if trimmed % 2 == 0 else f'{counted_in_words(abs(trimmed), unit)} in all'}."
+    side = f"{spelled_count(abs(trimmed) // 2, unit)} {'from' if trimmed > 0 else 'to'} each side"
+    return f"{window} {around} {verb} {side if trimmed % 2 == 0 else f'{spelled_count(abs(trimmed), unit)} in all'}."

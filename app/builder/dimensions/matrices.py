@@ -28,7 +28,7 @@ def like_indices(call: SizeCall) -> tuple[SizeNote, ...]:
         return (SizeNote(Formula(text, symbols), f"One value for each index of {indices.name}.", indices.origin(0)),)
     at = call.params["dim"] % len(arrived.shape)
     told = stretched((arrived, indices))
-    told[at] = _of(indices, at, "i", f"One value is picked for each index of {indices.name}.")
+    told[at] = _size_note(indices, at, "i", f"One value is picked for each index of {indices.name}.")
     return tuple(told)
 
 
@@ -94,13 +94,13 @@ def distances(call: SizeCall) -> tuple[SizeNote, ...]:
     first, second = (many[0] for many in call.inputs.values())
     batch = stretched((first, second), cut=2)
     words = "A distance for each row of {}."
-    return (*batch, _of(first, len(first.shape) - 2, "a", words.format(first.name)),
-            _of(second, len(second.shape) - 2, "b", words.format(second.name)))  # fmt: skip
+    return (*batch, _size_note(first, len(first.shape) - 2, "a", words.format(first.name)),
+            _size_note(second, len(second.shape) - 2, "b", words.format(second.name)))  # fmt: skip
 
 
 def bilinear(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, weight = call.first, call.inputs["weight"][0]
-    return (*leading(arrived, 1), _of(weight, 0, "w", f"The first size of {weight.name} sets it."))
+    return (*leading(arrived, 1), _size_note(weight, 0, "w", f"The first size of {weight.name} sets it."))
 
 
 def bags(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -108,7 +108,7 @@ def bags(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, table = call.first, call.inputs["weight"][0]
     if len(arrived.shape) != 2:
         raise TypeError
-    return unchanged(arrived, 0), _of(table, 1, "w", f"The rows of a bag become one row of {table.name}.")
+    return unchanged(arrived, 0), _size_note(table, 1, "w", f"The rows of a bag become one row of {table.name}.")
 
 
 def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -128,7 +128,7 @@ def sampled(call: SizeCall) -> tuple[SizeNote, ...]:
     """`F.grid_sample`: the channels of the picture at the positions of the grid."""
     picture, grid = call.first, call.inputs["grid"][0]
     words = f"{grid.name} sets the number of positions."
-    places = (_of(grid, i, "g", words) for i in range(1, len(grid.shape) - 1))
+    places = (_size_note(grid, i, "g", words) for i in range(1, len(grid.shape) - 1))
     return (unchanged(picture, 0), unchanged(picture, 1), *places)
 
 
@@ -148,7 +148,7 @@ def spectrum(call: SizeCall) -> tuple[SizeNote, ...]:
             SizeNote(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)))  # fmt: skip
 
 
-def _of(arrived: InputTensor, dimension: int, letter: str, words: str) -> SizeNote:
+def _size_note(arrived: InputTensor, dimension: int, letter: str, words: str) -> SizeNote:
     return SizeNote(Formula(letter, (arrived.symbol(letter, dimension),)), words, arrived.origin(dimension))
 
 

@@ -245,11 +245,11 @@ def _with_params_of(project: W, block: Block) -> W:
     """Drop the values of instances that the block does not expose or accept."""
     known = {param.name: param for param in block.params}
 
-    def kept(node: Node) -> Node:
+    def with_known_params(node: Node) -> Node:
         params = {key: value for key, value in node.params.items() if key in known and takes(known[key], value)}
         return node if len(params) == len(node.params) else replace(node, params=FrozenMap(params))
 
-    return on_instances(project, block.name, kept)
+    return on_instances(project, block.name, with_known_params)
 
 
 def on_instances(project: W, name: str, change: Callable[[Node], Node]) -> W:

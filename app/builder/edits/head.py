@@ -76,7 +76,7 @@ def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | No
     graph = block_edits.sheet_named(project, sheet).graph
     edges, seen = list(graph.into(output)), {output}
     while edges:
-        heads = [head for edge in edges if (head := _at(project, ops, graph, sheet, edge)) is not None]
+        heads = [head for edge in edges if (head := _layer_at(project, ops, graph, sheet, edge)) is not None]
         if len({(head.sheet, graph.owner(head.node).id if head.sheet == sheet else head.node) for head in heads}) > 1:
             names = " and ".join(_node(project, head).name for head in heads[:2])
             raise HeadError(f"{names} are both last layers. Select one of them and edit it.")
@@ -88,7 +88,7 @@ def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | No
     return None
 
 
-def _at(project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge) -> Head | None:
+def _layer_at(project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge) -> Head | None:
     """Return the last layer at the source of a wire: the node itself, or the last inside it."""
     node = graph.nodes[edge.source]
     if node.muted:

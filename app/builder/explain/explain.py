@@ -24,7 +24,7 @@ _DTYPES: dict[tuple[str, str], str] = {
     ("torch.where", "condition"): "bool",
     ("torch.masked_fill", "mask"): "bool", **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
 }  # fmt: skip
-_WHY = {"int64": "It looks up rows by index.", "bool": "It marks for each value whether it is used."}
+_WHY = {"int64": "It indexes rows.", "bool": "It is a mask of the values that are used."}
 _OF_DTYPE = re.compile(r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|Double\b")
 
 

@@ -94,7 +94,7 @@ class Arrangement:
         return best
 
     def _corners(self, row_width: float) -> list[Point]:
-        return self._layered.place(self._rows(row_width)).corners
+        return self._layered.arrange(self._rows(row_width)).corners
 
     def _scale_in(self, row_width: float, room: Size) -> float:
         """Return the scale at which the graph fits a viewport, 1 at most."""

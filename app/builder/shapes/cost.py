@@ -171,7 +171,7 @@ def _bytes(value: ValueType, fixed_batch: int) -> int:
     if isinstance(value, NumberType):
         return 0
     size = getattr(torch, value.dtype).itemsize
-    for length in value.at(1):
+    for length in value.with_batch(1):
         size *= length
     return size // (fixed_batch or 1)
 
@@ -194,7 +194,7 @@ def _counted(
     taken, _ = one_step(spec, params, inputs)
     counters: dict[int, _Counter] = {}
     with torch.no_grad(), torch.device("meta"):
-        call = TorchCall.of(spec, params)
+        call = TorchCall.resolve(spec, params)
         for batch in (fixed,) if fixed else (1, 2):
             counter = _Counter()
             try:

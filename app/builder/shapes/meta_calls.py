@@ -53,7 +53,7 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
         if isinstance(value, TensorType) and value.dtype == "float32" and value.strides is None:
             return Ran((value,))
     if spec.kind == "number":
-        return Ran((NumberType.of(params["value"], params["value"]),))
+        return Ran((NumberType.from_batches(params["value"], params["value"]),))
     if spec.kind in ("parameter", "buffer"):
         return _free_tensor(spec, params)
     try:
@@ -86,7 +86,7 @@ def count_parameters(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | CallFai
     """Count the parameters of an uncalled module."""
     try:
         with torch.device("meta"):
-            return Ran((), TorchCall.of(spec, params).parameters)
+            return Ran((), TorchCall.resolve(spec, params).parameters)
     except (Exception, SystemExit) as error:  # any error is the result
         return CallFailed(_message(error), _message(error))
 
@@ -98,7 +98,7 @@ def _for_real(
 
     def pair_of(recorded: bool) -> tuple[TorchCall, tuple[Any, Any]]:
         with borrowed(0), torch.set_grad_enabled(recorded):  # initialising weights must not advance the global RNG
-            call = TorchCall.of(spec, params)
+            call = TorchCall.resolve(spec, params)
             if isinstance(call.target, torch.nn.Module):
                 call.target.eval()
             size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
@@ -152,7 +152,7 @@ def _ran(
     """The output types inferred from two batch sizes; raises what torch raises. Equal sizes mean a fixed batch."""
     taken, restore = one_step(spec, params, inputs)
     with torch.no_grad(), torch.device("meta"):
-        call = TorchCall.of(spec, params)
+        call = TorchCall.resolve(spec, params)
         if isinstance(stack := call.target, torch.nn.Transformer):  # all layers have the same output shape
             stack.encoder.layers, stack.decoder.layers = stack.encoder.layers[:1], stack.decoder.layers[:1]
         if isinstance(call.target, torch.nn.modules.batchnorm._BatchNorm):  # the same shapes in half the time
@@ -211,7 +211,7 @@ class TorchCall:
     parameters: int = 0
 
     @classmethod
-    def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> TorchCall:
+    def resolve(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> TorchCall:
         """Resolve the target and, if it is a class, construct the module."""
         literals = {name: _torch_value(value) for name, value in params.items()}
         literals |= {name: _bracketed(value) for name, value in literals.items() if _is_index(spec, name)}
@@ -287,12 +287,14 @@ def _tensor(value: ValueType, batch: int, device: str, fill: float) -> Any:
     if isinstance(value, TupleType):
         return tuple(_tensor(item, batch, device, fill) for item in value.items)
     if isinstance(value, NumberType):
-        return value.at(batch)
+        return value.with_batch(batch)
     dtype = getattr(torch, value.dtype)
     fill = fill if dtype.is_floating_point else 0.0
     if value.strides is None:
-        return torch.full(value.at(batch), fill, dtype=dtype, device=device)
-    return torch.empty_strided(value.at(batch), sizes_at(value.strides, batch), dtype=dtype, device=device).fill_(fill)
+        return torch.full(value.with_batch(batch), fill, dtype=dtype, device=device)
+    return torch.empty_strided(
+        value.with_batch(batch), sizes_at(value.strides, batch), dtype=dtype, device=device
+    ).fill_(fill)
 
 
 def _outputs(spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any) -> tuple[ValueType, ...]:
@@ -311,7 +313,7 @@ def _type(first: Any, second: Any) -> ValueType:
         if type(first) is not type(second):
             told = f"{first!r} for {BATCHES[0]} samples, {second!r} for {BATCHES[1]}"
             raise ValueError(f"a number that depends on the batch size: {told}")
-        return NumberType.of(first, second)
+        return NumberType.from_batches(first, second)
     sizes = tuple(_size(a, b) for a, b in zip(first.shape, second.shape, strict=True))
     strides = None
     if not (first.is_contiguous() and second.is_contiguous()):
@@ -349,7 +351,7 @@ def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[s
     try:
         with torch.no_grad():
             with torch.device("meta"):
-                call = TorchCall.of(spec, params)
+                call = TorchCall.resolve(spec, params)
             if call.parameters > _LARGEST_REAL_WEIGHTS:
                 return ""
             if isinstance(call.target, torch.nn.Module):
@@ -373,7 +375,7 @@ def _without_chance(module: torch.nn.Module, inputs: FrozenMap[str, Any], batch:
 def _values(value: ValueType, batch: int) -> int:
     """Count the numbers in a value."""
     if isinstance(value, TensorType):
-        return math.prod(value.at(batch))
+        return math.prod(value.with_batch(batch))
     if isinstance(value, NumberType):
         return 1
     return sum(_values(item, batch) for item in value.items)

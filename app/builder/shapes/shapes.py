@@ -115,18 +115,18 @@ def _settled(step: Step, first: StepResult) -> FrozenMap[str, Any]:
 
 def _once_more(result: StepResult, first: StepResult) -> StepResult:
     """Return the result of a further call of a module; unknown if it would need another module."""
-    if _made_of(result) != _made_of(first):
+    if _parameter_key(result) != _parameter_key(first):
         return replace(result, outcome=None)
     outcome = result.outcome
     return replace(result, outcome=replace(outcome, parameters=0) if isinstance(outcome, Ran) else outcome)
 
 
-def _made_of(result: StepResult) -> tuple[Any, ...]:
+def _parameter_key(result: StepResult) -> tuple[Any, ...]:
     """Return everything that determines the parameters of a step's modules."""
     if not result.turns:
         return (result.resolved,)
     return tuple(
-        (turn.resolved, *(_made_of(turn.inside.results[step.id]) for step in turn.inside.plan.steps
+        (turn.resolved, *(_parameter_key(turn.inside.results[step.id]) for step in turn.inside.plan.steps
                           if step.spec.kind in ("module", "block"))) if turn.inside else (turn.resolved,)
         for turn in result.turns
     )  # fmt: skip

@@ -33,7 +33,7 @@ def file_of(path: Path) -> LayerFile:
         raise DataError(f"{str(path).replace(chr(0), '␀')} cannot be read: {error}") from error
     if len(text) > LONGEST:
         raise DataError(f"{path.name} is longer than {LONGEST:,} characters, which is too long.")
-    return LayerFile.of(path.stem, text, str(path))
+    return LayerFile.from_text(path.stem, text, str(path))
 
 
 def trusted(config: DataConfig) -> list[str]:

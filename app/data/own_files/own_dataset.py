@@ -79,6 +79,6 @@ class Sent:
 
 def _arrived(module: str, text: str, path: str, name: str) -> Sent:
     """Rebuild the dataset in a worker: the file has been trusted and tested in the parent."""
-    file = LayerFile.of(module, text, path)
+    file = LayerFile.from_text(module, text, path)
     layer_files.allow(file.sha256, tried=True)
     return Sent(file, name)

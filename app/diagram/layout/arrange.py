@@ -262,11 +262,11 @@ class _Arranger:
     def _place_rows(self, layered: Layered, limit: float, group: str | None) -> Placed:
         """Place at the row limit; without one, at the first tried limit with nearly the best scale on the page."""
         if group is not None or self.limit is not None or layered.is_chain:
-            return layered.place(Rows(limit))
+            return layered.arrange(Rows(limit))
         tries = [Rows(max(limit * times, self.page[0])) for times in TRIES]
         promised = layered.by_scale_bound(tries, self.page)
         good = {rows for most, rows in promised if most > ACCEPTED_SCALE * promised[0][0]}
-        return layered.place(next(rows for rows in tries if rows in good))
+        return layered.arrange(next(rows for rows in tries if rows in good))
 
     def _reading_index(self, piece: str) -> int:
         """Return the index of a piece in the drawing's order."""

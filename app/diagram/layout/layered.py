@@ -43,7 +43,7 @@ class Layered:
         self._cuts: dict[Rows, State] = {}
         self._known: dict[tuple[tuple[int, ...], ...], Placed] = {}
 
-    def place(self, rows: Rows) -> Placed:
+    def arrange(self, rows: Rows) -> Placed:
         """Place the boxes in bands at a row limit; a box wider than the limit widens its band."""
         if not self._vertices:
             return Placed([], [], [], 0.0, 0.0)

@@ -25,7 +25,7 @@ def check(request: GradcheckRequest, context: Context) -> GradcheckReport:
         return check_net(batch, cancelled=cancelled)
     if tuple(node.name for node in tape.nodes) != what.names:
         raise CaptureError(
-            "This node cannot be run by itself: the graph was captured with checkpoint, compile or create_graph, or "
+            "This node cannot be run separately: the graph was captured with checkpoint, compile or create_graph, or "
             "the net runs other operations on few samples. Capture without options, or check the whole net."
         )
     return check_node(batch, tape, tape.nodes[what.number], cancelled=cancelled)

@@ -22,8 +22,8 @@ def try_on_synthetic_data(request: TryOnSyntheticData, _context: Context) -> Dry
 def range_test(request: RangeTest, context: Context) -> RateTest:
     pace = Pace()
 
-    def tell(done: int, _total: int) -> None:
+    def report(done: int, _total: int) -> None:
         if pace.due():
             context.progress(done)
 
-    return rate_test(request.job, request.lowest, request.highest, request.batches, tell, context.cancelled)
+    return rate_test(request.job, request.lowest, request.highest, request.batches, report, context.cancelled)

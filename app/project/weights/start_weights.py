@@ -56,7 +56,7 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
         text = f"Take the other {len(fitting):,}" if len(fitting) > 1 else "Take the other one"
         cures.insert(0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),)))
     many = "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
-    reason = f"{misfit_text(start, wrong)} What is not taken is initialised from the seed."
+    reason = f"{misfit_text(start, wrong)} The other tensors are initialised from the seed."
     return Problem("error", node_of(next(iter(wrong)), source), f"{many} not fit the net", reason, cures=tuple(cures))
 
 

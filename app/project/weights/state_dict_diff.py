@@ -47,12 +47,12 @@ class Diff:
 
     rows: tuple[KeyRow, ...]
 
-    def of(self, *kinds: str) -> tuple[KeyRow, ...]:
+    def rows_of(self, *kinds: str) -> tuple[KeyRow, ...]:
         return tuple(row for row in self.rows if row.kind in kinds)
 
     @property
     def counts(self) -> dict[str, int]:
-        return {kind: len(self.of(kind)) for kind in KINDS}
+        return {kind: len(self.rows_of(kind)) for kind in KINDS}
 
     @property
     def fitting(self) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ..
         if isinstance(inner, Mapping) and _tensors(inner):
             found, notes = _unwrapped(inner, path)
             beside = [str(key) for key in value if key != name]
-            more = f"; what stands beside it is left alone: {_some(beside)}" if beside else ""
+            more = f"; its other entries are ignored: {_some(beside)}" if beside else ""
             return found, (f"The state_dict is under “{name}”{more}.", *notes)
     found = _tensors(value)
     if not found:
@@ -100,7 +100,7 @@ def _tensors(value: Mapping[Any, Any]) -> dict[str, Tensor]:
 def _without_wrappers(path: Path, found: dict[str, Tensor], notes: tuple[str, ...]) -> StateDict:
     while wrapper := next((name for name in WRAPPERS if all(key.startswith(name) for key in found)), ""):
         found = {key.removeprefix(wrapper): value for key, value in found.items()}
-        notes = (*notes, f"Every key began with “{wrapper}”, as {WRAPPERS[wrapper]} writes it; that is taken off.")
+        notes = (*notes, f"Every key had the prefix “{wrapper}” of {WRAPPERS[wrapper]}, which was removed.")
     return StateDict(path, found, notes)
 
 

@@ -17,7 +17,7 @@ from app.training.run_requests import LookInside, ProfileStep, SetRate, ShowCaug
 @singledispatch
 def answer(request: Any, live: LiveRun) -> Any:
     """Handle a request to a live run; call it by `LiveRun.visit`. Raises what the request documents."""
-    raise TypeError(f"a run cannot be asked a {type(request).__name__}")
+    raise TypeError(f"a run does not support the request {type(request).__name__}")
 
 
 @answer.register

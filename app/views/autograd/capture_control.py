@@ -101,9 +101,9 @@ class AutogradControl(QObject):
 
     def _ask(self, request: CaptureRequest, weights: WeightsChoice) -> None:
         asked = replace(request, weights=weights)
-        self._engine.ask(CAPTURE, asked, on_answer=self._answered, on_error=partial(self._failed, asked))
+        self._engine.ask(CAPTURE, asked, on_answer=self._on_answer, on_error=partial(self._failed, asked))
 
-    def _answered(self, captured: Captured) -> None:
+    def _on_answer(self, captured: Captured) -> None:
         """Describe all steps of the graph, of a large one on a worker."""
         if len(captured.tape.nodes) <= FEW:
             self._captured(captured)

@@ -73,7 +73,7 @@ class AutogradFeature(Feature):
         from app.views.autograd.capture_control import AutogradControl
         from app.views.autograd.inspector.inspector import TapeInspector
         from app.views.autograd.page import AutogradPage
-        from app.views.autograd.snippets.snippet_control import SnippetControl, made_pages
+        from app.views.autograd.snippets.snippet_control import SnippetControl, create_pages
         from app.views.autograd.tape.player import Player
         from app.views.autograd.tape.replay_control import ReplayControl
         from app.views.autograd.tape.tape_control import TapeControl
@@ -87,7 +87,7 @@ class AutogradFeature(Feature):
         yield
         player = Player(workspace.window)
         replay = ReplayControl(workspace, room, player, capture)
-        pages = made_pages(room)
+        pages = create_pages(room)
         self.snippets = SnippetControl(workspace, room, inspector, pages, capture.pictures, replay)
         self.tape_control = TapeControl(workspace, room, inspector, capture, self.snippets, replay, player)
         return pages
@@ -117,8 +117,8 @@ class AutogradFeature(Feature):
         workspace.network_selection.changed.connect(self._selected)
         workspace.document.replaced.connect(lambda _project: room.set_tape(None))
         workspace.notifier.told_by.append(self._tells)
-        workspace.hearers.add(self._hear, later=True)
-        self._hear()
+        workspace.hearers.add(self._on_analysis, later=True)
+        self._on_analysis()
         return None
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class AutogradFeature(Feature):
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
+    def _on_analysis(self) -> None:
         if self.workspace.live.analysis is not None:
             self.room.set_source_text(self.workspace.live.analysis.source.text)
 

@@ -34,7 +34,7 @@ class AutogradHeader(QWidget):
         self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the net")
         self.mode.setToolTip("Dropout and BatchNorm behave differently in train() and eval()")
         self.grouping = Segmented([("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by")
-        self.grouping.setToolTip("Block: groups within groups as the modules lie, opened level by level with ] and [")
+        self.grouping.setToolTip("Block: groups nested as the modules are; ] and [ open and close a level")
         self.capture = Button("Capture again")
         self.fold_all = Button("Fold all")
         self.search = icon_button("search", "Find a node (Ctrl+F)")

@@ -13,7 +13,7 @@ from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
 from app.util import gc_pause
 from app.views.autograd.graph.finder import TapeFinder
-from app.views.autograd.graph.path_highlight import Way
+from app.views.autograd.graph.path_highlight import PathHighlight
 from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.autograd.header import AutogradHeader
@@ -66,7 +66,7 @@ class AutogradPage(QWidget):
         self.banner = Banner()
         self.banner.hide()
         self.finder = TapeFinder()
-        self.way = Way(self.scene, self.view, self.item_of)
+        self.way = PathHighlight(self.scene, self.view, self.item_of)
         self._empty = EmptyState(
             "autograd",
             "No graph captured yet",
@@ -125,13 +125,13 @@ class AutogradPage(QWidget):
         if tape is None:
             self._groups, self._by_key, self._unfolded, self._kept = (), {}, frozenset(), {}
             self._folded = None
-            self.way.let_go()
+            self.way.clear()
             self.scene.empty()
             self.minimap.rebuild()
             self._pages.setCurrentIndex(EMPTY)
             self.detail.emit(None)
             return
-        self.way.let_go()
+        self.way.clear()
         if first:
             self._choose_grouping(tape)
         self._group(keep=not first)

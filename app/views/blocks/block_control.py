@@ -122,7 +122,7 @@ class BlockControl(QObject):
 
     def expand(self) -> None:
         """Replace the selected instance by its contents."""
-        node = self._wanted()
+        node = self._instance_or_message()
         if node is None:
             return
         new: list[frozenset[str]] = []
@@ -137,7 +137,7 @@ class BlockControl(QObject):
 
     def make_unique(self) -> None:
         """Give the selected instance its own copy of the block."""
-        node = self._wanted()
+        node = self._instance_or_message()
         if node is not None:
             self._try(f"Make {node.name} unique", lambda: blocks.make_unique(self.project, self.sheet, node.id)[0])
 
@@ -164,7 +164,7 @@ class BlockControl(QObject):
         after = blocks.set_repeat(drawn, workspace.catalog.now, node, times)
         return blocks.with_sheet(project, self.sheet, after)
 
-    def _wanted(self) -> Node | None:
+    def _instance_or_message(self) -> Node | None:
         node = self.instance()
         if node is None:
             self._workspace.drawing.say("Select one instance of a block")
@@ -178,7 +178,7 @@ class BlockControl(QObject):
             self._workspace.commands.trigger("edit-fields")
 
     def go_in(self) -> None:
-        node = self._wanted()
+        node = self._instance_or_message()
         if node is not None:
             self._workspace.place.enter(node.id)
 
@@ -253,7 +253,7 @@ class BlockControl(QObject):
 
     def rename(self, name: str = "", at: QPoint | None = None) -> None:
         """Ask for another name of a block: the one given, the one selected or the one in front."""
-        name = name or self.meant()
+        name = name or self.target_block()
         if not name:
             return
 
@@ -268,7 +268,7 @@ class BlockControl(QObject):
             f"Rename {name}", name, "Its class name in the code; all instances follow.", answer, at
         )
 
-    def meant(self) -> str:
+    def target_block(self) -> str:
         """Return the block of the selected instance, else the one in front; show a message if there is neither."""
         node = self.instance()
         name = block_of(node.op) if node is not None else self.sheet

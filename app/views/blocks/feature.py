@@ -17,7 +17,7 @@ class BlocksFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self.block_control = BlockControl(workspace)
-        self.library_control = LibraryControl(workspace, self.block_control.meant)
+        self.library_control = LibraryControl(workspace, self.block_control.target_block)
         workspace.drawing.of_op.append(BlockMenu(workspace.document, self.block_control, self.library_control).fill)
 
     def actions(self) -> Iterable[Action]:

@@ -38,7 +38,7 @@ class Callouts:
             canvas.callout.hide()
             return
         canvas.callout.set_problem(problem)
-        self.place()
+        self.update_position()
 
     def _choose(self, hovered: str | None) -> str | None:
         problems, nodes = self._canvas.scene.problems, self._canvas.scene.nodes
@@ -56,7 +56,7 @@ class Callouts:
             return self._told
         return next(filter(wrong, problems), None) if self._canvas.view.zoom >= NEAR else None
 
-    def place(self) -> None:
+    def update_position(self) -> None:
         """Move the callout to its node, where it covers least; hide it while the node is out of view."""
         canvas, callout = self._canvas, self._canvas.callout
         node = canvas.scene.nodes.get(self._told) if self._told is not None else None

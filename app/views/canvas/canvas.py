@@ -21,11 +21,11 @@ from app.views.canvas.gestures.hit import Hit
 from app.views.canvas.growth import Growth
 from app.views.canvas.items import unfolded_blocks
 from app.views.canvas.items.animation import Glide
-from app.views.canvas.items.deferred_show import Unveiling
+from app.views.canvas.items.deferred_show import DeferredShow
 from app.views.canvas.items.painter import forget_fonts
 from app.views.canvas.keyboard_actions import KeyboardActions
 from app.views.canvas.menus import menu_for
-from app.views.canvas.notes.field import Writing
+from app.views.canvas.notes.field import NoteEditor
 from app.views.canvas.overlays import EDGE, Callout, FocusRing, Legend, Scales, Word, ZoomControl, arrange_overlays
 from app.views.canvas.scene import CanvasScene
 from app.views.canvas.search.connect_box import ConnectBox, Connector
@@ -71,7 +71,7 @@ class Canvas(QWidget):
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
         self.growth = Growth(self.scene, self.view, self)
-        self._unveiling = Unveiling(self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing)
+        self._unveiling = DeferredShow(self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing)
         self.autoscroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = KeyboardActions(self)
@@ -107,7 +107,7 @@ class Canvas(QWidget):
         hint = "Drag a layer here, or press Tab to search."
         self.callouts = Callouts(self)
         self.finder = Finder(self)
-        self.writing = Writing(self)
+        self.writing = NoteEditor(self)
         self.connector = Connector(self)
         # A child of the viewport, so that a layer can be dropped on it.
         ground = self.view.viewport()
@@ -129,7 +129,7 @@ class Canvas(QWidget):
         view.moved.connect(self._moved)
         view.refusal.connect(self._refuse)
         view.hint.connect(self._hint)
-        view.search_wanted.connect(self.finder.at)
+        view.search_wanted.connect(self.finder.search_at)
         view.loose_end.connect(self.finder.for_loose_end)
         view.open_wanted.connect(self.editRequested)
         view.inside_wanted.connect(self.insideRequested)
@@ -217,10 +217,10 @@ class Canvas(QWidget):
             self.reveal([new])
         return new
 
-    def placed(self, project: Sheet) -> Sheet:
+    def with_positions(self, project: Sheet) -> Sheet:
         """Return a project with a position for each node that has none (as after a cure): on its wire, with room made
         for it."""
-        return self.commands.placed(project)
+        return self.commands.with_positions(project)
 
     def frame_all(self) -> None:
         """Show everything, and no node under the overview."""
@@ -249,7 +249,7 @@ class Canvas(QWidget):
 
     def say(self, text: str, bad: bool = False) -> None:
         """Show a short message at the bottom of the canvas; `bad` for refusals."""
-        self.word.say(text, QPoint(EDGE, self.height() - 44), SAID_FOR, bad)
+        self.word.show_text(text, QPoint(EDGE, self.height() - 44), SAID_FOR, bad)
 
     # --- Following the document, the selection, the theme
 
@@ -332,10 +332,10 @@ class Canvas(QWidget):
     # --- Overlays
 
     def _refuse(self, text: str, position: QPoint) -> None:
-        self.word.say(text, self.view.mapTo(self, position) + QPoint(16, 14), bad=True)
+        self.word.show_text(text, self.view.mapTo(self, position) + QPoint(16, 14), bad=True)
 
     def _hint(self, text: str, position: QPoint) -> None:
-        self.word.say(text, self.view.mapTo(self, position) + QPoint(16, 14))
+        self.word.show_text(text, self.view.mapTo(self, position) + QPoint(16, 14))
 
     def _refused(self, text: str) -> None:
         self.say(text, bad=True)
@@ -346,8 +346,8 @@ class Canvas(QWidget):
         return seen.translated(QPointF(self.view.mapTo(self, QPoint(0, 0))))
 
     def _moved(self) -> None:
-        self.callouts.place()
-        self.writing.place()
+        self.callouts.update_position()
+        self.writing.update_position()
 
     def _dragging(self, on: bool) -> None:
         if on:

@@ -86,7 +86,7 @@ class Commands(QObject):
         self._scene.bends.select(None if bend is None else (wire, bend))
         self.marked.emit()
 
-    def held(self) -> tuple[frozenset[str], frozenset[str]]:
+    def selected_with_contents(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return the selected nodes and notes, with those inside selected frames."""
         if not self._scene.notes.selected:
             return self._selection.ids, frozenset()
@@ -157,12 +157,12 @@ class Commands(QObject):
             corner, size = self._corner(op, middle), self._scene.size_of(op)
             project, new = edits.insert(self.project, self._catalog, op, wire, corner)
             if self._scene.index.inside(QRectF(*corner, size.width, size.height).adjusted(-24, -8, 24, 8)):
-                project = self.placed(edits.changed(project, positions=project.positions.without(new)))
+                project = self.with_positions(edits.changed(project, positions=project.positions.without(new)))
             return project, new
 
         return self._apply_new(f"Insert {self._label(op)} before {self.name(wire.target)}", make)
 
-    def placed(self, project: Sheet) -> Sheet:
+    def with_positions(self, project: Sheet) -> Sheet:
         """Return a project with a position for each node that has none."""
         new = {node: self._scene.size_of(value.op) for node, value in project.graph.nodes.items()
                if node not in self._scene.nodes and value.op in self._catalog}  # fmt: skip
@@ -240,13 +240,13 @@ class Commands(QObject):
         if len(known) == 1 and not noted:
             return self.name(known[0])
         words = [f"{len(known)} {plural(len(known), 'node')}"] if known or not noted else []
-        return " and ".join([*words, *self.notes.words(noted)])
+        return " and ".join([*words, *self.notes.counts_text(noted)])
 
     # --- Clipboard
 
     def copy(self) -> bool:
         """Copy the selection to the clipboard as text; a frame with its contents."""
-        nodes, notes = self.held()
+        nodes, notes = self.selected_with_contents()
         if not nodes and not notes:
             return False
         blocks = self._document.whole.project.blocks
@@ -258,7 +258,7 @@ class Commands(QObject):
     def cut(self) -> None:
         """Copy the selection and remove it."""
         if self.copy():
-            nodes, notes = self.held()
+            nodes, notes = self.selected_with_contents()
             text = f"Cut {self.many(nodes, notes)}"
             self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes), notes))
             self._pastes = (self._pastes[0], -1)
@@ -284,7 +284,7 @@ class Commands(QObject):
 
     def duplicate(self) -> None:
         """Copy the selection next to itself, without the clipboard."""
-        nodes, notes = self.held()
+        nodes, notes = self.selected_with_contents()
         if nodes or notes:
             self._paste("Duplicate", edits.copy(self.project, nodes, notes), PASTE_STEP, PASTE_STEP)
 
@@ -294,7 +294,7 @@ class Commands(QObject):
         notes = project.comments.keys() - before.comments.keys()
         names = [node.name for node in piece.graph.nodes.values()]
         words = [names[0] if len(names) == 1 else f"{len(names)} nodes"] if names else []
-        kinds = self.notes.words(piece.comments, piece.comments)
+        kinds = self.notes.counts_text(piece.comments, piece.comments)
         text = f"{verb} {' and '.join([*words, *kinds])}"
         if blocks and blocks.entries:
             self._document.apply(text, project, offers=blocks)
@@ -312,7 +312,7 @@ class Commands(QObject):
 
     def nudge(self, dx: float, dy: float) -> None:
         """Move the selection; consecutive presses are one undo step."""
-        nodes, notes = self.held()
+        nodes, notes = self.selected_with_contents()
         if self._scene.bends.selected is not None:
             self.notes.nudge_bend(*self._scene.bends.selected, dx, dy)
         elif nodes or notes:

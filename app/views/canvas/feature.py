@@ -44,7 +44,7 @@ class CanvasFeature(Feature):
         workspace.sheet.leaving.connect(self._forget_analysis)
         workspace.catalog.changed.connect(self._ops_changed)
         live.shapes_ready.connect(self._shapes_ready)
-        workspace.hearers.add(self._hear)
+        workspace.hearers.add(self._on_analysis)
         workspace.overlays.gradients_drawn.connect(canvas.set_gradients)
         workspace.overlays.costs_drawn.connect(canvas.set_costs)
         workspace.run_control.started.connect(lambda _run: canvas.set_running(True))
@@ -77,7 +77,7 @@ class CanvasFeature(Feature):
         if in_front is not None:
             self.canvas.set_analysis(in_front)
 
-    def _hear(self) -> None:
+    def _on_analysis(self) -> None:
         in_front = self.workspace.live.in_front
         if in_front is not None and self.workspace.live.up_to_date:
             self.canvas.set_analysis(in_front)

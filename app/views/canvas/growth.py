@@ -131,7 +131,7 @@ class Growth(QObject):
     def _grow(self, target: Sheet) -> None:
         if self._part is None:
             self._part = SheetPart(target, self._scene.nodes, self._scene.wires)
-        if self._part.left <= self._chunk:
+        if self._part.remaining <= self._chunk:
             self._end(target)
             return
         self._scene.show_project(self._part.take(self._chunk))

@@ -30,7 +30,7 @@ class KeyboardActions:
 
     def open_search(self) -> None:
         """Search a layer to add, at the pointer if it is over the canvas."""
-        self._canvas.finder.at(*self.pointed())
+        self._canvas.finder.search_at(*self.pointed())
 
     def edit(self) -> None:
         """Edit the text of the selected note in place, else show the form of the selected node."""
@@ -122,7 +122,7 @@ class KeyboardActions:
             wire = next(iter(scene.selected_wires))
             chosen = scene.bends.selected
             bend = chosen[1] if chosen is not None and chosen[0] == wire else None
-            middle = scene.wires[wire].way.path.pointAtPercent(0.5)
+            middle = scene.wires[wire].route.path.pointAtPercent(0.5)
             hit, point = Hit(wire=wire, bend=bend), middle if bend is None else scene.bends.points(wire)[bend]
         else:
             hit, point = NOTHING, canvas.view.visible_area().center()

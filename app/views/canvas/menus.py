@@ -109,7 +109,7 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
         action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3), color == value.color))
     if frame:
         menu.addAction(canvas.actions_by_key["fit_frame"])
-        _add(menu, "Select Its Contents", lambda: canvas.commands.select(*canvas.commands.held()))
+        _add(menu, "Select Its Contents", lambda: canvas.commands.select(*canvas.commands.selected_with_contents()))
     _fill(canvas, menu, NOTE, QPointF())
 
 

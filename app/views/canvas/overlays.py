@@ -313,7 +313,7 @@ class Word(QLabel):
             f"border: 1px solid {line.name()}; border-radius: 5px; }}"
         )
 
-    def say(self, text: str, spot: QPoint, milliseconds: int = 0, bad: bool = False) -> None:
+    def show_text(self, text: str, spot: QPoint, milliseconds: int = 0, bad: bool = False) -> None:
         """Show a text with its left edge at a point of the parent, for a time or until the next; "" hides.
 
         `bad` is for refusals.

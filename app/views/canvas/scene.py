@@ -236,7 +236,7 @@ class CanvasScene(QGraphicsScene):
         """Show the analysis of some nodes and on their wires; with the `last` ones the frames' sums are updated."""
         with self._change():
             self._show_faces(nodes)
-            self.wiring.label(self.analysis, self.problems, set(self.wiring.of(nodes & self.nodes.keys())))
+            self.wiring.label(self.analysis, self.problems, set(self.wiring.wires_at(nodes & self.nodes.keys())))
             if self._widths and last:
                 self.wiring.widen(self.analysis)
         if last:
@@ -303,7 +303,7 @@ class CanvasScene(QGraphicsScene):
         for node in before ^ nodes:
             if node in self.nodes:
                 self.nodes[node].set_state(selected=node in nodes)
-        for edge in set(self.wiring.of(before ^ nodes)):
+        for edge in set(self.wiring.wires_at(before ^ nodes)):
             self._show_wire_state(self.wires[edge])
 
     def select_wires(self, wires: Iterable[Edge]) -> None:

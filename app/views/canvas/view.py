@@ -92,7 +92,7 @@ class CanvasView(PanZoomView):
         """Hide overlays while a gesture moves something."""
         self.dragging.emit(on)
 
-    def let_go(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
+    def drop_wire(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
         """Report a wire that was dropped on the canvas."""
         self.loose_end.emit(node, from_output, pin, point)
 

@@ -26,11 +26,11 @@ class CodeFeature(Feature):
         return self.code
 
     def finish(self) -> Iterator[None] | None:
-        self.workspace.hearers.add(self._hear, later=True)
-        self._hear()
+        self.workspace.hearers.add(self._on_analysis, later=True)
+        self._on_analysis()
         return None
 
-    def _hear(self) -> None:
+    def _on_analysis(self) -> None:
         live = self.workspace.live
         if live.analysis is not None:
             in_front = live.in_front

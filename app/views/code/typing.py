@@ -40,7 +40,7 @@ class CodeTyping(QObject):
         edit.left.connect(lambda: self.finish())
         edit.cursorPositionChanged.connect(self._caret_moved)
         self._soon = QTimer(self, singleShot=True, interval=0)
-        self._soon.timeout.connect(self._look_where_it_is)
+        self._soon.timeout.connect(self._on_caret_moved)
 
     @property
     def under_way(self) -> bool:
@@ -158,7 +158,7 @@ class CodeTyping(QObject):
             return
         self._soon.start()
 
-    def _look_where_it_is(self) -> None:
+    def _on_caret_moved(self) -> None:
         """Finish a statement when the caret leaves it."""
         line, statement = self._edit.caret_line(), self._statement
         if statement is None:

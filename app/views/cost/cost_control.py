@@ -50,7 +50,7 @@ class CostControl(QObject):
             self._analysed(workspace.live.analysis)
 
     def _analysed(self, analysis: Analysis) -> None:
-        if not self._same(self._of):
+        if not self._is_current(self._of):
             self._rest.start()
 
     def _wait_on(self, *_projects: object) -> None:
@@ -65,18 +65,18 @@ class CostControl(QObject):
         self._workspace.status.set_compute("")
         self._paint()
 
-    def _same(self, asked: tuple[Graph, Catalog] | None) -> bool:
+    def _is_current(self, asked: tuple[Graph, Catalog] | None) -> bool:
         """Return whether a question is about the open graph."""
         workspace = self._workspace
         return asked is not None and asked[0] is workspace.document.project.graph and asked[1] is workspace.catalog.now
 
     def _ask(self) -> None:
-        if self._workspace.live.held:
+        if self._workspace.live.paused:
             self._rest.start()
             return
         asked = (self._workspace.document.project.graph, self._workspace.catalog.now)
         self._workspace.engine.ask(
-            "cost", Cost(*asked), on_answer=partial(self._answered, asked), on_error=self._failed
+            "cost", Cost(*asked), on_answer=partial(self._on_answer, asked), on_error=self._failed
         )
 
     def _failed(self, failure: WorkerFailure) -> None:
@@ -93,9 +93,9 @@ class CostControl(QObject):
             self._workspace.overlays.know_cost(None if self._workspace.place.path else self.cost)
         self._paint()
 
-    def _answered(self, asked: tuple[Graph, Catalog], cost: NetworkCost) -> None:
+    def _on_answer(self, asked: tuple[Graph, Catalog], cost: NetworkCost) -> None:
         workspace = self._workspace
-        if not self._same(asked):
+        if not self._is_current(asked):
             return
         self.cost, self._of, self._retries = cost, asked, 0
         self._table.set_cost(cost)

@@ -31,7 +31,7 @@ class CustomLayersFeature(Feature):
         workspace.drawing.of_op.append(self._fill_menu)
         rows.add_wanted.connect(layers.choose)
         rows.dropped.connect(layers.add)
-        rows.look_wanted.connect(layers.look)
+        rows.look_wanted.connect(layers.review)
         rows.remove_wanted.connect(layers.remove)
         rows.import_wanted.connect(lambda path: workspace.commands.trigger("import-file", path))
         layers.changed.connect(rows.set_files)
@@ -49,13 +49,13 @@ class CustomLayersFeature(Feature):
 
     def _fill_menu(self, menu: QMenu, key: str, _at: QPoint) -> None:
         if is_custom(key):
-            look = self.workspace.layers.look
+            look = self.workspace.layers.review
             menu.addAction(icons.icon("eye"), "View Its File…", lambda: look(module_of(key)))
 
     def _wait(self, title: str, reason: str, action: str) -> None:
         """Ask in a banner, which does not interrupt the user as a dialog would."""
         self._title = title
-        self.workspace.notifier.warn(title, reason, action, self.workspace.layers.look)
+        self.workspace.notifier.warn(title, reason, action, self.workspace.layers.review)
 
     def _settled(self, _files: object) -> None:
         """Hide the banner once its file is trusted or gone."""

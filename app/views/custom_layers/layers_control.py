@@ -137,7 +137,7 @@ class LayersControl(QObject):
         for sha256, reason in reasons.items():
             if not reason:
                 layer_files.note_tried(sha256)
-                self._kept(partial(self.trust.mark_tried, sha256))
+                self._store(partial(self.trust.mark_tried, sha256))
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class LayersControl(QObject):
         """Return the file that is imported as `module`."""
         return next((one for one in self.files if one.module == module), None)
 
-    def look(self, module: str = "") -> None:
+    def review(self, module: str = "") -> None:
         """Show a file and ask whether it may run; by default the one that was asked about."""
         from app.views.custom_layers.trust_dialog import TrustDialog
 
@@ -162,7 +162,7 @@ class LayersControl(QObject):
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
 
-    def look_at(
+    def review_file(
         self, path: Path, trusted: Callable[[], None], dialog_of: Callable[..., TrustDialog] | None = None
     ) -> None:
         """Show a file other than of layers, such as one with a Dataset class; `trusted` is called once it may run."""
@@ -180,32 +180,32 @@ class LayersControl(QObject):
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
-    def look_at_dataset(self, path: Path, trusted: Callable[[], None]) -> None:
+    def review_dataset(self, path: Path, trusted: Callable[[], None]) -> None:
         """Show a file with a Dataset class."""
         from app.views.custom_layers.trust_dataset import DatasetTrustDialog
 
-        self.look_at(path, trusted, DatasetTrustDialog)
+        self.review_file(path, trusted, DatasetTrustDialog)
 
-    def look_at_snippet(self, path: Path, trusted: Callable[[], None]) -> None:
+    def review_snippet(self, path: Path, trusted: Callable[[], None]) -> None:
         """Show a snippet file."""
         from app.views.custom_layers.trust_snippet import SnippetTrustDialog
 
-        self.look_at(path, trusted, SnippetTrustDialog)
+        self.review_file(path, trusted, SnippetTrustDialog)
 
     def let_run(self, one: CustomFile) -> None:
         """Trust the text that was shown; if the file has changed meanwhile, the new text is asked about then."""
         assert one.file is not None
         layer_files.allow(one.file.sha256)
-        self._kept(partial(self.trust.trust, one.file))
+        self._store(partial(self.trust.trust, one.file))
         self.read_again()
 
     def stop_trusting(self, one: CustomFile) -> None:
         assert one.file is not None
         layer_files.disallow(one.file.sha256)
-        self._kept(partial(self.trust.revoke, one.file.sha256))
+        self._store(partial(self.trust.revoke, one.file.sha256))
         self._take(read_files(self._document.project.layer_files))
 
-    def _kept(self, write: Callable[[], object]) -> None:
+    def _store(self, write: Callable[[], object]) -> None:
         """Write to the store; if that fails, the decision applies to this session."""
         try:
             write()
@@ -245,7 +245,7 @@ class LayersControl(QObject):
         self._document.apply(f"Add {names}", replace(project, layer_files=files))
         asking = next((one for one in added if not one.trusted), None)
         if asking is not None:
-            self.look(asking.module)
+            self.review(asking.module)
 
     def remove(self, module: str) -> None:
         """Remove a file from the project as one undo step. Nodes of its classes stay and report what they lack."""

@@ -123,7 +123,7 @@ def _summary(on_disk: OnDisk, differs: bool) -> str:
     if on_disk.project is None:
         return f"The changed file cannot be opened: {on_disk.problem}"
     if not differs:
-        return "It holds the same project, written in another way."
+        return "It contains the same project with other formatting."
     return "Another window or program saved the file. Differences between the open project and the file:"
 
 

@@ -32,8 +32,8 @@ class FilesFeature(Feature):
             Submenu("examples", "&Examples", self._list_examples),
             Action("save", "&Save", files.save, Key.Save, "save"),
             Action("save-as", "Save &as…", files.save_as, "Ctrl+Shift+S"),
-            Action("recover", "Reco&ver unsaved work…", lambda: self.recovery.look(asked=True)),
-            Action("offer-unsaved", "", lambda: self.recovery.look()),
+            Action("recover", "Reco&ver unsaved work…", lambda: self.recovery.find_journals(asked=True)),
+            Action("offer-unsaved", "", lambda: self.recovery.find_journals()),
             Action("restore-journal", "", lambda path: self.recovery.open(path)),
         )
 

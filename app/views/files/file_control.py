@@ -59,7 +59,7 @@ class FileControl(QObject):
         self.banner.closed.connect(self._closed)
         self._watcher = QFileSystemWatcher(self)
         self._settle = QTimer(self, singleShot=True, interval=SETTLED)
-        self._settle.timeout.connect(self.look)
+        self._settle.timeout.connect(self.check)
         self._watcher.fileChanged.connect(lambda _path: self._settle.start())
         self._watcher.directoryChanged.connect(lambda _path: self._settle.start())
         application = QGuiApplication.instance()
@@ -125,11 +125,11 @@ class FileControl(QObject):
     def _open_notice(self, path: Path, owner: file_lock.Owner) -> Notice:
         here = owner.pid == os.getpid() and not owner.elsewhere
         who = "in this program" if here else owner.description or "by an unknown program"
-        reason = f"Open: {who}. Changes made in both may collide; whoever saves second is asked."
+        reason = f"Open: {who}. Changes made in both may conflict; the second to save is asked."
         actions: dict[str, Callable[[], object]] = {
             "Read-only": self._read_only,
             "Open a copy": self._open_copy,
-            "Go on": partial(self._go_on, path),
+            "Edit anyway": partial(self._go_on, path),
         }
         return Notice("warning", f"{path.name} is open in another window", reason, actions)
 
@@ -162,7 +162,7 @@ class FileControl(QObject):
         if state == Qt.ApplicationState.ApplicationActive:
             self._settle.start()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Compare the file with its last known content, in the background."""
         path, known = self._document.path, self._document.on_disk
         if path is None or known is None:
@@ -193,7 +193,7 @@ class FileControl(QObject):
             self._document.undo_stack.setClean()
             self._drop(CHANGED)
         elif now.digest != self._ignored or now.digest is None:
-            self._say_changed(path, now)
+            self._report_change(path, now)
 
     def _gone(self, path: Path) -> None:
         if self._ignored == "":
@@ -204,7 +204,7 @@ class FileControl(QObject):
         closed = partial(setattr, self, "_ignored", "")
         self._put(CHANGED, Notice("warning", f"{path.name} is gone", reason, dict(save), closed))
 
-    def _say_changed(self, path: Path, now: OnDisk) -> None:
+    def _report_change(self, path: Path, now: OnDisk) -> None:
         keep = partial(self._keep, now)
         if now.project is None:
             title, reason = f"{path.name} was changed and can no longer be opened", now.problem
@@ -212,7 +212,7 @@ class FileControl(QObject):
         else:
             found = summary(differences(self._document.project, now.project))
             title = f"{path.name} was changed on the disk"
-            reason = f"In the file: {found}." if found else "The same project, written in another way."
+            reason = f"In the file: {found}." if found else "The same project with other formatting."
             actions = {"View differences…": self._ask, "Reload": partial(self._reload, now), "Keep mine": keep}
         self._put(CHANGED, Notice("warning", title, reason, actions, keep))
 

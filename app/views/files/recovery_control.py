@@ -47,7 +47,7 @@ class RecoveryControl(QObject):
         self._asked = False
         self._opening: BackgroundTask | None = None
 
-    def look(self, asked: bool = False) -> None:
+    def find_journals(self, asked: bool = False) -> None:
         """Offer the journals of crashed windows; with `asked`, report if there are none."""
         if self.dialog is not None or self._looking is not None:
             return
@@ -59,7 +59,7 @@ class RecoveryControl(QObject):
 
     def open(self, path: Path) -> None:
         """Restore one journal: another window has offered it, and this one was started for it."""
-        self._opening = BackgroundTask(lambda *_: _placed(journal.open_one(path)))
+        self._opening = BackgroundTask(lambda *_: _with_positions(journal.open_one(path)))
         self._opening.ended.connect(self._opened, Qt.ConnectionType.QueuedConnection)
         self._opening.begin()
 
@@ -84,7 +84,7 @@ class RecoveryControl(QObject):
         workspace.runs_keeper.take_over(entry.runs)
         if entry.file is not None:
             workspace.settings.add_recent(entry.file)
-        self.files.look()
+        self.files.check()
         where = f"It is not in {entry.file.name} yet." if entry.file is not None else "It has no file yet."
         workspace.notifier.say(
             f"Restored {entry.project.name}", f"As it was at {file_lock.clock(entry.saved)}. {where} Save it."
@@ -167,12 +167,12 @@ def _offers(folder: Path) -> tuple[FoundJournals, tuple[tuple[ClaimedJournal, Ca
     findings = journal.find(folder)
     offers: list[tuple[ClaimedJournal, Catalog | None, str]] = []
     for found in findings.found:
-        entry = _placed(found).entry
+        entry = _with_positions(found).entry
         offers.append((found, custom_layers.ops_of(entry.project) if entry else None, _remark(entry) if entry else ""))
     return findings, tuple(offers)
 
 
-def _placed(found: ClaimedJournal) -> ClaimedJournal:
+def _with_positions(found: ClaimedJournal) -> ClaimedJournal:
     """Compute positions in large sheets on a worker, so that the window is not blocked."""
     if found.entry is not None:
         found.entry = replace(found.entry, project=with_places(found.entry.project))

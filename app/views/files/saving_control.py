@@ -23,18 +23,18 @@ class SavingControl(QObject):
         super().__init__(workspace.window)
         self._workspace, self._report = workspace, SaveReport()
         workspace.session.runStarted.connect(self._started)
-        workspace.session.told.connect(self._told)
+        workspace.session.told.connect(self._on_events)
         workspace.session.finished.connect(self._ended)
 
     def _started(self, _run: object) -> None:
         self._report = SaveReport()
 
-    def _told(self, events: list[Event]) -> None:
+    def _on_events(self, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, Saved) and (words := self._report.message_for(event)):
-                self._say(event, words)
+                self._report_save(event, words)
 
-    def _say(self, event: Saved, words: str) -> None:
+    def _report_save(self, event: Saved, words: str) -> None:
         if event.problem:
             self._workspace.notifier.warn(FAILING if event.step else NOT_ALL, words)
         else:

@@ -47,7 +47,7 @@ class GalleryCard:
         return f"{layers} · {grouped_digits(self.facts.parameters)} parameters" if self.facts else layers
 
     @property
-    def spoken(self) -> str:
+    def accessible_text(self) -> str:
         data = self.facts.data if self.facts else ""
         return ", ".join(filter(None, (self.title, self.words, self.size, data)))
 
@@ -106,7 +106,7 @@ class CardModel(QAbstractListModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return card.title
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return card.spoken
+            return card.accessible_text
         if role == Qt.ItemDataRole.ToolTipRole and card.example is not None:
             return card.example.project.notes or None
         return None

@@ -18,7 +18,7 @@ from app.views.ui.widgets.banner import Banner
 if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
-LOOK = 200  # ms between two polls of the progress
+POLL_INTERVAL = 200  # ms between two polls of the progress
 STOP, OPEN = "Stop comparing", "Open the corrected network"
 
 
@@ -39,8 +39,8 @@ class ComparingControl(QObject):
         workspace.pages.add_strip(self.banner)
         self.banner.chosen.connect(self._chosen)
         self.banner.closed.connect(self.stop)
-        self._timer = QTimer(self, interval=LOOK)
-        self._timer.timeout.connect(self._look)
+        self._timer = QTimer(self, interval=POLL_INTERVAL)
+        self._timer.timeout.connect(self._poll_progress)
         workspace.document.replaced.connect(lambda _project: self._forget())
 
     @property
@@ -53,7 +53,7 @@ class ComparingControl(QObject):
         self._early, self._wanted = drawn.project, wanted
         self._work = BackgroundTask(drawn.rest)
         self._work.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
-        self._look()
+        self._poll_progress()
         self.banner.show()
         self._work.begin()
         self._timer.start()
@@ -72,7 +72,7 @@ class ComparingControl(QObject):
             work.abandon()
         self.banner.hide()
 
-    def _look(self) -> None:
+    def _poll_progress(self) -> None:
         if self._work is not None and self._wanted is not None:
             reason = f"{self._work.progress or 'Starting'}. Until it ends, the network counts as not verified."
             title = f"Comparing {self._wanted.source.name} with its original model"
@@ -86,22 +86,22 @@ class ComparingControl(QObject):
         early, name = self._early, wanted.source.name
         if isinstance(answer, WorkerFailure):
             words = str(answer.error).strip() or type(answer.error).__name__
-            self._told(None, words)
+            self._set_notes(None, words)
             self.banner.set("error", f"This network is not verified against {name}", words)
         elif _drawing(answer) != _drawing(early):
             words = " ".join(remarks(answer))
             self._corrected = answer
-            self._told(None, "The network differs from the original model.")
+            self._set_notes(None, "The network differs from the original model.")
             self.banner.set("error", f"This network differs from {name}", words, OPEN)
         else:
             more = [one for one in remarks(answer) if one not in remarks(early)]
             checked = answer.origin.checked if answer.origin else ""
-            self._told(answer, checked)
+            self._set_notes(answer, checked)
             self.banner.hide()
             self._workspace.notifier.say(f"Compared {name}", " ".join(filter(None, (checked, *more))))
         document.mark_unsaved()
 
-    def _told(self, compared: Project | None, words: str) -> None:
+    def _set_notes(self, compared: Project | None, words: str) -> None:
         """Replace the notes in the project and every undo step by the result of the comparison, or `words` if it
         failed."""
         early = self._early

@@ -271,7 +271,7 @@ class FilePage(ImportPage):
         names: tuple[str, ...] = ()
         try:
             if self.path.text().strip():
-                self.text = LayerFile.of(module_name(path), read_text(path), str(path.absolute()))
+                self.text = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
                 names = names_in(self.text.text)
                 words = "" if names else NOTHING
         except (LayerFileError, ModelImportError) as error:

@@ -48,7 +48,7 @@ def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tup
     source = wanted.source
     if source.file:
         check_file(source, wanted.inputs)
-        tell(f"Running {Path(source.file).name} in a process of its own")
+        tell(f"Running {Path(source.file).name} in a separate process")
         text = read_text(Path(source.file))
         if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
             raise ModelImportError(

@@ -34,7 +34,7 @@ class InspectorFeature(Feature):
         workspace.selection.changed.connect(self._selected)
         workspace.overlays.cost_known.connect(inspector.set_cost)
         workspace.document.replaced.connect(lambda _project: inspector.overview.forget_analysis())
-        workspace.hearers.add(self._hear)
+        workspace.hearers.add(self._on_analysis)
 
     def finish(self) -> Iterator[None]:
         from app.views.inspector import node_page  # noqa: F401  its import is a step
@@ -51,7 +51,7 @@ class InspectorFeature(Feature):
         if ids:
             self.workspace.pages.turn_to("inspector")
 
-    def _hear(self) -> None:
+    def _on_analysis(self) -> None:
         in_front = self.workspace.live.in_front
         if in_front is not None and self.workspace.live.up_to_date:
             self.inspector.set_analysis(in_front)

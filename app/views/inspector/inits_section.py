@@ -17,7 +17,7 @@ from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.values import computes, same
+from app.views.inspector.fields.values import computes, equal_values
 from app.views.inspector.sections import emptied
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure
@@ -106,7 +106,7 @@ class InitLine(QWidget):
             return
         param = next(param for param in inits.FUNCTIONS[self._init.name] if param.name == name)
         params = self._init.params.set(name, value)
-        if not param.required and same(value, param.default):
+        if not param.required and equal_values(value, param.default):
             params = params.without(name)
         self.changed.emit(Init(self._init.name, params), merge)
 

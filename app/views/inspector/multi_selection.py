@@ -16,7 +16,7 @@ from app.util.formatting import counted, grouped_digits, share
 from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.tab_order import TabDown
-from app.views.inspector.fields.values import DIFFERS, BlockScope, same
+from app.views.inspector.fields.values import DIFFERS, BlockScope, equal_values
 from app.views.inspector.module_section import RepeatField
 from app.views.inspector.multi_selection_edits import MultiSelectionEdits
 from app.views.inspector.sections import CostBar, emptied
@@ -214,4 +214,4 @@ class MultiSelectionPage(TabDown):
 
 def _alike(values: list[Any]) -> Any:
     """Return the value that all have in common, DIFFERS if there is none."""
-    return values[0] if all(same(value, values[0]) for value in values[1:]) else DIFFERS
+    return values[0] if all(equal_values(value, values[0]) for value in values[1:]) else DIFFERS

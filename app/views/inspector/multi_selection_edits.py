@@ -8,7 +8,7 @@ from app.builder.edits import blocks, edits
 from app.builder.graph import Graph
 from app.util.formatting import counted
 from app.views.inspector.edit_target import EditTarget
-from app.views.inspector.fields.values import same
+from app.views.inspector.fields.values import equal_values
 
 
 class MultiSelectionEdits:
@@ -36,7 +36,7 @@ class MultiSelectionEdits:
 
     def _with_param(self, graph: Graph, node: str, name: str, value: Any) -> Graph:
         param = self._front.catalog.spec_of(graph, graph.nodes[node]).param(name)
-        if param is not None and not param.required and same(value, param.default):
+        if param is not None and not param.required and equal_values(value, param.default):
             return graph.without_param(node, name)
         return graph.with_param(node, name, value)
 

@@ -18,7 +18,7 @@ from app.builder.value_types import ValueType, kind_of
 from app.util.late_dataclass import dataclass
 from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.form import ParamWire
-from app.views.inspector.fields.values import same
+from app.views.inspector.fields.values import equal_values
 
 _VERBS = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
 
@@ -60,7 +60,7 @@ class NodeEdits:
         if param is None:
             return
         graph = self.front.graph
-        if not param.required and same(value, param.default):
+        if not param.required and equal_values(value, param.default):
             graph = graph.without_param(self.id, name)
         else:
             graph = graph.with_param(self.id, name, value)
@@ -197,7 +197,7 @@ class NodeEdits:
 
     def unshare(self) -> None:
         """Use an own module again, with the present parameters."""
-        self.front.apply(f"Give {self.node.name} weights of its own", self.front.graph.unshared(self.id))
+        self.front.apply(f"Give {self.node.name} its own weights", self.front.graph.unshared(self.id))
 
     def initialise(self, name: str, init: Init | None, merge: str | None = None) -> None:
         """Set how a parameter is initialised; None for PyTorch's default."""

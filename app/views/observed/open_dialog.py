@@ -147,7 +147,7 @@ class OpenModelDialog(ProgressDialog):
             self.source.setFocus()
             return
         try:
-            read = LayerFile.of(module_name(path), read_text(path), str(path.absolute()))
+            read = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
         except LayerFileError as error:
             self.entries["source"].complain(str(error))
             return

@@ -58,7 +58,7 @@ class ObservedPage(QWidget):
         self.view = TapeView(self.scene)
         self.view.setAccessibleName("Calls of the model")
         self.view.setAccessibleDescription(
-            "Arrow keys walk along the wires, Enter folds and unfolds, ] and [ a level of everything, Home shows all"
+            "Arrow keys follow the wires, Enter folds and unfolds, ] and [ a level of everything, Home shows all"
         )
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
         self.banner = Banner()

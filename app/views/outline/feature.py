@@ -32,8 +32,8 @@ class OutlineFeature(Feature):
 
     def finish(self) -> Iterator[None] | None:
         self.outline.jump_requested.connect(self.workspace.show_node)
-        self.workspace.hearers.add(self._hear, later=True)
-        self._hear()
+        self.workspace.hearers.add(self._on_analysis, later=True)
+        self._on_analysis()
         return None
 
     def find(self) -> None:
@@ -42,6 +42,6 @@ class OutlineFeature(Feature):
         self.outline.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.outline.field.selectAll()
 
-    def _hear(self) -> None:
+    def _on_analysis(self) -> None:
         if self.workspace.live.in_front is not None:
             self.outline.set_analysis(self.workspace.live.in_front)

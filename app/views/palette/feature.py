@@ -31,7 +31,7 @@ class PaletteFeature(Feature):
         workspace, palette = self.workspace, self.palette_view
         palette.activated.connect(workspace.drawing.add_op)
         palette.menu_wanted.connect(self._show_menu)
-        palette.look_wanted.connect(lambda key: workspace.layers.look(module_of(key)))
+        palette.look_wanted.connect(lambda key: workspace.layers.review(module_of(key)))
         workspace.catalog.changed.connect(palette.refill)
         workspace.live.torch_loaded.connect(self._ask_summaries)
 

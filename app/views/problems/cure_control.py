@@ -35,7 +35,7 @@ class CureControl:
         """Mend a problem of the sheet in front, or show the file that waits to be trusted, or the list of data."""
         document = self._sheet.whole
         if cure.opens:
-            self._layers.look(cure.opens)
+            self._layers.review(cure.opens)
         elif cure.chooses_data:
             self._commands.trigger("choose-data")
         elif cure.settings or cure.data:
@@ -45,7 +45,7 @@ class CureControl:
         else:
             sheet = self._sheet.project
             graph = apply_cure(sheet.graph, self._catalog.now, cure)
-            self._sheet.apply(cure.label, self._drawing.placed(edits.changed(sheet, graph)))
+            self._sheet.apply(cure.label, self._drawing.with_positions(edits.changed(sheet, graph)))
 
     def apply_to_network(self, cure: Cure) -> None:
         """Mend a problem of the network, which comes to the front."""

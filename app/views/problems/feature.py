@@ -26,10 +26,10 @@ class ProblemsFeature(Feature):
         panel.jump_requested.connect(workspace.jump_to)
         panel.enter_requested.connect(workspace.place.go_to)
         panel.count_changed.connect(self._count)
-        workspace.hearers.add(self._hear)
+        workspace.hearers.add(self._on_analysis)
         workspace.document.replaced.connect(self._forget)
 
-    def _hear(self) -> None:
+    def _on_analysis(self) -> None:
         live = self.workspace.live
         if live.analysis is not None and live.up_to_date:
             self.problems_panel.set_analysis(live.analysis)

@@ -70,7 +70,7 @@ class Housekeeping(QObject):
     def _collect_if_due(self) -> None:
         if self._busy():
             self._act()
-        self._collector.look(self._rests)
+        self._collector.collect_due(self._rests)
 
     def _rests(self, seconds: float) -> bool:
         """Return whether neither this window nor a dialog had input for a while."""

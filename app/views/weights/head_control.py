@@ -53,9 +53,9 @@ class HeadControl(QObject):
         self._workspace.jump_to((*head.way, head.node)[0])
         now = node.params.get(parameter, "")
         hint = f"{parameter} of the new {catalog()[node.op].label}. It is trainable; everything else stays unchanged."
-        self._workspace.drawing.ask(f"Replace {node.name}: outputs", str(now), hint, self._answered)
+        self._workspace.drawing.ask(f"Replace {node.name}: outputs", str(now), hint, self._on_size_entered)
 
-    def _answered(self, text: str) -> str:
+    def _on_size_entered(self, text: str) -> str:
         """Replace the last layer; return "" or why it was refused."""
         try:
             return self.replace(int(text))
@@ -67,7 +67,7 @@ class HeadControl(QObject):
         return self._do("Replace the last layer", lambda project: head_edits.replace_last(project, self._ops, size))
 
     def drop(self) -> None:
-        self._said(self._do("Drop the last layer", lambda project: head_edits.drop_last(project, self._ops)))
+        self._report_refusal(self._do("Drop the last layer", lambda project: head_edits.drop_last(project, self._ops)))
 
     def freeze(self) -> None:
         """Freeze all but the last layer."""
@@ -75,13 +75,13 @@ class HeadControl(QObject):
         def edit(project: Project) -> Project:
             return head_edits.freeze_all_but_last(project, self._ops)
 
-        self._said(self._do("Freeze all but the last layer", edit, lets_go=False))
+        self._report_refusal(self._do("Freeze all but the last layer", edit, lets_go=False))
 
     @property
     def _ops(self) -> Catalog:
         return self._workspace.catalog.now
 
-    def _said(self, refusal: str) -> None:
+    def _report_refusal(self, refusal: str) -> None:
         if refusal:
             self._workspace.drawing.say(refusal)
 

@@ -36,7 +36,7 @@ class WeightsControl(QObject):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
         self._workspace = workspace
-        workspace.live.analysed.connect(self._tell)
+        workspace.live.analysed.connect(self._show_start)
         workspace.document.changed.connect(lambda _before, _after: self._enable())
 
     # --- In
@@ -152,7 +152,7 @@ class WeightsControl(QObject):
             self._workspace.engine.forget(STATUS)
             self._workspace.status.set_start("")
 
-    def _tell(self, analysis: Analysis) -> None:
+    def _show_start(self, analysis: Analysis) -> None:
         """Show how many of the net's tensors start from weights."""
         self._enable()
         start = self._workspace.document.project.training.start
@@ -164,12 +164,12 @@ class WeightsControl(QObject):
         name = start.name or Path(start.path).name
         self._workspace.engine.ask(
             key, CountStart(start, source),
-            on_answer=lambda counts: then(*start_words(start, *counts)),
+            on_answer=lambda counts: then(*start_texts(start, *counts)),
             on_error=lambda failure: then(f"Start weights: {name} cannot be used", str(failure.error)),
         )  # fmt: skip
 
 
-def start_words(start: StartWeights, taken: int, whole: int) -> tuple[str, str]:
+def start_texts(start: StartWeights, taken: int, whole: int) -> tuple[str, str]:
     """Describe the start weights, short and in full."""
     name, rest = start.name or Path(start.path).name, whole - taken
     more = f"; the other {rest:,} are initialised from the seed" if rest > 0 else ""

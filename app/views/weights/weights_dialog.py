@@ -25,7 +25,7 @@ from app.views.ui.widgets import Button, SearchField, Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
 
-LOOK = 100  # ms between two polls of the progress
+POLL_INTERVAL = 100  # ms between two polls of the progress
 FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not in the net"}
 
 
@@ -62,7 +62,7 @@ class WeightsDialog(Dialog):
         room = parent.size() if parent is not None else None
         self.setMinimumSize(620, 420)
         self.resize(min(940, room.width() - 60) if room else 940, min(640, room.height() - 60) if room else 640)
-        self._timer = QTimer(self, interval=LOOK)
+        self._timer = QTimer(self, interval=POLL_INTERVAL)
         self._timer.timeout.connect(self._show_progress)
         self._run(ReadWeights(path, source), self._read)
 

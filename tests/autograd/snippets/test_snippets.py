@@ -112,7 +112,7 @@ def test_the_graph_of_a_backward_that_failed_is_shown_first_with_both_versions()
 
 def test_why_there_is_no_graph_is_said() -> None:
     assert "requires_grad=True" in ran("x = torch.ones(2)\ny = x * 2").words
-    assert "No name" in ran("x = 1").words
+    assert "No variable" in ran("x = 1").words
     assert "computed from" in ran("x = torch.ones(2, requires_grad=True)").words
 
 

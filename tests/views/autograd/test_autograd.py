@@ -400,7 +400,7 @@ def test_on_a_marked_way_the_other_arrows_step_back_together(room) -> None:
     scene = room.scene
     plain = room.view.grab().toImage()
     arrow = scene.drawing.arrows[0]
-    scene.set_way(frozenset({arrow.source, arrow.target}))
+    scene.set_highlighted(frozenset({arrow.source, arrow.target}))
     assert room.view.grab().toImage() != plain
-    scene.set_way(frozenset())
+    scene.set_highlighted(frozenset())
     assert room.view.grab().toImage() == plain

@@ -176,18 +176,18 @@ def test_shift_click_marks_the_way_and_escape_ends_it(room) -> None:
     room.set_tape(small_tape())
     click(room, "loss")
     click(room, "relu1", SHIFT)
-    way = {room.scene.boxes[key].face.box.title for key in room.scene.way}
+    way = {room.scene.boxes[key].face.box.title for key in room.scene.highlighted}
     assert {"AddmmBackward0", "ViewBackward0", "AddBackward0", "ReluBackward0"} <= way
     assert not way & {"ConvolutionBackward0", "fc1.weight", "fc1.bias", "TBackward0"}
     assert room.way.isVisible() and "from loss to relu1" in room.way.title()
     dimmed = {key for key, item in room.scene.boxes.items() if item.opacity() < 1}
-    assert dimmed == set(room.scene.boxes) - room.scene.way
+    assert dimmed == set(room.scene.boxes) - room.scene.highlighted
     seen = room.view.visible_area()
-    assert seen.contains(room.scene.area_of_boxes(room.scene.way))
+    assert seen.contains(room.scene.area_of_boxes(room.scene.highlighted))
     room.toggle("node:n5")
-    assert "fold:node:n5" in room.scene.way, "folding keeps the way"
+    assert "fold:node:n5" in room.scene.highlighted, "folding keeps the way"
     QTest.keyClick(room.view, Qt.Key.Key_Escape)
-    assert not room.scene.way and not room.way.isVisible()
+    assert not room.scene.highlighted and not room.way.isVisible()
     assert all(item.opacity() == 1 for item in room.scene.boxes.values())
 
 
@@ -200,7 +200,7 @@ def test_a_way_is_found_against_the_gradient_too_and_none_is_said(room) -> None:
     room.head.grouping.set_value("none")
     click(room, "conv1.weight")
     click(room, "fc1.bias", SHIFT)
-    assert not room.scene.way and "No gradient flows between conv1.weight and fc1.bias" in room.way.title()
+    assert not room.scene.highlighted and "No gradient flows between conv1.weight and fc1.bias" in room.way.title()
     room.set_tape(None)
     assert not room.way.isVisible()
 

@@ -113,7 +113,7 @@ def shown(scene: CanvasScene) -> dict[str, object]:
         for key, item in scene.nodes.items()
     }
     wires = {
-        edge: (item.way, item.label, item.state, item.rank, item.chip.place, item.chip.visible, item._selected)
+        edge: (item.route, item.label, item.state, item.rank, item.chip.place, item.chip.visible, item._selected)
         for edge, item in scene.wires.items()
     }
     return {

@@ -325,7 +325,7 @@ def test_pulling_a_wire_bends_it(table: Table) -> None:
     after = one_step(table, lambda: table.drag(spot, spot + QPoint(0, 80)), "Bend the wire from conv1 to relu1")
     ((_, y),) = after.bends[wire]
     assert y == round(y / 8) * 8
-    path = table.scene.wires[wire].way.path
+    path = table.scene.wires[wire].route.path
     assert path.boundingRect().bottom() >= y - 1
     bend = table.at(table.scene.bends.items[wire][0].pos())
     again = one_step(table, lambda: table.drag(bend, bend + QPoint(8, -40)), "Bend the wire from conv1 to relu1")
@@ -360,7 +360,7 @@ def test_a_selected_bend_is_nudged_and_deleted_by_key(table: Table) -> None:
 def test_a_bent_wire_goes_round_the_nodes_at_its_ends(table: Table) -> None:
     wire = table.scene.graph.into(table.id("relu1"))[0]
     table.canvas.commands.notes.bend(wire, QPointF(200, 300))
-    path = table.scene.wires[wire].way.path
+    path = table.scene.wires[wire].route.path
     points = [path.pointAtPercent(i / 200) for i in range(3, 198)]
     assert not any(table.scene.nodes[table.id(name)].body.contains(p) for name in ("conv1", "relu1") for p in points)
 
@@ -407,7 +407,7 @@ def test_nodes_glide_to_their_places_and_the_document_changes_once(table: Table,
     fresh = Canvas(Document(table.document.project), Selection(), OPS)
     qtbot.addWidget(fresh)
     for wire, item in table.scene.wires.items():
-        assert item.way.path == fresh.scene.wires[wire].way.path, "wires have found their ways"
+        assert item.route.path == fresh.scene.wires[wire].route.path, "wires have found their ways"
     assert (table.scene.nodes[relu].x(), table.scene.nodes[relu].y()) == table.document.project.positions[relu]
 
 

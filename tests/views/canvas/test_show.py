@@ -22,7 +22,7 @@ from app.util.frozen import FrozenMap
 from app.views.canvas import Canvas
 from app.views.canvas.items.geometry import WIDEST, snapped
 from app.views.canvas.items.node_item import NodeItem, cells_of
-from app.views.canvas.search.search import found
+from app.views.canvas.search.search import matching_ops
 from app.views.canvas.wires import routes
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL
@@ -272,7 +272,7 @@ def test_a_cure_finds_room_in_the_row(show) -> None:
     project, ids = broken()
     canvas = show(project)
     cure = next(cure for problem in analyse(project.graph).errors for cure in problem.cures)
-    mended = canvas.placed(edits.changed(project, apply_cure(project.graph, OPS, cure)))
+    mended = canvas.with_positions(edits.changed(project, apply_cure(project.graph, OPS, cure)))
     canvas.document.apply(cure.label, mended)
     new = (set(mended.graph.nodes) - set(ids)).pop()
     body = canvas.scene.nodes[new].body
@@ -454,12 +454,12 @@ def test_the_index_of_places() -> None:
 
 
 def test_the_search_puts_the_likely_first() -> None:
-    assert found(OPS, "conv")[0].key == "nn.Conv2d"
-    assert found(OPS, "relu")[0].key in ("nn.ReLU", "F.relu")
-    assert found(OPS, "bn")[0].category == "norm"
-    assert {spec.key for spec in found(OPS, "merge")} >= {"torch.cat", "operator.add"}
-    assert [spec.key for spec in found(OPS, "", ["nn.Tanh"])] == ["nn.Tanh"]
-    assert found(OPS, "zzzz") == []
+    assert matching_ops(OPS, "conv")[0].key == "nn.Conv2d"
+    assert matching_ops(OPS, "relu")[0].key in ("nn.ReLU", "F.relu")
+    assert matching_ops(OPS, "bn")[0].category == "norm"
+    assert {spec.key for spec in matching_ops(OPS, "merge")} >= {"torch.cat", "operator.add"}
+    assert [spec.key for spec in matching_ops(OPS, "", ["nn.Tanh"])] == ["nn.Tanh"]
+    assert matching_ops(OPS, "zzzz") == []
 
 
 def test_a_wire_over_several_rows_runs_beside_the_nodes_between() -> None:

@@ -226,13 +226,13 @@ def test_ports_are_where_the_inner_wires_end(desk: Desk) -> None:
         shift = item.inner.plan.shift
         block = desk.project.blocks["Stage" if name == "stage1" else "Cell"]
         for edge, wire in item.inner.wires.items():
-            start, end = (wire.way.path.pointAtPercent(t) + shift for t in (0, 1))
+            start, end = (wire.route.path.pointAtPercent(t) + shift for t in (0, 1))
             if edge.source == block.inputs[0].id:
                 assert start == item.geometry.input(0)
             if edge.target == block.outputs[0].id:
                 assert end.y() == item.geometry.output(0).y()
     wire = next(wire for edge, wire in desk.scene.wires.items() if edge.target == desk.id("cell1"))
-    assert wire.way.path.pointAtPercent(1) == desk.item("cell1").input_point(0)
+    assert wire.route.path.pointAtPercent(1) == desk.item("cell1").input_point(0)
 
 
 def test_the_skip_past_an_unfolded_block_goes_round_it(desk: Desk) -> None:
@@ -244,7 +244,7 @@ def test_the_skip_past_an_unfolded_block_goes_round_it(desk: Desk) -> None:
     desk.unfold("stage1", "cell1")
     wire = next(w for e, w in desk.scene.wires.items() if e.target == add and e.port == "other")
     bodies = [desk.item(name).body for name in ("stage1", "cell1", "relu1")]
-    points = [wire.way.path.pointAtPercent(i / 200) for i in range(201)]
+    points = [wire.route.path.pointAtPercent(i / 200) for i in range(201)]
     assert not any(body.contains(point) for body in bodies for point in points)
 
 

@@ -32,7 +32,7 @@ from app.views.inspector.fields.editors import (
     ToggleEditor,
     WordEditor,
 )
-from app.views.inspector.fields.values import check, same
+from app.views.inspector.fields.values import check, equal_values
 from app.views.inspector.fields.wired_field import AutoEditor
 from app.views.inspector.header import BadName, check_name
 from app.views.inspector.sections import CostBar
@@ -488,8 +488,8 @@ Example::
 
 
 def test_values_are_told_apart_by_type() -> None:
-    assert not same(1, True) and not same(1, 1.0) and same((1, AUTO), (1, AUTO))
-    assert same(DType("int64"), DType("int64"))
+    assert not equal_values(1, True) and not equal_values(1, 1.0) and equal_values((1, AUTO), (1, AUTO))
+    assert equal_values(DType("int64"), DType("int64"))
     for spec in catalog().values():
         for each in spec.params:
             if not each.required and each.default is not None:

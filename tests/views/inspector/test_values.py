@@ -24,7 +24,7 @@ from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.fields.editor_factory import kind_of, suits
 from app.views.inspector.fields.editors import ChoiceEditor, Editor, ToggleEditor, WordEditor
-from app.views.inspector.fields.values import parse, same, show, text_of
+from app.views.inspector.fields.values import equal_values, parse, show, text_of
 from app.views.inspector.fields.wired_field import AutoEditor
 from app.views.selection import Selection
 from app.views.ui.background import Background
@@ -105,7 +105,7 @@ class Form:
                 self.press(Qt.Key.Key_Space)
         elif isinstance(editor, ChoiceEditor | WordEditor):
             choices = editor.field.choices()
-            wanted = next(i for i, choice in enumerate(choices) if same(choice, value))
+            wanted = next(i for i, choice in enumerate(choices) if equal_values(choice, value))
             while editor.field.currentIndex() != wanted:
                 self.press(Qt.Key.Key_Down if editor.field.currentIndex() < wanted else Qt.Key.Key_Up)
         elif isinstance(editor.field, NumbersField) and param.count:
@@ -139,7 +139,7 @@ def good_value(param: Param, now: Any) -> Any:
     for value in candidates[param.kind]:
         if param.count == 1 and isinstance(value, tuple) and param.kind == "ints":
             value = value[0]
-        if not same(value, now) and fits(param, value):
+        if not equal_values(value, now) and fits(param, value):
             return value
     raise AssertionError(f"no other value for {param}")
 
@@ -182,14 +182,14 @@ def takes_good_values(form: Form) -> None:
         before, steps = form.document.project, form.document.undo_stack.count()
         automatic = isinstance(editor, AutoEditor)
         form.give(param, value)
-        assert same(form.value(param), value) or _collapsed(form.value(param), value), param.name
+        assert equal_values(form.value(param), value) or _collapsed(form.value(param), value), param.name
         # Cutting the link to the arriving shape is a step of its own; what is typed after it, in one visit, is one. A
         # switch that may stand at none as well takes a click for each of its places.
         clicks = automatic * 2 + (param.kind == "bool" and param.optional)
         assert form.document.undo_stack.count() - steps <= 1 + clicks, param.name
         while form.document.undo_stack.count() and form.document.project != before:
             form.document.undo_stack.undo()
-        assert same(form.value(param), first), param.name
+        assert equal_values(form.value(param), first), param.name
 
 
 def refuses_bad_values(form: Form) -> None:
@@ -275,7 +275,7 @@ def test_what_a_field_shows_is_read_as_the_same_value(spec: OpSpec) -> None:
     for param, value in values(spec):
         if value is None and not param.optional or (isinstance(value, float) and math.isnan(value)):
             continue
-        assert same(parse(param, text_of(param, value)), value), (param.name, value, text_of(param, value))
+        assert equal_values(parse(param, text_of(param, value)), value), (param.name, value, text_of(param, value))
 
 
 @pytest.mark.parametrize(
@@ -283,4 +283,4 @@ def test_what_a_field_shows_is_read_as_the_same_value(spec: OpSpec) -> None:
 )
 def test_a_value_of_any_kind_is_read_as_it_was(value: Any) -> None:
     param = Param("x", "value", optional=True)
-    assert same(parse(param, text_of(param, value)), value), text_of(param, value)
+    assert equal_values(parse(param, text_of(param, value)), value), text_of(param, value)

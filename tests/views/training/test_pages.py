@@ -203,7 +203,7 @@ def test_runs_are_compared_although_they_are_listed_anew_meanwhile(qtbot, sessio
         session.start(job(bad))
         qtbot.waitUntil(lambda: session.state == "failed")
     panel.table.selectAll()
-    panel.set_kept([])
+    panel.set_stored([])
     panel.set_settings(compared[-1], ())
     assert panel.compare.isVisible() and panel.compare.model.heads[1:] == ["Run 2", "Run 1"]
     panel.table.selectRow(0)

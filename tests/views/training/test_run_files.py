@@ -50,7 +50,7 @@ def test_an_engine_that_ends_is_said_once_and_the_run_is_recorded(tmp_path: Path
         made.take(event)
     made.close()
     told = made.unsaid()
-    assert told is not None and told.problem.startswith("TensorBoard files are not written any more: ")
+    assert told is not None and told.problem.startswith("TensorBoard files are no longer written: ")
     assert made.unsaid() is None
     assert made.kept.state == "done" and len(store.history_of(made.kept).steps) == len(losses(events))
     assert recorder(tmp_path).problem == "", "another engine writes"

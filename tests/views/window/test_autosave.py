@@ -64,7 +64,7 @@ def crashed(window: MainWindow, project: Project, file: Path | None = None, **mo
 
 
 def offered(qtbot, window: MainWindow) -> RecoveryDialog:
-    window.recovery.look()
+    window.recovery.find_journals()
     qtbot.waitUntil(lambda: window.recovery.dialog is not None)
     assert window.recovery.dialog is not None
     return window.recovery.dialog
@@ -291,12 +291,12 @@ def test_a_restored_project_asks_for_trust_as_an_opened_one_does(qtbot, window: 
 def test_a_journal_that_cannot_be_read_is_said_and_not_offered_again(qtbot, window: MainWindow) -> None:
     path = crashed(window, Project("lost"))
     path.write_bytes(path.read_bytes()[:-1])
-    window.recovery.look()
+    window.recovery.find_journals()
     qtbot.waitUntil(window.banner.isVisible)
     assert "cannot be restored" in window.banner.title() and journal.DAMAGED in window.banner.reason()
     assert window.recovery.dialog is None
     told = windows.messages(window)
-    window.recovery.look(asked=True)
+    window.recovery.find_journals(asked=True)
     qtbot.waitUntil(lambda: told)
     assert "no unsaved work" in told[0]
 

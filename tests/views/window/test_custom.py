@@ -83,7 +83,7 @@ def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marke
     again = TrustStore(window.layers.trust.file)
     assert again.is_trusted(sha256)
     qtbot.waitUntil(lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
-    window.layers.look("my_layers")
+    window.layers.review("my_layers")
     dialog(window).revoke_button.click()
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)
     assert not TrustStore(window.layers.trust.file).is_trusted(sha256)
@@ -93,7 +93,7 @@ def test_a_trusted_file_runs_in_the_engine_and_never_in_the_window(qtbot, window
     pids, path = tmp_path / "pids", tape.parent / "my_layers.py"
     path.write_text(f"import os\nwith open({str(pids)!r}, 'a') as f:\n    print(os.getpid(), file=f)\n{own.LAYERS}")
     own.trust(path)
-    window.layers.trust.trust(layer_files.LayerFile.of("my_layers", path.read_text(), str(path)))
+    window.layers.trust.trust(layer_files.LayerFile.from_text("my_layers", path.read_text(), str(path)))
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis.runnable and pids.exists()
     sha256 = layer_files.digest(path.read_text())
@@ -125,7 +125,7 @@ def test_not_now_trusts_nothing(qtbot, window, tape, marker) -> None:
 def test_an_edit_on_the_disk_asks_again_without_a_dialog(qtbot, window, tape, marker) -> None:
     path = tape.parent / "my_layers.py"
     own.trust(path)
-    window.layers.trust.trust(layer_files.LayerFile.of("my_layers", path.read_text(), str(path)))
+    window.layers.trust.trust(layer_files.LayerFile.from_text("my_layers", path.read_text(), str(path)))
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis.runnable and not window.banner.isVisible()
     marker.unlink()

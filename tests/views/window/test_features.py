@@ -56,7 +56,7 @@ class Counting(Feature):
 
 @pytest.fixture
 def window(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[MainWindow]:
-    found = feature.found()
+    found = feature.feature_classes()
     monkeypatch.setattr(feature, "found", lambda: [*found, Counting])
     with shown(qapp, "features") as made:
         yield made

@@ -85,8 +85,8 @@ def answer(button: str, seen: list[str] | None = None, first: Callable[[], objec
 
 def test_the_second_window_says_who_has_the_file(qtbot, second: MainWindow) -> None:
     assert banner(second).isVisible() and banner(second).title() == "net.tape is open in another window"
-    assert banner(second).actions_offered() == ("Read-only", "Open a copy", "Go on")
-    press(second, "Go on")
+    assert banner(second).actions_offered() == ("Read-only", "Open a copy", "Edit anyway")
+    press(second, "Edit anyway")
     assert not banner(second).isVisible() and not second.document.dirty
 
 
@@ -97,7 +97,7 @@ def test_of_another_program_its_process_and_the_time_are_said(qtbot, window: Mai
     file_lock.lock_beside(other).write_text(json.dumps(owner))
     window.open_path(other)
     assert "ada on lab3, process 812, since 2026-11-20" in banner(window).reason()
-    press(window, "Go on")
+    press(window, "Edit anyway")
     assert file_lock.owner_in(file_lock.lock_beside(other)).pid == os.getpid()
     assert not file_lock.lock_beside(file).exists()
 
@@ -167,7 +167,7 @@ def test_keeping_mine_counts_as_unsaved_and_saving_asks_once_more(qtbot, window:
     wait_for_banner(qtbot, window, "was changed on the disk")
     press(window, "Keep mine")
     assert window.document.dirty and not banner(window).isVisible()
-    window.recovery.files.look()
+    window.recovery.files.check()
     qtbot.waitUntil(lambda: window.recovery.files._looking is None)
     assert not banner(window).isVisible()  # it was said, and answered
     answer("overwrite")

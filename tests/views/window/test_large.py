@@ -73,8 +73,8 @@ def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
     fresh.set_analysis(window.live.analysis)
     fresh.wiring.finish()
     assert len(scene.wires) == len(window.document.project.graph.edges) == 1_001
-    assert {edge: item.way for edge, item in scene.wires.items()} == {
-        edge: item.way for edge, item in fresh.wires.items()
+    assert {edge: item.route for edge, item in scene.wires.items()} == {
+        edge: item.route for edge, item in fresh.wires.items()
     }
     ranks = [(item.edge, item.rank) for item in scene.wires.values()]
     assert sorted(ranks) == sorted((edge, rank) for rank, edge in enumerate(window.document.project.graph.edges))
@@ -95,7 +95,7 @@ def whole_map(scene: CanvasScene) -> list[list[float]]:
 def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window: MainWindow) -> None:
     project = window.document.project
     part = SheetPart(project, ())
-    while part.left > 400:
+    while part.remaining > 400:
         some = part.take(200)
         plain = type(some.graph)(some.graph.nodes, some.graph.edges)
         assert (some.graph.incoming, some.graph.outgoing) == (plain.incoming, plain.outgoing)
@@ -184,8 +184,8 @@ def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_
     fresh.show_project(some)
     fresh.set_analysis(window.live.analysis)
     fresh.wiring.finish()
-    assert {edge: item.way for edge, item in scene.wires.items()} == {
-        edge: item.way for edge, item in fresh.wires.items()
+    assert {edge: item.route for edge, item in scene.wires.items()} == {
+        edge: item.route for edge, item in fresh.wires.items()
     }
 
 
@@ -196,7 +196,7 @@ def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_
     some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_500]))
     part = SheetPart(some, some.graph.nodes, ())
     sizes = []
-    while part.left:
+    while part.remaining:
         step = part.take(40).graph
         plain = type(step)(step.nodes, step.edges)
         assert (step.incoming, step.outgoing) == (plain.incoming, plain.outgoing)

@@ -131,7 +131,7 @@ def test_the_graph_shows_what_ran_what_is_next_and_what_was_let_go_of(window, qt
     assert any(flow.reached for flow in flows.values()) and not all(flow.reached for flow in flows.values())
     assert all(flow.norm is not None for flow in flows.values()), "norms of the first time are remembered"
     window.room.toggle("loss")
-    assert boxes is not scene.boxes.made and scene.boxes["fold:loss"].played().words == "2 of 2 run"
+    assert boxes is not scene.boxes.made and scene.boxes["fold:loss"].played().text == "2 of 2 run"
     assert window.room.head.norms.isVisibleTo(window.room.head) or window.room.head.width() < 1000
 
 

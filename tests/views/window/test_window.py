@@ -476,7 +476,7 @@ def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window:
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     status.set_state("Backward is through")
-    status.set_kept("Inspection keeps 6.88 MiB alive until you free the graph")
+    status.set_graph_memory("Inspection keeps 6.88 MiB alive until you free the graph")
     status.set_autosave("Autosaved 02:00")
     for width in (1280, 960):
         window.resize(width, 800)
@@ -485,5 +485,5 @@ def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window:
         assert all(label.geometry().right() < status.width() for label in shown)
         assert {"No problems", "Backward is through", "Autosaved 02:00"} <= {label.text() for label in shown}
     assert len(shown) < len([label for label in status.findChildren(QLabel) if label.text()])
-    for clear in (status.set_state, status.set_kept, status.set_autosave):
+    for clear in (status.set_state, status.set_graph_memory, status.set_autosave):
         clear("")

@@ -119,7 +119,7 @@ def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
         return
     try:
         with torch.device("meta"):
-            made = TorchCall.of(spec, FrozenMap(params)).target
+            made = TorchCall.resolve(spec, FrozenMap(params)).target
     except Exception as error:  # torch's message is the reason
         raise BindingError(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
     same = _tensor_shapes(made) == _tensor_shapes(module) and _normalized_repr(made) == _normalized_repr(module)

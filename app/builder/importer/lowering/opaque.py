@@ -165,7 +165,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            made = TorchCall.of(spec, FrozenMap(params)).target
+            made = TorchCall.resolve(spec, FrozenMap(params)).target
             if wholly_frozen(module):  # a node can be frozen too
                 made.requires_grad_(False)
     except Exception as error:  # the constructor's message is the reason

@@ -225,7 +225,7 @@ class ParityCheck:
         if stage in self._done:
             return
         if self._estimated(stage) > self._seconds - (time.monotonic() - self._began):
-            self._note(f"Not compared for want of time: {stage.quantity} {stage}.")
+            self._note(f"Not compared for lack of time: {stage.quantity} {stage}.")
         else:
             self._done.add(stage)
             self._report(f"{stage.quantity} {stage}")

@@ -78,7 +78,7 @@ def part_to_keep(
     if covering is not None:  # already one node, and still different
         path = parent(covering)
     if own is None:
-        words = "only a class of a file of your own, or of an installed package that such a file uses, can be one node"
+        words = "only a class of your own file, or of an installed package that such a file uses, can be one node"
         raise refusal(model, path, found, words)
     if covering == "" or len(apart) >= MOST_PARTS:
         raise refusal(model, path, found, "as one node it differs too")

@@ -41,7 +41,7 @@ class InitRecorder(TorchFunctionMode):
         for name, parameter in model.named_parameters(remove_duplicate=False):
             values = parameter.detach()
             init = constant(values)
-            noted = self._last.get(_memory(values)) if _is_whole(values) else OTHER
+            noted = self._last.get(_memory(values)) if _covers_storage(values) else OTHER
             found[name] = init if init is not None else noted if noted and _possible(noted, values) else OTHER
         return found
 
@@ -51,7 +51,7 @@ class InitRecorder(TorchFunctionMode):
             memory = _memory(tensor)
             if memory not in self._last:
                 self._held.append(tensor.detach().untyped_storage())
-            self._last[memory] = init if _is_whole(tensor) else OTHER
+            self._last[memory] = init if _covers_storage(tensor) else OTHER
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -73,7 +73,7 @@ class InitRecorder(TorchFunctionMode):
         return result
 
     def _init_of(self, tensor: torch.Tensor) -> Init | None:
-        return self._last.get(_memory(tensor)) if _is_whole(tensor) else OTHER
+        return self._last.get(_memory(tensor)) if _covers_storage(tensor) else OTHER
 
     def _scaled(self, name: str, args: Any, result: Any) -> None:
         """Record the changed spread of a drawn tensor that is multiplied by a number."""
@@ -196,7 +196,7 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.detach().untyped_storage().data_ptr()
 
 
-def _is_whole(tensor: torch.Tensor) -> bool:
+def _covers_storage(tensor: torch.Tensor) -> bool:
     """Return whether a tensor covers its whole storage."""
     storage = tensor.detach().untyped_storage()
     return tensor.numel() * tensor.element_size() == storage.nbytes() and tensor.numel() > 0

@@ -92,12 +92,12 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
     inside: list[str] = []
 
     def before(name: str) -> Callable[..., None]:
-        def seen(_module: nn.Module, args: Any, kwargs: Any) -> None:
+        def record_call(_module: nn.Module, args: Any, kwargs: Any) -> None:
             if not inside and name not in calls:
                 calls[name] = tree_map(_detached, (args, kwargs))
             inside.append(name)
 
-        return seen
+        return record_call
 
     def after(_module: nn.Module, _args: Any, _result: Any) -> None:
         inside.pop()

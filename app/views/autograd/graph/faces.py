@@ -197,7 +197,7 @@ class BoxFace:
         """Return the current texts: a closed group counts what ran."""
         if played is None or self.box.shape != "folded":
             return self.texts
-        words = Text(played.words, "axis", 0, HEADER / 2, "text3")
+        words = Text(played.text, "axis", 0, HEADER / 2, "text3")
         words.x = self.width - words.width - 8
         return [self.texts[0], words, *self.texts[2:]]
 

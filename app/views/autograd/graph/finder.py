@@ -26,9 +26,9 @@ class TapeFinder(FindBar):
         self._tape = tape
         if tape is None:
             self.hide()
-        self._look()
+        self._search()
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         words = "" if self.isHidden() else self.field.text()
         self._places, self._at = (() if self._tape is None else find(self._tape, words)), -1
         self.show_count(-1, 0)
@@ -36,7 +36,7 @@ class TapeFinder(FindBar):
             self.count.setText(f"{len(self._places):,} found")
 
     def search(self) -> None:
-        self._look()
+        self._search()
         self.go_to_match(1)
 
     def go_to_match(self, step: int) -> None:

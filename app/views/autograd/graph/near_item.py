@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.views.autograd.graph.faces import Text, paint_label
 from app.views.autograd.graph.overview_item import DIMMED
-from app.views.autograd.graph.parts import RING, ArrowWay, BoxPart, GroupPart
+from app.views.autograd.graph.parts import RING, ArrowPath, BoxPart, GroupPart
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
 from app.views.ui.theme import Theme, current, mix
@@ -57,8 +57,8 @@ class NearGraph(SpriteItem):
         """Paint plain arrows in a few calls, then marked ones and those with flows one by one."""
         scene, flows = self._scene, self._scene.played.flows
         apart = [number for number in numbers if number in flows or scene.is_marked(number)]
-        plain = [scene.way_of(number) for number in sorted(set(numbers).difference(apart))]
-        painter.setOpacity(DIMMED if scene.way else 1.0)
+        plain = [scene.path_of(number) for number in sorted(set(numbers).difference(apart))]
+        painter.setOpacity(DIMMED if scene.highlighted else 1.0)
         pen, fill = arrow_ink(current(), False)
         painter.setPen(pen)
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -71,8 +71,8 @@ class NearGraph(SpriteItem):
         for way in plain:
             painter.drawPath(way.head)
         for number in sorted(apart, key=lambda number: (scene.is_marked(number), number)):
-            painter.setOpacity(DIMMED if scene.is_off_way(number) else 1.0)
-            _paint_arrow(painter, scene.way_of(number), scene.is_marked(number), flows.get(number))
+            painter.setOpacity(DIMMED if scene.is_dimmed(number) else 1.0)
+            _paint_arrow(painter, scene.path_of(number), scene.is_marked(number), flows.get(number))
 
     def _things(self, boxes: Iterable[BoxPart], labels: Iterable[int], view: QTransform) -> Iterator[SpriteRequest]:
         for part in boxes:
@@ -83,7 +83,7 @@ class NearGraph(SpriteItem):
             words, color = self._scene.label_at(number)
             label = Text(words, "axis", 0, 0, "text2")
             extent = QRectF(-label.width / 2 - 9, -10, label.width + 18, 20)
-            opacity = DIMMED if self._scene.is_off_way(number) else 1.0
+            opacity = DIMMED if self._scene.is_dimmed(number) else 1.0
             paint = partial(_paint_label, label, color)
             yield SpriteRequest(view.map(QPointF(*place)), (words, color), 0, extent, paint, opacity)
 
@@ -104,7 +104,7 @@ def _paint_group(painter: QPainter, part: GroupPart, now: Theme) -> None:
     painter.restore()
 
 
-def _paint_arrow(painter: QPainter, way: ArrowWay, marked: bool, flow: EdgeFlow | None) -> None:
+def _paint_arrow(painter: QPainter, way: ArrowPath, marked: bool, flow: EdgeFlow | None) -> None:
     pen, fill = arrow_ink(current(), marked) if flow is None else _flow_ink(way.path, flow)
     painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)

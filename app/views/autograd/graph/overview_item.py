@@ -99,10 +99,10 @@ class Arrows(_Part):
     members: Sequence[tuple[Arrow, Route]]
 
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
-        way = self._item.way
+        highlighted = self._item.way
         plain, on_way = QPainterPath(), QPainterPath()
         for arrow, route in self.members:
-            path = on_way if arrow.source in way and arrow.target in way else plain
+            path = on_way if arrow.source in highlighted and arrow.target in highlighted else plain
             path.moveTo(*route[0])
             for point in route[1:]:
                 path.lineTo(*point)
@@ -133,7 +133,7 @@ class TapeOverview(Overview):
     def mapped_batches(self) -> Sequence[_Mapped]:
         return self._mapped
 
-    def set_way(self, boxes: frozenset[str]) -> None:
+    def set_highlighted(self, boxes: frozenset[str]) -> None:
         """Highlight these boxes and the arrows between them; nothing if empty."""
         if boxes != self.way:
             self.way = boxes

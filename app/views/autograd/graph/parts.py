@@ -86,7 +86,7 @@ class BoxPart(Part):
         return self._looks_like
 
     @property
-    def words(self) -> str:
+    def tooltip(self) -> str:
         """Return all its text, for a tooltip."""
         box = self.face.box
         return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *(chip.text for chip in box.chips))))
@@ -107,7 +107,7 @@ class GroupPart(Part):
         return self.in_header(at) and at.x() - self.place.x <= 20
 
 
-class ArrowWay(NamedTuple):
+class ArrowPath(NamedTuple):
     """Where an arrow runs, on the scene; `line` where it is straight."""
 
     path: QPainterPath
@@ -115,7 +115,7 @@ class ArrowWay(NamedTuple):
     line: QLineF | None
 
     @classmethod
-    def of(cls, route: Route, flow: EdgeFlow | None = None) -> ArrowWay:
+    def from_route(cls, route: Route, flow: EdgeFlow | None = None) -> ArrowPath:
         """Build the painted arrow of a route with its flow."""
         path = arrow_path(route)
         (ax, ay), (bx, by) = route[0], route[-1]

@@ -14,7 +14,7 @@ from app.views.autograd.graph.view import TapeView
 from app.views.ui.widgets.banner import Banner
 
 
-class Way(Banner):
+class PathHighlight(Banner):
     """Highlights paths and reports their length. Their ends are kept as backward nodes, so that folding does not lose
     them."""
 
@@ -63,27 +63,27 @@ class Way(Banner):
             frozenset(place[node] for node in here),
             frozenset(place[node] for node in there),
         )
-        self._scene.set_way(found)
+        self._scene.set_highlighted(found)
         if not found:
-            self.set("info", f"No gradient flows between {one} and {other}", "Esc goes on without")
+            self.set("info", f"No gradient flows between {one} and {other}", "Press Esc to clear")
         else:
             first, last = (other, one) if back else (one, other)
             count, boxes = len(found), len(drawing.boxes)
-            said = f"{count:,} of {boxes:,} boxes lie on the gradient's way from {first} to {last}"
+            said = f"{count:,} of {boxes:,} boxes are on the gradient's path from {first} to {last}"
             self.set("info", said, "", "Frame it")
         self.show()
 
     def frame_it(self) -> None:
         """Show all of it, and no more than that."""
-        if self._scene.way:
-            self._view.frame(self._scene.area_of_boxes(self._scene.way).adjusted(-40, -40, 40, 40), 1.25)
+        if self._scene.highlighted:
+            self._view.frame(self._scene.area_of_boxes(self._scene.highlighted).adjusted(-40, -40, 40, 40), 1.25)
 
     def end(self) -> None:
         """Remove the highlight and return the focus to the graph."""
-        self.let_go()
+        self.clear()
         self._view.setFocus()
 
-    def let_go(self) -> None:
+    def clear(self) -> None:
         self._ends = ()
         self.hide()
-        self._scene.set_way(frozenset())
+        self._scene.set_highlighted(frozenset())

@@ -37,7 +37,7 @@ class Played:
         return self.ran == self.count
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return f"{self.ran} of {self.count} run"
 
 

@@ -140,7 +140,7 @@ class PlayedGraph(QObject):
             edge = next(each for each in self._index.tape.outgoing[source] if each.slot == slot)
             for sum_ in fan_ins_of(self._player, edge.target):
                 if sum_.output_nr == edge.output_nr:
-                    found += [words for key, words in share_words(sum_).items() if key == (source, slot)]
+                    found += [words for key, words in share_texts(sum_).items() if key == (source, slot)]
         return found
 
 
@@ -152,7 +152,7 @@ def fan_ins_of(player: Player, node: int) -> tuple[FanIn, ...]:
     return player.fan_ins if node == player.next_node else ()
 
 
-def share_words(sum_: FanIn) -> dict[tuple[int, int], str]:
+def share_texts(sum_: FanIn) -> dict[tuple[int, int], str]:
     """Format the share of each edge of a sum; "cosine" is to the other, or to the largest of the others."""
     words: dict[tuple[int, int], str] = {}
     for place, share in enumerate(sum_.shares):

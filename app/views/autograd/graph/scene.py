@@ -22,7 +22,7 @@ from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState
 from app.views.autograd.graph.key_navigation import next_box
 from app.views.autograd.graph.near_item import NearGraph
 from app.views.autograd.graph.overview_item import Marks, TapeOverview, rectangle
-from app.views.autograd.graph.parts import ArrowWay, BoxPart, GroupPart, Part, Parts, Place, places
+from app.views.autograd.graph.parts import ArrowPath, BoxPart, GroupPart, Part, Parts, Place, places
 from app.views.autograd.graph.playback_paint import PlayedParts
 from app.views.ui.graphview.minimap import MapShapes
 from app.views.ui.graphview.spatial import RectIndex
@@ -118,7 +118,7 @@ class TapeScene(QGraphicsScene):
         self._states: dict[str, ItemState] = {}
         self._way: frozenset[str] = frozenset()
         self._on_way: frozenset[str] = frozenset()  # with the groups around it
-        self._ways: dict[int, ArrowWay] = {}
+        self._ways: dict[int, ArrowPath] = {}
         self.played.forget()
         for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of", "_frames"):
             self.__dict__.pop(known, None)
@@ -198,11 +198,11 @@ class TapeScene(QGraphicsScene):
         part.set_played(self.played.boxes.get(part.key))
         return part
 
-    def way_of(self, number: int) -> ArrowWay:
+    def path_of(self, number: int) -> ArrowPath:
         """Return the path of an arrow."""
         way = self._ways.get(number)
         if way is None:
-            way = self._ways[number] = ArrowWay.of(self.layout_.routes[number], self.played.flows.get(number))
+            way = self._ways[number] = ArrowPath.from_route(self.layout_.routes[number], self.played.flows.get(number))
         return way
 
     def label_at(self, number: int) -> tuple[str, int]:
@@ -221,8 +221,8 @@ class TapeScene(QGraphicsScene):
             if kind == "label" and key in flows:
                 return f"{label_of(self._drawing.arrows[key])}\n{flows[key].words}"
         if here and isinstance(part, BoxPart):
-            return part.words
-        over = (key for kind, key in here if kind == "arrow" and key in flows and self.way_of(key).near(at))
+            return part.tooltip
+        over = (key for kind, key in here if kind == "arrow" and key in flows and self.path_of(key).near(at))
         return next((flows[number].words for number in over), "")
 
     def touch(self, part: Part | None = None, arrows: Iterable[int] = ()) -> None:
@@ -283,7 +283,7 @@ class TapeScene(QGraphicsScene):
         """Return whether an arrow is highlighted: at the selection or on the highlighted path."""
         arrow = self._drawing.arrows[number]
         touched = bool(self._current) and self._current in (arrow.source, arrow.target)
-        return touched or (bool(self._way) and not self.is_off_way(number))
+        return touched or (bool(self._way) and not self.is_dimmed(number))
 
     def _plain(self, key: str) -> ItemState:
         """Return the default state of a box or group."""
@@ -320,12 +320,12 @@ class TapeScene(QGraphicsScene):
         keys = [key for key, state in self._states.items() if state.linked]
         return [part for key in keys if (part := self.part(key)) is not None]
 
-    def set_way(self, boxes: frozenset[str]) -> None:
+    def set_highlighted(self, boxes: frozenset[str]) -> None:
         """Highlight these boxes and the arrows between them, and dim the rest; none ends that."""
         if boxes == self._way:
             return
         self._way, self._on_way = boxes, boxes | self._frames_of(boxes)
-        self.far.set_way(boxes)
+        self.far.set_highlighted(boxes)
         for key, item in (*self.boxes.made.items(), *self.groups.made.items()):
             self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in self._on_way)
             item.set_state(state)
@@ -343,11 +343,11 @@ class TapeScene(QGraphicsScene):
         return frozenset(found)
 
     @property
-    def way(self) -> frozenset[str]:
+    def highlighted(self) -> frozenset[str]:
         """Return the highlighted boxes."""
         return self._way
 
-    def is_off_way(self, number: int) -> bool:
+    def is_dimmed(self, number: int) -> bool:
         """Return whether an arrow is off the highlighted path."""
         arrow = self._drawing.arrows[number]
         return bool(self._way) and not (arrow.source in self._way and arrow.target in self._way)

@@ -42,7 +42,7 @@ class TapeView(PanZoomView):
         self._pressed_at: QPoint | None = None
         self.setAccessibleName("Autograd graph")
         self.setAccessibleDescription(
-            "Arrow keys walk along the gradients, Enter folds and unfolds, ] and [ a level of everything, Shift+click "
+            "Arrow keys follow the gradients, Enter folds and unfolds, ] and [ a level of everything, Shift+click "
             "marks the way from what is selected, Home shows everything"
         )
         self.setCursor(Qt.CursorShape.ArrowCursor)
@@ -202,7 +202,7 @@ class TapeView(PanZoomView):
         elif key in (Qt.Key.Key_BracketRight, Qt.Key.Key_BracketLeft):
             self.leveled.emit(1 if key == Qt.Key.Key_BracketRight else -1)
         elif key == Qt.Key.Key_Escape:
-            if self._scene.way:
+            if self._scene.highlighted:
                 self.escaped.emit()
             else:
                 self._scene.choose("")

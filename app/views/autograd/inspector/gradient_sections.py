@@ -207,7 +207,7 @@ def _sum_section(tape: Tape, sum_: FanIn) -> Section:
 def _agreement(cosine: float) -> str:
     if abs(cosine) < AGREE:
         return "they are nearly at right angles"
-    return "they pull the same way" if cosine > 0 else "they work against each other"
+    return "they point in similar directions" if cosine > 0 else "they oppose each other"
 
 
 def _gain_section(gain: float) -> Section:
@@ -236,7 +236,7 @@ def _odd(
         return
     made = sum(edge.stats.nonfinite for edge in record.leaving if edge.stats)
     if made and not sum(stats.nonfinite for stats in known):
-        yield f"{made:,} values that leave are NaN or infinite, and none that arrived: they come from here."
+        yield f"{made:,} outgoing values are NaN or infinite, but no incoming ones: they originate here."
     most = max((edge.stats.norm for edge in record.leaving if edge.stats), default=0.0)
     for edge in record.leaving:
         target = tape.nodes[edge.target]

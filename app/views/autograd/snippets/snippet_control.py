@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FILTER = "Python file (*.py)"
 LIMITS = Limits()
-LOOK = 100  # ms between two polls of the output
+POLL_INTERVAL = 100  # ms between two polls of the output
 REFRESH = 0.3  # seconds between two looks of the inspector while a pass is played
 NET, SNIPPET = "net", "snippet"
 
@@ -59,8 +59,8 @@ class SnippetControl(QObject):
         self._task: BackgroundTask | None = None
         self._stop = threading.Event()
         self._told = 0.0
-        self._poll = QTimer(self, interval=LOOK)
-        self._poll.timeout.connect(self._look)
+        self._poll = QTimer(self, interval=POLL_INTERVAL)
+        self._poll.timeout.connect(self._poll_output)
         self.toggle = Segmented([(NET, "Net"), (SNIPPET, "Snippet")], "Graph of the net or of a snippet")
         self.toggle.setToolTip("The graph of this project's net, or of a few lines of PyTorch")
         self.toggle.changed.connect(self.show)
@@ -88,7 +88,7 @@ class SnippetControl(QObject):
             page.stopRequested.connect(self.stop)
             page.openRequested.connect(self.choose_file)
             page.saveRequested.connect(self.save)
-            page.lookRequested.connect(self._look_at_file)
+            page.lookRequested.connect(self._review_file)
             page.detail.connect(self._inspect)
             norms = GradientSections(page.player)
             self._inspector.above.append(lambda tape, item: norms(tape, item) if tape is page.room.tape else ())
@@ -152,7 +152,7 @@ class SnippetControl(QObject):
         if self.running:
             return
         if self.page.foreign is not None:
-            self._look_at_file()
+            self._review_file()
             return
         self._stop = threading.Event()
         run = partial(snippet_process.run, self.page.snippet(), LIMITS, self._stop.is_set)
@@ -166,7 +166,7 @@ class SnippetControl(QObject):
         """End the process of a snippet that runs."""
         self._stop.set()
 
-    def _look(self) -> None:
+    def _poll_output(self) -> None:
         if self._task is not None and self._task.progress:
             self.page.show_output(self._task.progress)
 
@@ -207,10 +207,10 @@ class SnippetControl(QObject):
         self.show(SNIPPET)
         self.page.load(text, path.name, None if layer_files.allowed(layer_files.digest(text)) else path)
 
-    def _look_at_file(self) -> None:
+    def _review_file(self) -> None:
         path = self.page.foreign
         if path is not None:
-            self._workspace.layers.look_at_snippet(path, lambda: self.open(path))
+            self._workspace.layers.review_snippet(path, lambda: self.open(path))
 
     def save(self) -> None:
         """Ask for a path, then write the text."""
@@ -231,7 +231,7 @@ class SnippetControl(QObject):
         )
 
 
-def made_pages(room: QWidget) -> QStackedWidget:
+def create_pages(room: QWidget) -> QStackedWidget:
     """Create the stack of the tab's pages, the net's in front."""
     pages = QStackedWidget()
     pages.addWidget(room)

@@ -65,7 +65,7 @@ class SnippetPage(QWidget):
         self.banner.hide()
         self.edit = SnippetEdit()
         self.run = Button("Run", "primary", "run")
-        self.run.setToolTip("Run these lines in a process of their own (Ctrl+Enter)")
+        self.run.setToolTip("Run these lines in a separate process (Ctrl+Enter)")
         self.stop = Button("Stop", icon="stop")
         self.stop.setToolTip("End the process of the snippet")
         self.stop.setEnabled(False)

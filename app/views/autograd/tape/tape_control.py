@@ -67,7 +67,7 @@ class TapeControl(QObject):
         workspace.document.replaced.connect(self._project_replaced)
         self.page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
         player.replaced.connect(room.set_tape)
-        player.changed.connect(self._tell)
+        player.changed.connect(self._show_status)
         player.changed.connect(lambda: self._refresh(now=True))
         player.state_changed.connect(self._state)
         player.stood.connect(self._stood)
@@ -139,9 +139,9 @@ class TapeControl(QObject):
 
     def inspect(self, item: TapeNode | LayerGroup | None) -> None:
         """Show the selection in the net's graph; without one the next node."""
-        self._inspector.show_item(self._room.tape, self._wanted(item))
+        self._inspector.show_item(self._room.tape, self._item_to_show(item))
 
-    def _wanted(self, item: TapeNode | LayerGroup | None) -> TapeNode | LayerGroup | None:
+    def _item_to_show(self, item: TapeNode | LayerGroup | None) -> TapeNode | LayerGroup | None:
         room, player = self._room, self.player
         if item is None and player.keeps and room.tape is not None and player.next_node is not None:
             return room.tape.nodes[player.next_node]
@@ -161,7 +161,7 @@ class TapeControl(QObject):
             return
         self._refreshed = time.monotonic()
         selected = self._room.item_of(self._room.scene.current_key())
-        wanted = self._wanted(selected)
+        wanted = self._item_to_show(selected)
         if wanted is self._inspector.shown_item() or not now:  # while it plays, what is shown stays
             self._inspector.refresh()
         else:
@@ -175,7 +175,7 @@ class TapeControl(QObject):
 
     def _project_replaced(self, _project: object) -> None:
         self.player.set_tape(None)
-        self._workspace.status.set_kept("")
+        self._workspace.status.set_graph_memory("")
 
     def _page_shown(self, key: str = "") -> None:
         """Show the steps with the graph and the outline with the canvas; there is no room for both."""
@@ -194,10 +194,10 @@ class TapeControl(QObject):
         pages = self._workspace.pages
         if state == LOADING and pages.is_front("layers"):  # nothing can be put into a graph that is played
             pages.turn_to("steps")
-        self._tell()
+        self._show_status()
 
     def _stood(self, _stop: Stop) -> None:
-        self._tell()
+        self._show_status()
         self._refresh(now=True)
 
     def _troubled(self, trouble: Trouble) -> None:
@@ -209,9 +209,9 @@ class TapeControl(QObject):
 
     def _let_go_of(self, alive: int) -> None:
         if not self.player.keeps and self.player.tape is not None:  # else it was of a project that is closed
-            self._workspace.status.set_kept(f"Inspection keeps {bytes_text(alive)} alive")
+            self._workspace.status.set_graph_memory(f"Inspection keeps {bytes_text(alive)} alive")
 
-    def _tell(self) -> None:
+    def _show_status(self) -> None:
         """Update the status line, and the graph's header when its numbers are of a newer batch."""
         player, status, room = self.player, self._workspace.status, self._room
         tape = player.tape
@@ -222,7 +222,7 @@ class TapeControl(QObject):
             return
         status.set_tape(_where(player))
         if player.kept:
-            status.set_kept(f"Inspection keeps {bytes_text(player.kept)} alive until you free the graph")
+            status.set_graph_memory(f"Inspection keeps {bytes_text(player.kept)} alive until you free the graph")
 
 
 def first_of(tape: Tape, item: TapeNode | LayerGroup) -> int:
@@ -239,4 +239,4 @@ def _where(player: Player) -> str:
         return "Playing backward"
     if player.next_node is None:
         return "Backward is through"
-    return f"Replay stands before step {player.position + 1:,}"
+    return f"Replay is before step {player.position + 1:,}"

@@ -139,7 +139,7 @@ class DrawWire(Gesture):
         if target is None:
             found = self._parameters(node, target)
             if node is None:
-                self._let_go(point)
+                self._drop(point)
             elif found:
                 self._wire_parameter(node, found, point)
             return
@@ -158,11 +158,11 @@ class DrawWire(Gesture):
         else:
             self.view.parameter_wanted.emit(self._node, self._pin.index, node, found, point)
 
-    def _let_go(self, point: QPointF) -> None:
+    def _drop(self, point: QPointF) -> None:
         if self._detached is not None:
             self.commands.cut_wire(self._detached)
         else:
-            self.view.let_go(self._node, self._from_output, self._pin, point)
+            self.view.drop_wire(self._node, self._from_output, self._pin, point)
 
     def cancel(self) -> None:
         self._clean()

@@ -52,11 +52,11 @@ def hit_in(scene: CanvasScene, point: QPointF, zoom: float) -> Hit:
         if item.body.contains(point):
             way, folds = item.within(point)
             return Hit(item.node, inside=way, folds=folds and zoom >= SIMPLE)
-    bend = scene.bends.at(point, zoom)
+    bend = scene.bends.bend_at(point, zoom)
     if bend is not None:
         return Hit(wire=bend[0], bend=bend[1])
-    wire = scene.wiring.at(point)
+    wire = scene.wiring.wire_at(point)
     if wire is not None:
         return Hit(wire=wire)
-    note = scene.notes.at(point, zoom)
+    note = scene.notes.note_at(point, zoom)
     return Hit(note=note[0], grip=note[1]) if note is not None else NOTHING

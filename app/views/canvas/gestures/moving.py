@@ -41,7 +41,7 @@ class Move(Gesture):
             self.commands.select(self._before | held, self._noted | noted)
         elif not (held <= self._before and noted <= self._noted):
             self.commands.select(held, noted)
-        nodes, notes = self.commands.held()
+        nodes, notes = self.commands.selected_with_contents()
         self._take(nodes | held, notes | noted)
 
     def _take(self, nodes: frozenset[str], notes: frozenset[str]) -> None:
@@ -166,7 +166,7 @@ class BendWire(Gesture):
 
     def _open(self) -> None:
         """Add a bend where the wire is grabbed."""
-        path = self.scene.wires[self._wire].way.path
+        path = self.scene.wires[self._wire].route.path
         ends = [(end.x(), end.y()) for end in (path.pointAtPercent(0.0), path.pointAtPercent(1.0))]
         held = (self.began.x(), self.began.y())
         self._bend = bends.nearest_stretch((ends[0], *self._points, ends[1]), held)

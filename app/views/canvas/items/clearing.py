@@ -16,13 +16,13 @@ class Clearing(QObject):
         super().__init__(parent)
         self._kept: list[object] = []
         self._timer = QTimer(self, interval=1)
-        self._timer.timeout.connect(self._let_go)
+        self._timer.timeout.connect(self._free_some)
 
     def take(self, items: Iterable[object]) -> None:
         self._kept += items
         self._timer.start()
 
-    def _let_go(self) -> None:
+    def _free_some(self) -> None:
         del self._kept[-FEW:]
         if not self._kept:
             self._timer.stop()

@@ -15,7 +15,7 @@ WAIT = 20  # milliseconds until it is asked again whether all nodes are there
 MOST = 40  # turns: then the rest is pictured while it is painted
 
 
-class Unveiling(QObject):
+class DeferredShow(QObject):
     """After `veil` a view keeps its old picture until `frame` has set the visible area and its sprites are made.
 
     While nodes are still `coming` it waits for them.

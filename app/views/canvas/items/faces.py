@@ -165,7 +165,7 @@ def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | No
     result = analysis.results.get(node) if analysis else None
     inside = result.turns[0].inside if result is not None and result.turns else None
 
-    def made() -> Inner:
+    def inner_of_block() -> Inner:
         if inside is None:
             return Inner(drawn, drawn.faces)
         from app.builder.results import known
@@ -174,7 +174,7 @@ def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | No
         carried: FrozenMap[tuple[str, int], str] = FrozenMap({end: str(value) for end, value in here.values.items()})
         return Inner(drawn, _faces(block, catalog, here), carried)
 
-    return _inner.get_or_compute(Same(drawn, inside), made)
+    return _inner.get_or_compute(Same(drawn, inside), inner_of_block)
 
 
 def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:

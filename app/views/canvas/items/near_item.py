@@ -148,7 +148,9 @@ def _paint_frame(painter: QPainter, item: NodeItem, area: QRectF, zoom: float) -
 def _label(wire: WireItem, view: QTransform) -> SpriteRequest:
     chip = wire.chip
     extent = QRectF(-1, -1, chip.width + 2, LABEL_HEIGHT + 2)
-    return SpriteRequest(view.map(chip.place), chip.look, 0, extent, partial(_paint_chip, chip.look, chip.width))
+    return SpriteRequest(
+        view.map(chip.place), chip.appearance, 0, extent, partial(_paint_chip, chip.appearance, chip.width)
+    )
 
 
 def _node(item: NodeItem, view: QTransform, zoom: float) -> SpriteRequest:

@@ -17,7 +17,7 @@ from app.util.formatting import figure
 from app.views.canvas.items.faces import Face, Pin
 from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area, shape_of
 from app.views.canvas.items.painter import NodeLook, heat_cells, paint_ports
-from app.views.canvas.items.repaint import Ground
+from app.views.canvas.items.repaint import RepaintTarget
 from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import Theme
 
@@ -35,7 +35,7 @@ class NodeItem:
     `rank` orders overlapping nodes; `version` changes whenever it looks different.
     """
 
-    def __init__(self, node: str, face: Face, ground: Ground, shape: Shape | None = None) -> None:
+    def __init__(self, node: str, face: Face, ground: RepaintTarget, shape: Shape | None = None) -> None:
         self.node = node
         self.rank = 0
         self.version = next(_versions)
@@ -98,9 +98,9 @@ class NodeItem:
     def inner(self) -> InnerLook | None:
         """Return the visible inside of an unfolded block."""
         if self._inner is None and self._face.inside is not None:
-            from app.views.canvas.items.unfolded_blocks import look_of
+            from app.views.canvas.items.unfolded_blocks import rendering_of
 
-            self._inner = look_of(self._face.inside)
+            self._inner = rendering_of(self._face.inside)
         return self._inner
 
     def within(self, point: QPointF) -> tuple[tuple[str, ...], bool]:

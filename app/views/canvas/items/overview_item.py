@@ -34,7 +34,7 @@ class WireBatch(Batch["WireItem"]):
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         for item in self.members:
             if item.isVisible():
-                layers[0].lines[item.far_color(now).rgba(), 1].addPath(item.way.path)
+                layers[0].lines[item.far_color(now).rgba(), 1].addPath(item.route.path)
         return bounds([item.extent for item in self.members])
 
 
@@ -58,7 +58,7 @@ class NodeBatch(Batch["NodeItem"]):
             frames.fills[ground].append(body)
             frames.outlines[line, 1].append(body)
             for wire in inner.wires.values():
-                way = wire.way.path.translated(body.topLeft() + inner.plan.shift)
+                way = wire.route.path.translated(body.topLeft() + inner.plan.shift)
                 frames.lines[now.wire.rgba(), 1].addPath(way)
         for item in self.members:
             if (ring := item.far_ring(now)) is not None:

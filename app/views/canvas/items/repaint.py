@@ -7,7 +7,7 @@ from typing import Protocol
 from PySide6.QtCore import QRectF
 
 
-class Ground(Protocol):
+class RepaintTarget(Protocol):
     """Collects changed areas."""
 
     def touch(self, item: object, area: QRectF) -> None:

@@ -30,7 +30,7 @@ class SheetPart:
         self._places = {key: place for key, place in sheet.positions.items() if key in self._nodes}
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Return how much is still to come, in nodes."""
         return max(len(self._left), (len(self._sheet.graph.edges) - len(self._edges)) // WIRES)
 

@@ -84,7 +84,7 @@ def plan_of(drawn: Drawn) -> FrameLayout:
     return _plans.get_or_compute(Same(drawn), lambda: _plan(drawn))
 
 
-def look_of(inner: Inner) -> InnerLook:
+def rendering_of(inner: Inner) -> InnerLook:
     """Return the rendering of an instance's inside; instances that look the same share it."""
     return _looks.get_or_compute(Same(inner), lambda: InnerLook(inner))
 
@@ -109,7 +109,7 @@ def _plan(drawn: Drawn) -> FrameLayout:
     outputs = _apart([lines[node.id] for node in block.outputs])
     starts = {node.id: QPointF(left, y) for node, y in zip(block.inputs, inputs, strict=True)}
     goals = {node.id: QPointF(right, y) for node, y in zip(block.outputs, outputs, strict=True)}
-    ways = _Ways(drawn, shapes, bodies, starts, goals).made
+    ways = _Routes(drawn, shapes, bodies, starts, goals).made
     ports = [QRectF(left, y - 10, 1, 20) for y in (*inputs, *outputs)]
     labels = [QRectF(way.label.x(), way.label.y() - LABEL_HEIGHT / 2, 1, LABEL_HEIGHT) for way in ways.values()]
     area = bounds([area, *ports, *labels, *(way.bounds for way in ways.values())])
@@ -172,7 +172,7 @@ def _apart(heights: list[float]) -> list[float]:
     return list(found.values())
 
 
-class _Ways:
+class _Routes:
     """Routes of all wires of a block: forward wires first, then backward ones, in separate lanes."""
 
     def __init__(
@@ -193,7 +193,7 @@ class _Ways:
         edges = [edge for edge in drawn.block.graph.edges if self._drawn_in_frame(edge)]
         ends = {edge: self._ends(edge) for edge in edges}
         for edge in sorted(edges, key=lambda edge: (runs_back(*ends[edge]), edge)):
-            way = self.made[edge] = self._way(edge, *ends[edge], drawn.block)
+            way = self.made[edge] = self._compute_route(edge, *ends[edge], drawn.block)
             if not way.lane.isEmpty():
                 self._lanes.put(edge, way.lane)
 
@@ -213,7 +213,7 @@ class _Ways:
             end = self._bodies[edge.target].topLeft() + shapes[edge.target].input(number)
         return start, end
 
-    def _way(self, edge: Edge, start: QPointF, end: QPointF, block: Block) -> Route:
+    def _compute_route(self, edge: Edge, start: QPointF, end: QPointF, block: Block) -> Route:
         source = self._bodies.get(edge.source, QRectF(start.x() - 1, start.y() - 1, 1, 2))
         target = self._bodies.get(edge.target, QRectF(end.x(), end.y() - 1, 1, 2))
         points = [QPointF(*point) for point in block.bends.get(edge, ())]
@@ -224,11 +224,11 @@ class _Ways:
         def others(area: QRectF) -> list[QRectF]:
             return [places[node] for node in places.inside(area) if node not in (edge.source, edge.target)]
 
-        def taken(area: QRectF) -> list[QRectF]:
+        def lanes_in(area: QRectF) -> list[QRectF]:
             return [lanes[wire] for wire in lanes.inside(area)]
 
-        way = route(start, end, source, target, others, taken)
-        return around(way, start, end, source, target, others, taken if way.backward else nothing)
+        way = route(start, end, source, target, others, lanes_in)
+        return around(way, start, end, source, target, others, lanes_in if way.backward else nothing)
 
 
 # --- Painting -----------------------------------------------------------------------------------------------------

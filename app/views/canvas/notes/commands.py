@@ -30,7 +30,7 @@ class NoteCommands:
     def __init__(self, commands: Commands, scene: CanvasScene) -> None:
         self._commands, self._scene = commands, scene
 
-    def words(self, notes: Iterable[str], known: Mapping[str, Comment] | None = None) -> list[str]:
+    def counts_text(self, notes: Iterable[str], known: Mapping[str, Comment] | None = None) -> list[str]:
         """Describe notes: how many frames and how many comments."""
         comments = self._scene.notes.comments if known is None else known
         kinds = [comments[note].kind for note in notes if note in comments]
@@ -93,18 +93,20 @@ class NoteCommands:
             area = notes_edits.rect_of(project.comments[note])
             wide = Area(area.left, area.top, area.right + dx, area.bottom + dy)
             project = notes_edits.resize(project, note, wide)
-        self._commands.apply(f"Resize {' and '.join(self.words(notes))}", lambda: project, f"grow {sorted(notes)}")
+        self._commands.apply(
+            f"Resize {' and '.join(self.counts_text(notes))}", lambda: project, f"grow {sorted(notes)}"
+        )
 
     def tint(self, color: str) -> None:
         """Give the selected notes a colour."""
         notes = tuple(self._scene.notes.selected)
-        text = f"Colour {' and '.join(self.words(notes))}"
+        text = f"Colour {' and '.join(self.counts_text(notes))}"
         self._commands.apply(text, lambda: notes_edits.tint(self._commands.project, notes, color))
 
     def fit(self) -> None:
         """Fit the selected frames to their contents."""
         notes, sizes = tuple(self._scene.notes.selected), self._scene.sizes()
-        text = f"Fit {' and '.join(self.words(notes))}"
+        text = f"Fit {' and '.join(self.counts_text(notes))}"
         self._commands.apply(text, lambda: notes_edits.fit(self._commands.project, notes, sizes))
 
     def step_to(self, direction: int) -> str | None:
@@ -126,7 +128,7 @@ class NoteCommands:
 
     def bend(self, wire: Edge, at: QPointF | None = None) -> None:
         """Put a bend on a wire, at a point or in its middle."""
-        path = self._scene.wires[wire].way.path
+        path = self._scene.wires[wire].route.path
         point = at if at is not None else path.pointAtPercent(0.5)
         start, end = path.pointAtPercent(0.0), path.pointAtPercent(1.0)
         project, number = bends.add(self._commands.project, wire, _snapped(point), _pair(start), _pair(end))

@@ -78,7 +78,7 @@ class NoteField(QPlainTextEdit):
         return super().event(event)
 
 
-class Writing(QObject):
+class NoteEditor(QObject):
     """Edits the text of notes on a canvas, of those that are there and of a comment that is about to be."""
 
     def __init__(self, canvas: Canvas) -> None:
@@ -98,17 +98,17 @@ class Writing(QObject):
         self._note, self._new, self._open = note, new, True
         self._canvas.reveal_area(item.body)
         item.set_state(edited=True)
-        self.place()
+        self.update_position()
         self.field.open_over(item.note.text, item.is_frame)
 
     def begin(self, at: QPointF) -> None:
         """Write a comment with its corner at a point; there is none until something is written."""
         self.field.end()
         self._note, self._new, self._open, self._at = None, True, True, at
-        self.place()
+        self.update_position()
         self.field.open_over("", False)
 
-    def place(self) -> None:
+    def update_position(self) -> None:
         """Move the field over its note."""
         if not self._open:
             return

@@ -60,7 +60,7 @@ class NoteItem(QGraphicsItem):
             self._note = note
             self._measure()
 
-    def set_words(self, words: str) -> None:
+    def set_subtitle(self, words: str) -> None:
         """Set the text behind a frame's title."""
         if words != self._words:
             self._words = words

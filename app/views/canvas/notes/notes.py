@@ -64,7 +64,7 @@ class Notes:
     def count(self, words: Mapping[str, str]) -> None:
         """Put words behind the titles of frames."""
         for key, item in self.items.items():
-            item.set_words(words.get(key, ""))
+            item.set_subtitle(words.get(key, ""))
 
     def set_zoom(self, zoom: float) -> None:
         self._zoom = zoom
@@ -92,7 +92,7 @@ class Notes:
 
     # --- Questions
 
-    def at(self, point: QPointF, zoom: float) -> tuple[str, Edges] | None:
+    def note_at(self, point: QPointF, zoom: float) -> tuple[str, Edges] | None:
         """Return the note at a point, and its edges that a press there drags, if any."""
         for item in sorted(self.items.values(), key=lambda item: -item.zValue()):
             grip = item.grip_at(point, zoom)

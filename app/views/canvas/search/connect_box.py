@@ -37,7 +37,7 @@ class ConnectBox(PickBox):
         self.field.setAccessibleName(placeholder)
         self.show_at(spot, hint, beside)
 
-    def found(self, query: str) -> list[PickRow]:
+    def matches(self, query: str) -> list[PickRow]:
         return [_row(offer) for offer in connect_candidates.fitting(self._offers, query)]
 
     def nothing(self, query: str) -> str:

@@ -42,7 +42,7 @@ def to_connect(
     made = [offer for other in others if other not in before for offer in _wires(graph, catalog, analysis, node, other)]
     into = [offer for other in others if other not in behind
             for offer in _wires(graph, catalog, analysis, other, node, outgoing=False)]  # fmt: skip
-    return sorted(made, key=_taken) + sorted(into, key=_taken)
+    return sorted(made, key=_replaces_wire) + sorted(into, key=_replaces_wire)
 
 
 def to_cut(graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str) -> list[Offer]:
@@ -108,5 +108,5 @@ def _carried(analysis: Analysis | None, wire: Edge) -> str:
     return str(value) if value is not None else ""
 
 
-def _taken(offer: Offer) -> bool:
+def _replaces_wire(offer: Offer) -> bool:
     return offer.hint.startswith("instead of")

@@ -23,7 +23,7 @@ class Finder:
         self._put: Callable[[str], object] = canvas.add_op
         canvas.search.chosen.connect(self._chosen)
 
-    def at(self, point: QPointF, pointed: bool = True) -> None:
+    def search_at(self, point: QPointF, pointed: bool = True) -> None:
         """Search a layer for a point: behind the selected node if there is one; on free ground unless the point was
         clicked."""
         canvas = self._canvas

@@ -42,7 +42,7 @@ class PickRow:
     hint: str = ""
 
     @property
-    def spoken(self) -> str:
+    def accessible_text(self) -> str:
         return ", ".join(part for part in (self.text, self.faint, self.hint) if part)
 
 
@@ -73,7 +73,7 @@ class PickBox(QFrame):
 
     # --- Rows
 
-    def found(self, query: str) -> Sequence[PickRow]:
+    def matches(self, query: str) -> Sequence[PickRow]:
         """Return the rows that match the letters, best first."""
         return ()
 
@@ -83,12 +83,12 @@ class PickBox(QFrame):
 
     def refill(self) -> None:
         """List what fits the letters."""
-        rows = self.found(self.field.text())
+        rows = self.matches(self.field.text())
         self.rows.clear()
         for row in rows[:MOST_FOUND]:
             item = QListWidgetItem(row.text)
             item.setData(DATA, row)
-            item.setData(Qt.ItemDataRole.AccessibleTextRole, row.spoken)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, row.accessible_text)
             self.rows.addItem(item)
         self.rows.setCurrentRow(0 if rows else -1)
         self.rows.setFixedHeight(ROW * max(1, min(len(rows), MOST_ROWS)) + 2)

@@ -19,7 +19,7 @@ CATEGORIES = {
 }  # fmt: skip
 
 
-def found(catalog: Catalog, query: str, only: Iterable[str] | None = None) -> list[OpSpec]:
+def matching_ops(catalog: Catalog, query: str, only: Iterable[str] | None = None) -> list[OpSpec]:
     """Return the ops that match the letters, best first; all of them for no letters. The name weighs most."""
     keys = list(catalog) if only is None else [key for key in only if key in catalog]
     fits = []
@@ -44,9 +44,9 @@ class SearchBox(PickBox):
         self._only: tuple[str, ...] | None = None
         self.setAccessibleName("Add a layer")
         self.rows.setAccessibleName("Layers found")
-        self.picked.connect(self._tell)
+        self.picked.connect(self._emit_chosen)
 
-    def _tell(self, key: str) -> None:
+    def _emit_chosen(self, key: str) -> None:
         self.chosen.emit(key)
 
     def open_at(self, spot: QPoint, only: Iterable[str] | None = None, hint: str = "") -> None:
@@ -58,9 +58,9 @@ class SearchBox(PickBox):
         """Return the listed ops, best first."""
         return self.values()
 
-    def found(self, query: str) -> list[PickRow]:
+    def matches(self, query: str) -> list[PickRow]:
         """Return matching rows; the key's first part is at the right, to tell relu from ReLU."""
-        return [_row(spec) for spec in found(self._catalog, query, self._only)]
+        return [_row(spec) for spec in matching_ops(self._catalog, query, self._only)]
 
     def nothing(self, query: str) -> str:
         return "No matching layer: try fewer letters"

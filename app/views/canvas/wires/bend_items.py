@@ -87,7 +87,7 @@ class BendDots:
             for number, item in enumerate(items):
                 item.set_selected(bend == (wire, number))
 
-    def at(self, point: QPointF, zoom: float) -> Bend | None:
+    def bend_at(self, point: QPointF, zoom: float) -> Bend | None:
         """Return the bend at a point of the scene."""
         reach = max(REACH, min(REACH / zoom, 14.0))
         best, nearest = None, reach

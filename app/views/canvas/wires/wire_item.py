@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPainterPathStroker, Q
 
 from app.builder.graph import Edge
 from app.views.canvas.items.geometry import text_width
-from app.views.canvas.items.repaint import Ground
+from app.views.canvas.items.repaint import RepaintTarget
 from app.views.canvas.wires.routes import LABEL_RISE, Route
 from app.views.ui import theme
 from app.views.ui.graphview.spatial import RectIndex
@@ -29,7 +29,7 @@ class WireItem:
     It keeps its area in `index` up to date. `rank` orders crossing wires.
     """
 
-    def __init__(self, edge: Edge, way: Route, ground: Ground, index: RectIndex[Edge]) -> None:
+    def __init__(self, edge: Edge, way: Route, ground: RepaintTarget, index: RectIndex[Edge]) -> None:
         self.edge = edge
         self.chip = WireChip()
         self.rank = 0
@@ -49,7 +49,7 @@ class WireItem:
     # --- Appearance
 
     @property
-    def way(self) -> Route:
+    def route(self) -> Route:
         return self._route
 
     @property
@@ -208,7 +208,7 @@ class WireChip:
         self.visible = False
 
     @property
-    def look(self) -> tuple[str, str, bool]:
+    def appearance(self) -> tuple[str, str, bool]:
         return self.text, self.state, self.selected
 
     @property

@@ -15,7 +15,7 @@ from app.builder.value_types import TensorType
 from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.items.faces import Problems
 from app.views.canvas.items.node_item import NodeItem
-from app.views.canvas.items.repaint import Ground
+from app.views.canvas.items.repaint import RepaintTarget
 from app.views.canvas.wires.bend_items import BendDots
 from app.views.canvas.wires.bent_route import through
 from app.views.canvas.wires.detour import around
@@ -50,7 +50,7 @@ class Wiring:
         nodes: Mapping[str, NodeItem],
         places: RectIndex[str],
         bends: BendDots,
-        ground: Ground,
+        ground: RepaintTarget,
         turn: QTimer,
     ) -> None:
         self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
@@ -100,7 +100,7 @@ class Wiring:
         return made
 
     def _make(self, edge: Edge) -> WireItem:
-        way = unled(*self._ends(edge)) if self.held and not self._bends.points(edge) else self._way(edge)
+        way = unled(*self._ends(edge)) if self.held and not self._bends.points(edge) else self._compute_route(edge)
         item = self.items[edge] = WireItem(edge, way, self._ground, self.index)
         self._keep(item)
         return item
@@ -165,7 +165,11 @@ class Wiring:
         wide = area.width() > FAR
         if self._late and not (wide and len(self._late) > WHICH):
             end = perf_counter() + PAINTING
-            seen = self._late if wide else [edge for edge in self.of(self._places.inside(area)) if edge in self._late]
+            seen = (
+                self._late
+                if wide
+                else [edge for edge in self.wires_at(self._places.inside(area)) if edge in self._late]
+            )
             for edge in tuple(seen):
                 self._late.pop(edge, None)
                 self._late_back |= self._routed_but_for_back((edge,), plain=True)
@@ -229,15 +233,15 @@ class Wiring:
 
     def _touched(self, moved: set[str], swept: list[QRectF]) -> set[Edge]:
         if self.held:
-            return set(self.of(moved))
+            return set(self.wires_at(moved))
         if len(swept) > MANY:
             return set(self.items)
-        found = set(self.of(moved))
+        found = set(self.wires_at(moved))
         for area in swept:
             found.update(self._areas.inside(area))
         return found
 
-    def of(self, nodes: Iterable[str]) -> Iterable[Edge]:
+    def wires_at(self, nodes: Iterable[str]) -> Iterable[Edge]:
         """Yield the wires at some nodes, those between two of them twice."""
         for node in nodes:
             yield from self._graph.into(node)
@@ -246,7 +250,7 @@ class Wiring:
     def follow_drag(self, dragged: Iterable[str], plain: bool = False) -> None:
         """Reroute the wires of nodes that are being dragged; the others wait for the drop."""
         self.finish_few()
-        for edge in set(self.of(dragged)):
+        for edge in set(self.wires_at(dragged)):
             if plain:
                 self.items[edge].set_route(unled(*self._ends(edge)))
             else:
@@ -262,12 +266,12 @@ class Wiring:
             self.follow(set(), [])
 
     def _route(self, item: WireItem, ends: tuple[QPointF, QPointF] | None = None) -> None:
-        item.set_route(self._way(item.edge, ends))
+        item.set_route(self._compute_route(item.edge, ends))
         self._keep(item)
 
     def _keep(self, item: WireItem) -> None:
         """Store the lane and area of a wire's route for others."""
-        edge, way = item.edge, item.way
+        edge, way = item.edge, item.route
         before = self._lanes[edge] if edge in self._lanes else None
         if way.lane.isEmpty():
             self._lanes.remove(edge)
@@ -290,7 +294,7 @@ class Wiring:
     def _runs_back(self, edge: Edge) -> bool:
         return not self._bends.points(edge) and runs_back(*self._ends(edge))
 
-    def _way(self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None) -> Route:
+    def _compute_route(self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None) -> Route:
         start, end = ends or self._ends(edge)
         points = self._bends.points(edge)
         if points:
@@ -300,13 +304,13 @@ class Wiring:
         def others(area: QRectF) -> list[QRectF]:
             return [places[node] for node in places.inside(area) if node not in (edge.source, edge.target)]
 
-        def taken(area: QRectF) -> list[QRectF]:
+        def lanes_in(area: QRectF) -> list[QRectF]:
             return [lanes[wire] for wire in lanes.inside(area) if wire not in back or wire < edge]
 
         source, target = self._nodes[edge.source].body, self._nodes[edge.target].body
-        way = route(start, end, source, target, others, taken)
+        way = route(start, end, source, target, others, lanes_in)
         # Forward routes ignore lanes, so that they do not depend on creation order.
-        return around(way, start, end, source, target, others, taken if way.backward else nothing)
+        return around(way, start, end, source, target, others, lanes_in if way.backward else nothing)
 
     def _settle_labels(self) -> None:
         """Show one of several overlapping labels of wires with the same value, and hide labels under rising wires."""
@@ -320,10 +324,10 @@ class Wiring:
                 self._unsettled.add((source, output))
                 continue
             del fan[LABELS:]
-            rising = len(fan) > 1 and any(item.way.past < 0 for item in fan)
+            rising = len(fan) > 1 and any(item.route.past < 0 for item in fan)
             shown: list[QRectF] = []
             for item in fan:
-                item.set_below(rising and not item.way.past)
+                item.set_below(rising and not item.route.past)
                 area = item.chip.extent
                 crowded = any(area.intersects(other) for other in shown)
                 item.set_crowded(crowded)
@@ -371,7 +375,7 @@ class Wiring:
 
     # --- Questions
 
-    def at(self, point: QPointF) -> Edge | None:
+    def wire_at(self, point: QPointF) -> Edge | None:
         """Return the wire at a point, of several the topmost."""
         self.finish_few()
         near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
@@ -382,7 +386,7 @@ class Wiring:
         """Return the wire that crosses an area, the shortest of several."""
         self.finish_few()
         hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
-        return min(hits, key=lambda item: item.way.path.length()).edge if hits else None
+        return min(hits, key=lambda item: item.route.path.length()).edge if hits else None
 
     def _shown_in(self, area: QRectF) -> list[WireItem]:
         wide = area.adjusted(-REACH, -REACH, REACH, REACH)

@@ -218,7 +218,7 @@ class AlignedShapes(QWidget):
         rank = len(rows[0].cells)
         self._widths = [max(cells[i].width for cells in self._cells) + 14 for i in range(rank)]
         self.setFixedHeight(ROW * len(rows))
-        self.setAccessibleName("; ".join(_spoken(row) for row in rows))
+        self.setAccessibleName("; ".join(_accessible_text(row) for row in rows))
 
     def sizeHint(self) -> QSize:
         return at_least(60 + sum(self._widths), self.height())
@@ -255,7 +255,7 @@ def _cell(text: str, state: str) -> str:
     return "–" if state == MISSING else text
 
 
-def _spoken(row: Aligned) -> str:
+def _accessible_text(row: Aligned) -> str:
     words = {SAME: "", STRETCHED: " stretches", CLASH: " clashes"}
     return f"{row.name}: " + ", ".join(
         "missing" if state == MISSING else text + words[state] for text, state in row.cells

@@ -20,11 +20,11 @@ from app.views.inspector.fields.values import (
     check,
     choices,
     computes,
+    equal_values,
     expected,
     fits,
     maximum,
     parse,
-    same,
     show,
     text_of,
 )
@@ -120,7 +120,7 @@ class Editor(QWidget):
         if problem := (self.field.invalid() or ""):
             self._emit_problem(self._why(text) or problem)
             self.refused.emit(text)
-        elif not self._problem or same(self.field.value(), self._given):
+        elif not self._problem or equal_values(self.field.value(), self._given):
             self._show_error("")
 
     def _why(self, text: str) -> str:
@@ -237,7 +237,7 @@ def param_number(param: ParamLike) -> int:
 class ValueField(TextField):
     """A line edit that distinguishes 1 from 1.0 and True, also in nested values."""
 
-    _same = staticmethod(same)
+    _same = staticmethod(equal_values)
 
 
 class TextEditor(Editor):

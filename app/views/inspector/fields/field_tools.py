@@ -118,11 +118,11 @@ class FieldTools(QObject):
         params = {**self._edits.owner.params, **self.resolved}
         row = form.rows[name]
 
-        def told(words: str) -> None:
+        def show_message(words: str) -> None:
             if self.form is form:
                 row.show_torch_message(words, text)
 
         self._engine.ask(
             KEY, ConstructorError(self._edits.spec, FrozenMap(params), name, text),
-            on_answer=told,
+            on_answer=show_message,
         )  # fmt: skip

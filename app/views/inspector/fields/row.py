@@ -14,7 +14,7 @@ from app.builder.literals import AUTO
 from app.views.inspector.fields.editor_factory import make_editor, suits
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.prompt import NamePrompt
-from app.views.inspector.fields.values import ParamLike, computes, expected, same, show
+from app.views.inspector.fields.values import ParamLike, computes, equal_values, expected, show
 from app.views.inspector.fields.wired_field import AutoEditor, WiredEditor
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
@@ -128,7 +128,7 @@ class ParamRow:
 
     def show_value(self, value: Any, source: str = "") -> None:
         """Show the project's value, or the node that it comes from. Text being typed stays if neither has changed."""
-        if self._known and same(value, self._value) and source == self._source:
+        if self._known and equal_values(value, self._value) and source == self._source:
             return
         self._value, self._source, self._known = value, source, True
         if source:

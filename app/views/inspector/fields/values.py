@@ -106,7 +106,7 @@ def maximum(param: ParamLike) -> float | None:
     return getattr(param, "maximum", None)
 
 
-def same(a: Any, b: Any) -> bool:
+def equal_values(a: Any, b: Any) -> bool:
     """Return whether values are equal, with equal types throughout: 1 is not True, and (1, 1) is not 1.
 
     >>> same(1, True), same((1, 2), (1, 2)), same(1, 1.0), same(float("nan"), float("nan"))
@@ -115,7 +115,7 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, tuple):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(equal_values(x, y) for x, y in zip(a, b, strict=True))
     return a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
 
 
@@ -179,7 +179,7 @@ def text_of(param: ParamLike, value: Any) -> str:
 
 def _reads(param: ParamLike, text: str, value: Any) -> bool:
     try:
-        return same(parse(param, text), value)
+        return equal_values(parse(param, text), value)
     except ParamError:
         return False
 

@@ -14,7 +14,7 @@ from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.values import same, show
+from app.views.inspector.fields.values import equal_values, show
 from app.views.training.form.folding_section import FoldingSection
 from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import ChoiceField
@@ -118,7 +118,7 @@ class ChoiceSection(FoldingSection):
     def _with_param(self, name: str, value: Any) -> Choice:
         """Return the choice with one parameter changed; defaults are omitted."""
         params = self._choice.params
-        params = params.without(name) if same(value, self._default(name)) else params.set(name, value)
+        params = params.without(name) if equal_values(value, self._default(name)) else params.set(name, value)
         return Choice(self._choice.name, FrozenMap(params))
 
     def _edited(self, name: str, value: Any, merge: str | None) -> None:

@@ -22,7 +22,7 @@ from app.util.formatting import grouped_digits, megabytes
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.values import same
+from app.views.inspector.fields.values import equal_values
 from app.views.training.form.batch_view import BatchView
 from app.views.training.form.columns_table import ColumnsTable
 from app.views.training.form.data_fit import FitBox
@@ -303,7 +303,11 @@ class DataSection(Section):
         """Put options into the config; those that are the default, or None, are left out."""
         defaults = {option.name: option.default for option in SOURCES[self._config.source].options}
         options = {**self._config.options, **changed}
-        kept = {name: value for name, value in options.items() if value is not None and not same(value, defaults[name])}
+        kept = {
+            name: value
+            for name, value in options.items()
+            if value is not None and not equal_values(value, defaults[name])
+        }
         config = replace(self._config, options=FrozenMap(kept))
         if self.options is not None:
             for name in changed:

@@ -20,7 +20,7 @@ from app.views.ui.task import BackgroundTask, Cancelled, Report
 from app.views.ui.widgets.painting import label
 
 Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]], object]
-LOOK = 100  # ms between two polls of the progress
+POLL_INTERVAL = 100  # ms between two polls of the progress
 
 
 def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], cancelled: Callable[[], bool]) -> None:
@@ -28,7 +28,7 @@ def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], ca
     question = shared().ask(FindAddresses(source))
     while True:
         try:
-            addresses = question.result(LOOK / 1000)
+            addresses = question.result(POLL_INTERVAL / 1000)
         except TimeoutError:
             if not cancelled():
                 continue
@@ -68,7 +68,7 @@ class DownloadDialog(Dialog):
         self.start_button = self.add_button(f"Download {megabytes(spec.download_bytes)}", "primary", default=True)
         self.start_button.clicked.connect(self.start)
         self.start_button.setFocus()
-        self._timer = QTimer(self, interval=LOOK)
+        self._timer = QTimer(self, interval=POLL_INTERVAL)
         self._timer.timeout.connect(self._show_progress)
 
     def start(self) -> None:

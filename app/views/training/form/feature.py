@@ -41,7 +41,7 @@ class TrainingFormFeature(Feature):
         form.set_data_root(workspace.settings.data_folder)
         form.download_requested.connect(self.download)
         form.asked.connect(workspace.commands.trigger)
-        form.data.trust_requested.connect(self._look_at_dataset)
+        form.data.trust_requested.connect(self._review_dataset)
         form.data.fit.cure_requested.connect(workspace.cures.apply_to_network)
         form.data.facts_changed.connect(workspace.live.refresh)
         form.live_rate.rate_requested.connect(control.set_rate)
@@ -85,8 +85,8 @@ class TrainingFormFeature(Feature):
         if (run := self.workspace.session.current) is not None:
             self.training_form.live_rate.show_rates(run.history.newest_rates())
 
-    def _look_at_dataset(self, path: str) -> None:
-        self.workspace.layers.look_at_dataset(Path(path), self.training_form.refresh_data)
+    def _review_dataset(self, path: str) -> None:
+        self.workspace.layers.review_dataset(Path(path), self.training_form.refresh_data)
 
     def download(self, source: str) -> None:
         """Open the download dialog, which states size and origin before it starts."""

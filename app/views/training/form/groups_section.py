@@ -18,7 +18,7 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Picker
-from app.views.inspector.fields.values import same, show
+from app.views.inspector.fields.values import equal_values, show
 from app.views.training.form.path_list import PathLine, pick_layer
 from app.views.training.form.settings_fields import NO_DECAY
 from app.views.training.form.settings_section import KnobSection
@@ -202,7 +202,9 @@ class GroupsSection(KnobSection):
         """Have torch validate the option; change the project only if it is accepted."""
         box = self.boxes[path]
         options = box.group.options
-        options = FrozenMap(options.without(name) if same(value, box.default(name)) else options.set(name, value))
+        options = FrozenMap(
+            options.without(name) if equal_values(value, box.default(name)) else options.set(name, value)
+        )
         self._engine.ask(
             "training.groups.check", CheckGroup(self._training.optimizer, options),
             on_answer=lambda _none: self._accepted(path, name, options, merge),

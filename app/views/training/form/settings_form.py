@@ -259,7 +259,7 @@ class TrainingForm(QWidget):
         if source.is_read:
             rows, targets = multi_output.suggested(project, analysis, source), multi_output.targets_of(source)
             nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
-            several = multi_output.said_apart(nodes) or len(source.known_targets) > 1
+            several = multi_output.need_names(nodes) or len(source.known_targets) > 1
             self.loss.set_outputs(rows, targets, several)
 
     def set_data_root(self, root: Path) -> None:

@@ -14,7 +14,7 @@ from app.data.transform_list import KINDS
 from app.util.frozen import FrozenMap
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Pick, Picker
-from app.views.inspector.fields.values import same
+from app.views.inspector.fields.values import equal_values
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus
@@ -77,7 +77,7 @@ class TransformItem(QWidget):
     def _put(self, name: str, value: Any, merge: str | None) -> None:
         default = next(one.default for one in KINDS[self._transform.name].options if one.name == name)
         params = self._transform.params
-        plain = value is None or same(value, default)
+        plain = value is None or equal_values(value, default)
         params = params.without(name) if plain else params.set(name, value)
         self.changed.emit(replace(self._transform, params=FrozenMap(params)), merge)
 

@@ -77,13 +77,13 @@ class WatchControl(QObject):
         if thread is None or self._asked is not None:
             return
         self._asked = thread.run_between_steps(ShowCaught())
-        when_done(self._asked, self, self._look, self._refuse)
+        when_done(self._asked, self, self._show_caught, self._refuse)
 
     def _refuse(self, error: BaseException | str) -> None:
         self._asked = None
         self._workspace.notifier.refuse("The batch cannot be shown", str(error))
 
-    def _look(self, found: BatchPeek | None) -> None:
+    def _show_caught(self, found: BatchPeek | None) -> None:
         """Open the dialog once the run has answered."""
         self._asked = None
         if found is None or self._caught is None:

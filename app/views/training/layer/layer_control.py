@@ -42,8 +42,8 @@ class LayerControl(QObject):
         self._asked: Future | None = None
         self._again = False
         self._rest = QTimer(self, singleShot=True, interval=REST)
-        self._rest.timeout.connect(self.look)
-        self.page.inside.wanted.connect(self._look_at)
+        self._rest.timeout.connect(self.request)
+        self.page.inside.wanted.connect(self._show_sample)
         self.page.layerChosen.connect(self._chosen)
         workspace.network_selection.changed.connect(self._selected)
         workspace.session.runStarted.connect(self._run_started)
@@ -70,9 +70,9 @@ class LayerControl(QObject):
     def _listed(self, runs: list[Kept]) -> None:
         """Show the newest stored run if this window has none."""
         if runs and not self.page.run_title and self._workspace.newest_weights.run is None:
-            self._show_kept(runs[0])
+            self._show_stored(runs[0])
 
-    def _show_kept(self, kept: Kept) -> None:
+    def _show_stored(self, kept: Kept) -> None:
         self._workspace.background.ask(
             "layers of a run", store.history_of, kept,
             on_answer=lambda history: self.page.set_history(history, kept.record.title),
@@ -114,11 +114,11 @@ class LayerControl(QObject):
             self._workspace.network_selection.set(nodes[:1], self)
         self._rest.start()
 
-    def _look_at(self, sample: int) -> None:
+    def _show_sample(self, sample: int) -> None:
         self._sample = sample
-        self.look()
+        self.request()
 
-    def look(self) -> None:
+    def request(self) -> None:
         """Request the pictures, if the page is visible."""
         layer = self.page.layer
         if not layer or not self.page.isVisible():
@@ -131,7 +131,7 @@ class LayerControl(QObject):
         session = self._workspace.session
         if session.active and session.training_thread is not None:
             self._asked = session.training_thread.run_between_steps(LookInside(layer, self._sample))
-            when_done(self._asked, self, self._answered, self._refused)
+            when_done(self._asked, self, self._on_answer, self._refused)
             return
         workspace = self._workspace
         if workspace.live.torch is None or workspace.live.analysis is None or not workspace.live.up_to_date:
@@ -160,7 +160,7 @@ class LayerControl(QObject):
 
         self._workspace.engine.ask(INSIDE, request, on_answer=show, on_error=fail)
 
-    def _answered(self, found: LayerInside) -> None:
+    def _on_answer(self, found: LayerInside) -> None:
         self._show_inside(found)
         self._ask_again()
 
@@ -172,7 +172,7 @@ class LayerControl(QObject):
         self._asked = None
         if self._again:
             self._again = False
-            self.look()
+            self.request()
 
     def _show_inside(self, found: LayerInside) -> None:
         if found.layer == self.page.layer:

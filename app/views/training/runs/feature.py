@@ -107,7 +107,7 @@ class RunsFeature(Feature):
     def _moved_on(self, moved: bool) -> None:
         """Report that the drawing differs from the network in training."""
         if moved:
-            reason = "The run goes on with the network as it was when it began; your edits are for the next run."
+            reason = "The run continues with the network it was started with; your edits apply to the next run."
             self.workspace.notifier.show("info", MOVED_ON, reason)
         else:
             self.workspace.notifier.withdraw(MOVED_ON)

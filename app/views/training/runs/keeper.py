@@ -86,10 +86,10 @@ class RunsKeeper(QObject):
         if not self._event_files:
             return None
 
-        def begun(folder: Path) -> EventSink:
+        def open_event_files(folder: Path) -> EventSink:
             return EventFiles(folder, job)
 
-        return begun
+        return open_event_files
 
     def _elsewhere(self, project: Project, parent: Parent | None, name: str, error: OSError) -> Kept | None:
         folder = self._spare

@@ -23,7 +23,7 @@ PLACES = (
     ("several", "Runs on &several processes…"),
 )
 TIPS = {
-    "own": "It shares no interpreter with the window. If it crashes, the window lives on and says what happened",
+    "own": "A separate process does not slow the window down. If it crashes, the window stays open and reports why",
     "several": "The exported train.py in several processes of this machine, which nobody else can reach: every batch "
     "is dealt out, gradients are averaged by DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
 }
@@ -70,7 +70,7 @@ class PlacesControl(QObject):
 
     def _ask_count(self, before: int) -> int:
         """Ask for the number of processes; 0 if cancelled."""
-        words = "Every batch is dealt out to so many processes of this machine. On CUDA each takes a GPU of its own."
+        words = "Each batch is split across this number of processes on this machine. On CUDA each uses its own GPU."
         count, chosen = QInputDialog.getInt(
             self._workspace.window, "Run on several processes", words, before, 2, MOST_PROCESSES
         )
@@ -104,7 +104,7 @@ class PlacesControl(QObject):
         """Show the curves of a run by its JSON lines file."""
         workspace = self._workspace
         if workspace.session.active:
-            workspace.notifier.refuse(f"{path.name} has to wait", "A run goes on. Stop it first.")
+            workspace.notifier.refuse(f"{path.name} cannot be watched now", "A run is in progress. Stop it first.")
             return
         from app.engine.watched.follow import stand_in  # with the first run that is watched
 

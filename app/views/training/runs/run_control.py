@@ -114,9 +114,9 @@ class RunControl(QObject):
             self.refused.emit("No run is in progress", "The next run uses the optimizer's lr, under Training.")
             return
         asked = self._session.training_thread.run_between_steps(SetRate(rate, group))
-        asked.add_done_callback(self._rate_answered)
+        asked.add_done_callback(self._on_rate_set)
 
-    def _rate_answered(self, asked: Future[float]) -> None:
+    def _on_rate_set(self, asked: Future[float]) -> None:
         """Handle the answer, on the thread of the run."""
         if not asked.cancelled() and (error := asked.exception()) is not None:
             self.refused.emit("The learning rate was not changed", str(error))
@@ -162,7 +162,7 @@ class RunControl(QObject):
             return
         watch = self._keeper.watch(job) if self._keeper is not None else None
         recorder = Recorder(kept, project, job.source.text, lambda: resume_from(kept.folder, checkpoint), watch)
-        self._begun(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
+        self._on_begin(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
 
     def _wants_data(self, project: Project) -> bool:
         """Return whether the data must be downloaded first; then request that."""
@@ -183,9 +183,9 @@ class RunControl(QObject):
         begins = project if start is None else with_start(project, start)
         job = preflight.job(begins, analysis, str(self._settings.data_folder))
         recorder = self._keeper.recorder(begins, job, parent) if self._keeper is not None else None
-        self._begun(self._session.start(job, step=step, recorder=recorder), project)
+        self._on_begin(self._session.start(job, step=step, recorder=recorder), project)
 
-    def _begun(self, run: Run, project: Project) -> None:
+    def _on_begin(self, run: Run, project: Project) -> None:
         self._drawn[run.number] = project
         self.started.emit(run)
         if self._keeper is not None:

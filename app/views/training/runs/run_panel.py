@@ -63,7 +63,7 @@ class RunPanel(QWidget):
         self._fitting.timeout.connect(self._fit_columns)
         self.model = RunsModel(self)
         self.model.renamed.connect(self.renamed)
-        self.table = self._made_table()
+        self.table = self._create_table()
         self.compare = RunsCompare()
         self.compare.hide()
         hint = "Runs are saved beside the project with their settings, curves and checkpoints, and listed here."
@@ -73,7 +73,7 @@ class RunPanel(QWidget):
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._selection_changed())
         self._enable()
 
-    def _made_table(self) -> QTableView:
+    def _create_table(self) -> QTableView:
         table = QTableView()
         table.setModel(self.model)
         plain(table, "Runs", 26, room=0)
@@ -130,10 +130,10 @@ class RunPanel(QWidget):
         session.runStarted.connect(self._add)
         session.stateChanged.connect(self._on_state)
 
-    def set_kept(self, runs: list[Kept]) -> None:
+    def set_stored(self, runs: list[Kept]) -> None:
         """Set the stored runs, newest first; the selection stays."""
         before = {_key(row) for row in self.selected_rows}
-        self.model.set_kept(runs, self._session.runs if self._session is not None else [])
+        self.model.set_stored(runs, self._session.runs if self._session is not None else [])
         self._stack.setCurrentIndex(1 if self.model.rows else 0)
         self._fitting.start()
         selection = self.table.selectionModel()

@@ -63,9 +63,9 @@ class RunsControl(QObject):
         super().__init__(workspace.window)
         self._workspace, self._panel = workspace, panel
         keeper = workspace.runs_keeper
-        keeper.listed.connect(panel.set_kept)
+        keeper.listed.connect(panel.set_stored)
         panel.runChosen.connect(self._show_run)
-        panel.keptChosen.connect(self._show_kept)
+        panel.keptChosen.connect(self._show_stored)
         panel.compared.connect(self.compare)
         panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
         panel.renamed.connect(self.rename)
@@ -103,7 +103,7 @@ class RunsControl(QObject):
         self._workspace.background.forget("run shown")
         self._workspace.shown_run.show(run.figures)
 
-    def _show_kept(self, kept: Kept) -> None:
+    def _show_stored(self, kept: Kept) -> None:
         def shown(history: History) -> None:
             figures = Figures(history, kept.record.title, self._same_source(kept), kept.record.loss)
             self._workspace.shown_run.show(figures)
@@ -198,7 +198,7 @@ class RunsControl(QObject):
 
         title = f"{kept.record.title} cannot be resumed"
 
-        def found(found: Resumable) -> None:
+        def on_resumable(found: Resumable) -> None:
             self._ask("run goes on", title, store.history_of, kept, then=lambda history: ready(found, history))
 
         def ready(found: Resumable, history: History) -> None:
@@ -207,7 +207,7 @@ class RunsControl(QObject):
                 words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
                 self._workspace.notifier.warn("An older checkpoint was used", words)
 
-        self._ask_engine("run goes on", title, FindResumable(kept.folder, now, root), found)
+        self._ask_engine("run goes on", title, FindResumable(kept.folder, now, root), on_resumable)
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""

@@ -39,7 +39,7 @@ class RunUnderWay(RuntimeError):
     """A run was started while another one is active."""
 
     def __init__(self) -> None:
-        super().__init__("A run is under way. Stop it first, or wait until it has ended.")
+        super().__init__("A run is in progress. Stop it first, or wait until it has ended.")
 
 
 @dataclass

@@ -126,7 +126,7 @@ class RunsModel(ColumnsModel):
         super().__init__(parent)
         self.rows: list[RunRow] = []
 
-    def set_kept(self, runs: list[Kept], mine: list[Run]) -> None:
+    def set_stored(self, runs: list[Kept], mine: list[Run]) -> None:
         """Show stored runs; a run of `mine`, this window's, that is stored shares the row."""
         by_folder = {run.recorder.kept.folder: run for run in mine if run.recorder is not None}
         rows = []

@@ -15,7 +15,7 @@ from app.views.engine_service import EngineService, EngineTask
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.task import BackgroundTask, Cancelled, Report
 
-LOOK = 100  # ms between two polls of the progress
+POLL_INTERVAL = 100  # ms between two polls of the progress
 
 
 class ProgressDialog(Dialog):
@@ -27,7 +27,7 @@ class ProgressDialog(Dialog):
         super().__init__(title, parent)
         self._work: BackgroundTask | EngineTask | None = None
         self._began = 0.0
-        self._timer = QTimer(self, interval=LOOK)
+        self._timer = QTimer(self, interval=POLL_INTERVAL)
         self._timer.timeout.connect(self._update_progress)
 
     @property

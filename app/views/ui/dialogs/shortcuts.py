@@ -64,7 +64,7 @@ GESTURES = (
     ("Canvas", (
         InputGesture("Wheel", "Zoom at the pointer"),
         InputGesture("Middle drag, Space + drag", "Move the view"),
-        InputGesture("Drag on empty canvas", "Select what is inside"),
+        InputGesture("Drag on empty canvas", "Select everything inside"),
         InputGesture("Shift + drag, Ctrl + drag", "Add to the selection, toggle it"),
         InputGesture("Drag from a port", "Draw a wire; release on empty canvas to search for a layer"),
         InputGesture("Drag an input end away", "Move or remove the wire"),
@@ -77,7 +77,7 @@ GESTURES = (
         InputGesture("Enter, double-click", "Open or close a layer or a block"),
         InputGesture("], [", "Open or close one level of blocks everywhere"),
         InputGesture("Shift + click", "Highlight the gradient path from the selection; Esc ends it"),
-        InputGesture("F, Home", "Frame what is selected, or everything"),
+        InputGesture("F, Home", "Zoom to the selection, or to everything"),
     )),
     ("Fields", (
         InputGesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),

@@ -108,7 +108,7 @@ class TextField(Marked, QLineEdit):
 
     def _came_back(self, value: Any) -> bool:
         """Return whether this field emitted the value itself, so that it needs no update."""
-        places = [place for place, given in enumerate(self._emitted) if self._same(given, value)]
+        places = [place for place, given in enumerate(self._emitted) if self._equal(given, value)]
         if not places:
             self._emitted.clear()
             return False
@@ -117,12 +117,12 @@ class TextField(Marked, QLineEdit):
 
     def _shows(self, value: Any) -> bool:
         try:
-            return self._same(self._parse(self.text()), value)
+            return self._equal(self._parse(self.text()), value)
         except ValueError:
             return False
 
     @staticmethod
-    def _same(a: Any, b: Any) -> bool:
+    def _equal(a: Any, b: Any) -> bool:
         """Return whether values are equal, with equal types: True is not 1, and 1 is not 1.0."""
         return type(a) is type(b) and a == b
 
@@ -146,7 +146,7 @@ class TextField(Marked, QLineEdit):
         self._accept(value)
 
     def _accept(self, value: Any) -> None:
-        if not self._same(value, self._value):
+        if not self._equal(value, self._value):
             self._value = value
             self._emitted.append(value)
             self.edited.emit(value)
