@@ -273,7 +273,7 @@ def _why_no_graph(model: nn.Module) -> str:
 
 def _failure_in_files(error: BaseException) -> ForwardError:
     """Describe an error with the innermost line of the files that a model is made of."""
-    file, line = user_frames.place_of_error(error.__traceback__)
+    file, line = user_frames.location_of_error(error.__traceback__)
     where = f" at line {line} of {PurePath(file).name}" if line else ""
     text = "".join(traceback.format_exception(error))
     return ForwardError(f"{type(error).__name__}{where}: {error}", None, line or None, text)

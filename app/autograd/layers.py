@@ -223,7 +223,7 @@ class FileRecorder(OriginRecorder):
         return True
 
     def _lines_of(self, frame: FrameType | None) -> tuple[int, ...]:
-        place = user_frames.place(frame)
+        place = user_frames.location(frame)
         if not place[1]:
             return ()
         number = self._numbers.setdefault(place, len(self._places))

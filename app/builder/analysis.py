@@ -159,7 +159,7 @@ def _with_cures_that_work(problems: list[Problem], sheet: InferredGraph) -> list
 
 
 def _cures(cure: Cure, node: str, sheet: InferredGraph) -> bool:
-    """Whether the node's call runs once the cure is applied."""
+    """Return whether the node's call runs once the cure is applied."""
     mended = apply_cure(sheet.graph, sheet.ops, cure)
     result = sheet.again(mended)[1].get(node)
     if result is None:

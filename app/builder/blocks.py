@@ -56,7 +56,7 @@ Blocks = FrozenMap[str, Block]
 
 
 def block_of(op: str) -> str:
-    """The name of the block of an op, "" for other ops.
+    """Return the name of the block of an op, "" for other ops.
 
     >>> block_of("block.Residual"), block_of("nn.Linear")
     ('Residual', '')
@@ -65,7 +65,7 @@ def block_of(op: str) -> str:
 
 
 def used(graph: Graph) -> tuple[str, ...]:
-    """The names of the blocks that have instances in a graph, each once, in order."""
+    """Return the names of the blocks that have instances in a graph, in order, without duplicates."""
     return tuple(name for op in graph.ops if (name := block_of(op)))
 
 
@@ -115,7 +115,7 @@ def circling(blocks: Mapping[str, Block]) -> str:
 
 
 def would_contain_itself(blocks: Mapping[str, Block], outer: str, inner: str) -> bool:
-    """Whether an instance of `inner` on the sheet of `outer` would make a block contain itself."""
+    """Return whether an instance of `inner` on the sheet of `outer` would make a block contain itself."""
     return inner == outer or outer in contained(inner, blocks)
 
 

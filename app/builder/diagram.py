@@ -75,7 +75,7 @@ def to_drawing(
 
 
 def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]:
-    """The sheet and those of its open instances, outer ones first."""
+    """Return the sheet and those of its open instances, outer ones first."""
     sheets = [first]
     for sheet in sheets:
         for node in sheet.graph.nodes.values():

@@ -134,7 +134,7 @@ def _number(value: Any) -> Any:
 
 
 def expressions(value: Any) -> Iterable[Expr]:
-    """Every expression in a value: itself, or items of a tuple."""
+    """Return every expression in a value: itself, or items of a tuple."""
     if isinstance(value, Expr):
         yield value
     elif isinstance(value, tuple):

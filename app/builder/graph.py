@@ -194,7 +194,7 @@ class Graph:
         )  # fmt: skip
 
     def unshared(self, node: str) -> Graph:
-        """Give a node its own module with the same parameters; the other sharers go on sharing without it."""
+        """Give a node its own module with the same parameters; the others continue to share."""
         old, owner = self.nodes[node], self.owner(node)
         if owner.id != node:
             return self.with_node(_owning(replace(old, shares=""), owner))

@@ -43,7 +43,7 @@ class Step:
         return self.node.id
 
     def refs(self) -> tuple[Ref, ...]:
-        """All values that the call takes, port by port."""
+        """Return all values that the call takes, port by port."""
         return tuple(ref for refs in self.args.values() for ref in refs)
 
 

@@ -1,4 +1,4 @@
-"""Validity of wires. Each violation is an exception of its own whose text says what to change."""
+"""Validity of wires. Each violation is a separate exception class whose message says what to change."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def wirable_at_first(spec: OpSpec) -> tuple[Port, ...]:
 
 
 def wirable_of(spec: OpSpec, node: Node) -> tuple[Port, ...]:
-    """As `wirable`, of a node with its spec."""
+    """Return the ports as `wirable`, of a node with its spec."""
     names: list[str] = []
     for param in spec.params:
         value = node.params.get(param.name, param.default)

@@ -68,7 +68,7 @@ class TensorType:
         return sizes_at(self.shape, batch)
 
     def per_sample(self) -> int | None:
-        """The number of values per sample, None if the first dimension is not the batch."""
+        """Return the number of values per sample, None if the first dimension is not the batch."""
         if self.shape and self.shape[0] == Dim(1) and all(isinstance(size, int) for size in self.shape[1:]):
             return math.prod(size for size in self.shape[1:] if isinstance(size, int))
         return None
@@ -148,8 +148,8 @@ def kind_of(value: ValueType | None) -> str:
 
 
 def kinds_fit(given: str, wanted: str) -> bool:
-    """Whether an output of one kind may be wired to a port of another. Several kinds are joined by "or"; "any" accepts
-    all of them, as a block's inputs do before inference.
+    """Return whether an output of one kind may be wired to a port of another. Several kinds are joined by "or"; "any"
+    accepts all of them, as a block's inputs do before inference.
 
     >>> kinds_fit("number", "tensor or number"), kinds_fit("tuple", "tensor or number"), kinds_fit("tuple", "any")
     (True, False, True)

@@ -159,7 +159,7 @@ class Engine:
             except OSError as error:
                 if isinstance(said, Question):
                     _fail(said, EngineDiedError(f"The process that answers could not be started: {error}"))
-            except Exception as error:  # the request cannot be encoded; other requests go on
+            except Exception as error:  # the request cannot be encoded; others are unaffected
                 question = said[0] if isinstance(said, tuple) else said
                 if isinstance(question, Question):
                     _fail(question, error)

@@ -258,7 +258,7 @@ class _Group:
         return Failed("process", message, self._cure, culprit.stderr.text(), None, reader.epoch, reader.step)
 
     def _culprit(self) -> _Rank:
-        """Return the rank that failed first by itself: the others fail on the lost connection to it."""
+        """Return the rank that failed first; the others fail on the lost connection to it."""
         failed = [rank for rank in self._ended if rank.failed] or self._ended
         own = (rank for rank in failed if rank.killed or not _LOST_OTHER.search(rank.reason()))
         return next(own, failed[0])

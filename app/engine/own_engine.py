@@ -45,7 +45,7 @@ class OwnEngine(Engine):
         self.child.kill()
 
     def close(self) -> None:
-        """Kill it and its children during a request; else it ends by itself when its input closes."""
+        """Kill it and its children during a request; else it ends when its input closes."""
         if self._own.open:
             self.kill()
         super().close()

@@ -24,7 +24,7 @@ class Request(Generic[A]):
     """A request to an engine, answered with an `A` by the handler in the module of the same name in `app.engine.tasks`.
 
     Requests of one `lane` run one after another, those of different lanes concurrently; those of MAIN on the main
-    thread. `left_alone` is the number of seconds it may go on without a client, to end cleanly.
+    thread. `left_alone` is the number of seconds it may run without a client, to end cleanly.
     """
 
     lane: ClassVar[str] = "work"

@@ -26,7 +26,7 @@ class RemoteRunError(RunEndedError):
 class RemoteControl(Control):
     """Control that sends commands to a run, and queues them until it is connected.
 
-    `stopped_at` is when the run was first told to stop.
+    `stopped_at` is the time of the first stop request.
     """
 
     missing = "The run has no weights: it has not started, or its process has ended."

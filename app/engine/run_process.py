@@ -121,7 +121,7 @@ class ChildControl(RemoteControl):
     def begin(
         self, folder: Path, ask: Callable[[tuple[RunCommand | SetWatchPoints | Order, ...]], Question[Trained]]
     ) -> None:
-        """Start the run with `ask` and the queued commands; files that it is told to write go to `folder`."""
+        """Start the run with `ask` and the queued commands; files that it writes on request go to `folder`."""
         with self._condition:
             self._folder = folder
             self._send = ask(tuple(self._queued)).send

@@ -44,7 +44,7 @@ class Context:
         self._server, self._number, self.left_alone = server, number, left_alone
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._cancelled = threading.Event()
-        self.overtakes, self.overtaken = "", False  # the lane that may go on without it, and whether it did
+        self.overtakes, self.overtaken = "", False  # the lane that may continue without it, and whether it did
 
     def progress(self, value: Any) -> None:
         """Report progress before the answer; from any thread."""

@@ -17,7 +17,7 @@ ROOT = 0  # the id of the call of the model itself
 
 
 class TensorFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a tensor without its values; `bytes` counts its elements, not the storage it views."""
+    """Facts about a tensor without its values; `bytes` counts its elements, not the storage it views."""
 
     shape: tuple[int, ...]
     dtype: str

@@ -32,7 +32,7 @@ def observe(
     """Run `model(*args, **kwargs)` once and return what it called, up to the exception if it raised one.
 
     Weights, buffers, modes and torch's generators are afterwards as before. A model that raises is run again with less
-    observed, to tell an exception of its own from one of observing it.
+    observed, to distinguish its exception from one caused by observing it.
     """
     given = dict(kwargs or {})
     first: tuple[Recorder, BaseException] | None = None

@@ -1,10 +1,10 @@
-"""Run a model once and write down its calls: modules, public torch functions, and kernels that neither names.
+"""Run a model once and record its calls: modules, public torch functions, and kernels that neither names.
 
-Three hooks see a forward pass. `nn.Module.__call__` is replaced in this thread's pass, so that modules made in passing
-are seen too; a function mode sees torch's public functions, methods and operators once each, however many kernels they
-run; a dispatch mode sees the kernels, also those that compiled code calls past the public functions. None of them
-changes a value. A tensor is followed by identity, by the memory that it shares with the tensor that was written to, and
-where a new object came from C++, by its autograd node.
+Three hooks see a forward pass. `nn.Module.__call__` is replaced in this thread's pass, so that modules created during
+the call are recorded too; a function mode sees torch's public functions, methods and operators once each, however many
+kernels they run; a dispatch mode sees the kernels, also those that compiled code calls past the public functions. None
+of them changes a value. A tensor is followed by identity, by the memory that it shares with the tensor that was written
+to, and where a new object came from C++, by its autograd node.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Recorder:
         return result
 
     def kernel(self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Run a kernel: part of the function that runs, or, where none does, an operation of its own."""
+        """Run a kernel: part of the current function, or, without one, a separate operation."""
         running = self.open
         if running is not None and running.kind != "module":
             running.kernels.append(name)
@@ -270,7 +270,7 @@ class Recorder:
 
     def _path_of(self, module: nn.Module) -> str:
         path = self._paths.get(id(module))
-        if path is None:  # made in passing, as in nn.GELU()(x)
+        if path is None:  # created during the call, as in nn.GELU()(x)
             path = f"{self._path()}.{type(module).__name__}()".removeprefix(".")
         return path
 

@@ -181,7 +181,7 @@ def write(
 
     Args:
         expected: The digest that the file has, unless somebody changed it; None to write over whatever there is. A file
-            that has gone is written anew.
+            that is missing is created.
 
     Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDiskError.
     """

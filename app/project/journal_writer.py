@@ -21,7 +21,7 @@ class JournalWritten:
 
 
 class JournalWriter:
-    """Writes and clears one journal on a background thread. `told(Written)` is called on that thread."""
+    """Writes and clears one journal on a background thread, which calls `told(Written)`."""
 
     def __init__(self, folder: Path, told: Callable[[JournalWritten], object]) -> None:
         self.journal = Journal(folder)

@@ -28,7 +28,7 @@ class LostInits:
     others: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """A sentence, "" if nothing is lost."""
+        """Describe the differences in a sentence, "" if nothing is lost."""
         found = []
         if self.keys:
             names = ", ".join(dict.fromkeys(one.init.name for one in self.inits))

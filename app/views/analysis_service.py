@@ -126,7 +126,7 @@ class AnalysisService(QObject):
 
     @property
     def net_runs(self) -> bool:
-        """Return whether the open net has no problems of its own, apart from data, loss and start weights."""
+        """Return whether the open net has no problems in itself, apart from data, loss and start weights."""
         return self.up_to_date and self._bare is not None and self._bare.runnable
 
     @property

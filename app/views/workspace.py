@@ -47,7 +47,7 @@ class Workspace:
     sheet: SheetDocument
     selection: Selection
     network_selection: NetworkSelection
-    # Background computation, and what is known of the drawing.
+    # Background computation, and the latest analysis.
     background: Background
     engine: EngineService
     live: AnalysisService

@@ -137,7 +137,7 @@ class ForwardWatch:
 
     def _new_origin(self, op: str, value: str, made_here: bool) -> NonFinite:
         layer, line, inside = self._locate(sys._getframe(3))
-        file, at = user_frames.place(sys._getframe(3)) if self._own_lines else ("", 0)
+        file, at = user_frames.location(sys._getframe(3)) if self._own_lines else ("", 0)
         node = self._source.node_at(line) if self._source is not None and line is not None else None
         known = self._source is not None or self._model is not None
         return NonFinite(

@@ -56,7 +56,7 @@ class CallWriter:
         return {"parameter": "nn.Parameter", "buffer": "nn.Buffer"}.get(step.spec.kind, self.imported.get(key, key))
 
     def arguments(self, step: Step, call: bool, number: int = 0) -> list[str]:
-        """Literals: required ones by position, the rest by name where they differ from the default.
+        """Return literals: required ones by position, the rest by name where they differ from the default.
 
         `number` is the repetition of a repeated node. Wired values replace literals.
         """
@@ -101,7 +101,7 @@ class CallWriter:
         return {port.name: self._variables_at(step, port)[0] for port in ports}
 
     def _free_tensor(self, step: Step) -> list[str]:
-        """The arguments of `nn.Parameter` or `nn.Buffer`."""
+        """Return the arguments of `nn.Parameter` or `nn.Buffer`."""
         resolved = self.results[step.id].resolved
         texts = {name: text for (node, number, name), text in self.texts.items() if node == step.id and number == 0}
         flags = [p.name for p in step.spec.params if p.kind == "bool" and resolved.get(p.name, p.default) != p.default]
@@ -236,7 +236,7 @@ class CallWriter:
 
 
 def _formula(left: str, key: str, right: str) -> str:
-    """Two operands and a sign, in brackets where Python would read them otherwise.
+    """Join two operands with a sign, in brackets where precedence needs them.
 
     >>> _formula("7 - n % 7", "operator.mod", "7"), _formula("n", "operator.pow", "-0.5")
     ('(7 - n % 7) % 7', 'n**-0.5')
@@ -252,7 +252,7 @@ def _formula(left: str, key: str, right: str) -> str:
 
 
 def wrapped(head: str, items: list[str], tail: str, before: int | None = None) -> str:
-    """`head`, items and `tail` on one line, else the items on a line of their own, else each on one.
+    """Lay out `head`, items and `tail` on one line, else the items on a separate line, else one per line.
 
     `before` is the width of the text before the head on a line of `forward`, whose margin is 8.
 
@@ -289,7 +289,7 @@ def _differs(value: Any, param: Param) -> bool:
 
 
 def _items(text: str) -> list[str] | None:
-    """The items of a tuple as source, None for anything else."""
+    """Return the items of a tuple as source, None for anything else."""
     tree = ast.parse(text, mode="eval").body
     return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else None
 

@@ -39,7 +39,7 @@ class Argument:
     default: Any = None
 
     def declared(self) -> str:
-        """The argument as declared in `def __init__`."""
+        """Return the argument as declared in `def __init__`."""
         return f"{self.name}={to_code(self.default)}" if self.param else self.name
 
 

@@ -43,7 +43,7 @@ class ClassWriter:
             self.modules = {self._whole.id: ""}
 
     def write(self) -> list[Line]:
-        """The lines of the class."""
+        """Return the lines of the class."""
         if self._whole is not None:
             return self._derived(self._whole)
         body = [line for step in self.steps for line in self._forward(step)]

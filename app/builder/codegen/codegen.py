@@ -27,7 +27,7 @@ from app.util.frozen import FrozenMap
 
 
 def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: str = "Net") -> Source:
-    """The source of the live part of a plan, with the lines and the module of every node."""
+    """Generate the source of the live part of a plan, with the lines and the module of every node."""
     root = BlockClass(name, graph, None, [Inside(walk, results)])
     made = block_classes(walk, results, root)
     by_block = {one.block.name: one for one in made if one.block is not None}

@@ -31,7 +31,7 @@ class Line:
 class Made:
     """A call, or a list, of `items` between `head` and `tail`.
 
-    With `rows`, items go on a line each if the whole is too long for one; others are laid out as by
+    With `rows`, items are on a line each if the whole is too long for one; others are laid out as by
     `call_code.wrapped`. `times` is the comprehension clause that repeats the only item.
 
     >>> conv = Made("nn.Conv2d(", ("1", "8", "3"), ")")

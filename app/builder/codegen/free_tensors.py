@@ -72,7 +72,7 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
 
 
 def _items(text: str) -> list[str]:
-    """The items of a tuple as source."""
+    """Return the items of a tuple as source."""
     tree = ast.parse(text, mode="eval").body
     return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else []
 
@@ -87,7 +87,7 @@ def in_brackets(text: str) -> str:
 
 
 def dtype_of(params: Mapping[str, Any]) -> DType:
-    """Its dtype, float32 where none is given."""
+    """Return its dtype, float32 by default."""
     dtype = params.get("dtype")
     return dtype if isinstance(dtype, DType) else DType("float32")
 

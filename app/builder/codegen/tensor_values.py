@@ -20,14 +20,14 @@ from app.builder.codegen.tensor_literals import MOST_BYTES
 
 
 def packed(tensor: torch.Tensor) -> str:
-    """The text for a tensor; it may be longer than a project keeps."""
+    """Encode a tensor as text; it may be longer than a project accepts."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().flatten()
     data = bytes(plain.view(torch.uint8).tolist())
     return base64.b85encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str = "cpu") -> torch.Tensor:
-    """The tensor of a text. Raises ValueError if those are not the bytes of such a tensor."""
+    """Decode a tensor. Raises ValueError if the bytes do not match dtype and shape."""
     wanted = math.prod(shape) * dtype.itemsize
     if wanted > MOST_BYTES:
         raise ValueError(f"{wanted:,} bytes exceed the limit of {MOST_BYTES:,}")
@@ -43,8 +43,8 @@ def unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str 
 
 
 def create_tensor(key: str, params: Mapping[str, Any], device: str = "meta") -> torch.Tensor:
-    """The tensor itself; raises what torch raises, and ValueError for a shape that the filling cannot have."""
-    # Tried on the CPU, it draws from a generator of its own.
+    """Create the tensor; raises what torch raises, and ValueError for a shape that the initialisation does not support."""
+    # On the CPU it draws from a separate generator.
     chance: dict[str, Any] = {} if device == "meta" else {"generator": torch.Generator(device).manual_seed(0)}
     if key == "constant":
         dtype = getattr(torch, params["dtype"].name) if params.get("dtype") is not None else None

@@ -33,7 +33,7 @@ _SIGNS_IN_ONE = 3
 
 
 def in_place(steps: list[Step], results: Mapping[str, StepResult]) -> dict[str, Step]:
-    """Find the steps without a line of their own, by id: typed numbers, and sizes and subexpressions used once."""
+    """Find the steps without a separate line, by id: typed numbers, and sizes and subexpressions used once."""
     takers: dict[Ref, list[Step]] = {}
     for step in steps:
         for ref in step.refs():
@@ -88,7 +88,7 @@ def variables(
     """Assign a variable, or an inlined expression, to every value.
 
     A variable is reused for the result of the last call that reads it, so that a chain reads `x = ...; x = ...` and
-    only values that outlive it have names of their own. Arguments, states and numbers keep their descriptive names;
+    only values that outlive it have separate names. Arguments, states and numbers keep their descriptive names;
     `owned` are attributes of the module; `written` returns inlined expressions.
     """
     inline = in_place(steps, results)

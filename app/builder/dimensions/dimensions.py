@@ -60,7 +60,7 @@ class DimensionStory:
 
     @property
     def passes(self) -> bool:
-        """Whether it is unchanged from one call upstream."""
+        """Return whether it is unchanged from one call upstream."""
         one = self.formula.symbols if self.formula else ()
         return self.source is not None and len(one) == 1 and one[0].value == self.result
 

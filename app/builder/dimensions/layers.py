@@ -118,7 +118,7 @@ def upsampled(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def recurrent(call: SizeCall) -> tuple[SizeNote, ...]:
-    """As in the documentation of `torch.nn.LSTM`: output is (N, L, D·H_out), h_n is (D·num_layers, N, H_out)."""
+    """Return the sizes documented for `torch.nn.LSTM`: output is (N, L, D·H_out), h_n is (D·num_layers, N, H_out)."""
     arrived = call.first
     directions = 2 if call.params.get("bidirectional") else 1
     d = Symbol("D", "directions", directions)
@@ -135,7 +135,7 @@ def recurrent(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def attention(call: SizeCall) -> tuple[SizeNote, ...]:
-    """As in the documentation of `torch.nn.MultiheadAttention`: attn_output (N, L, E) and its weights (N, L, S)."""
+    """Return the sizes documented for `torch.nn.MultiheadAttention`: attn_output (N, L, E) and its weights (N, L, S)."""
     query, key = call.inputs["query"][0], call.inputs["key"][0]
     width = set_by("embed_dim", call.params["embed_dim"], source=query.origin(-1))
     if call.output == 0:

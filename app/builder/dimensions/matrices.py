@@ -39,7 +39,7 @@ def like_second(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def numbers_of_matrices(call: SizeCall) -> tuple[SizeNote, ...]:
-    """One number for each matrix."""
+    """Return one number per matrix."""
     return leading(call.first, 2)
 
 
@@ -61,7 +61,7 @@ def decomposed(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def traced(call: SizeCall) -> tuple[SizeNote, ...]:
-    """A single number."""
+    """Return a single number."""
     return ()
 
 
@@ -153,7 +153,7 @@ def _size_note(arrived: InputTensor, dimension: int, letter: str, words: str) ->
 
 
 def _shorter(arrived: InputTensor, one: int, other: int) -> SizeNote:
-    """The smaller of two sizes."""
+    """Return the smaller of two sizes."""
     a, b = arrived.shape[one], arrived.shape[other]
     if not isinstance(a, int) or not isinstance(b, int):
         raise TypeError

@@ -236,7 +236,7 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     made_up = old.name.rstrip("0123456789") == before.stem
     name = new_node(bare, catalog, op).name if made_up else old.name
     kept = {key: value for key, value in old.params.items() if _takes(spec, key, value)}
-    # It gets a module of its own; nodes that shared its module go on sharing that.
+    # It gets its own module; nodes that shared its module continue to share that.
     new = replace(old, op=op, name=name, params=spec.starting_params().update(kept), shares="")
     result = Graph(FrozenMap({k: new if k == node else bare.nodes[k] for k in graph.nodes}), bare.edges)
     led: dict[Edge, tuple[Point, ...]] = {}

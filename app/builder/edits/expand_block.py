@@ -74,12 +74,12 @@ class _Copy:
         self.ids: dict[str, str] = {}
 
     def takers(self, port: str) -> list[Edge]:
-        """The wires inside from an input."""
+        """Return the wires inside from an input."""
         node = next((node.id for node in self.block.inputs if node.name == port), "")
         return list(self.block.graph.out_of(node))
 
     def giver(self, number: int) -> Edge | None:
-        """The wire inside into an output."""
+        """Return the wire inside into an output."""
         outputs = self.block.outputs
         edges = self.block.graph.into(outputs[number].id) if number < len(outputs) else ()
         return edges[0] if edges else None
@@ -89,7 +89,7 @@ Given = tuple[str, int] | None
 
 
 def _joined(graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> list[Edge]:
-    """The wires between what was around the instance and what was inside it, copy by copy."""
+    """Return the wires between nodes around the instance and nodes inside it, copy by copy."""
     fed: dict[str, Given] = {edge.port: (edge.source, edge.output) for edge in graph.into(instance)}
     ports = [node.name for node in block.inputs]
     edges: list[Edge] = []
@@ -110,7 +110,7 @@ def _joined(graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> l
 
 
 def _output_source(copy: _Copy, number: int, fed: Mapping[str, Given]) -> Given:
-    """Where what an output gives comes from: a node inside, or straight from an input."""
+    """Return the source of an output: a node inside, or an input."""
     edge = copy.giver(number)
     if edge is None:
         return None
@@ -121,7 +121,7 @@ def _output_source(copy: _Copy, number: int, fed: Mapping[str, Given]) -> Given:
 
 
 def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Fragment:
-    """What is between the inputs and outputs of a block, with the parameters that the instance gives."""
+    """Return the nodes between inputs and outputs of a block, with the instance's parameters."""
     values = {param.name: node.params.get(param.name, param.default) for param in block.params}
     piece = edits.copy(block, [n.id for n in block.graph.nodes.values() if n.op not in ("input", "output")])
     nodes = {}
@@ -134,7 +134,7 @@ def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Fragment:
 
 
 def filled(value: Any, values: Mapping[str, Any], spec: OpSpec | None = None, name: str = "") -> Any:
-    """A parameter with `values` in its expressions: a number, or an expression over what they are made of.
+    """Substitute `values` in a parameter's expressions: a number, or an expression over theirs.
 
     Raises BlockError for what cannot be computed, or is no value of the parameter of `spec`.
     """
@@ -170,7 +170,7 @@ def _filled(expression: Expr, values: Mapping[str, Any]) -> Any:
 
 
 def _in_place(graph: Graph, instance: str, new: list[str]) -> list[str]:
-    """The ids of all nodes, the new ones where the instance was."""
+    """Return the ids of all nodes, with the new ones in place of the instance."""
     order: list[str] = []
     for key in graph.nodes:
         order += new if key == instance else [key]
@@ -178,7 +178,7 @@ def _in_place(graph: Graph, instance: str, new: list[str]) -> list[str]:
 
 
 def _with_places(drawn: Sheet, graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> Sheet:
-    """The sheet with the copies where the instance stood; what stood behind it in its row makes way."""
+    """Place the copies at the instance's position; nodes behind it in its row are shifted."""
     at = drawn.positions.get(instance)
     inside = copies[0].piece.positions
     positions = drawn.positions.without(instance)

@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def shape_of(step: Step, result: StepResult, path: str) -> Shape | None:
-    """The shape of a parameter that the modules of a step have under this name; None if they have none."""
+    """Return the shape of a parameter of a step's modules by name; None if they have none."""
     kind, resolved = step.spec.kind, result.resolved
     number, _, rest = path.partition(".") if step.node.repeat > 1 else ("0", "", path)
     if not number.isdecimal() or int(number) >= step.node.repeat:
@@ -33,7 +33,7 @@ def _open(resolved: Mapping[str, object]) -> bool:
 
 
 def _shape_inside(inside: Inside, path: str) -> Shape | None:
-    """Of what stands in a block, by the names of its nodes; of a chain by the number of the module in it."""
+    """Return the shape of a parameter inside a block, by node names; of a chain by module number."""
     for step in inside.plan.steps:
         name = step.node.name
         if not step.live or step.spec.kind not in ("module", "parameter", "block") or step.node.id != step.module:

@@ -55,7 +55,7 @@ class Canvas(QWidget):
 
     cureRequested = Signal(object)  # Cure
     editRequested = Signal(str)  # node id: Enter or a double click
-    renameRequested = Signal(str, str)  # node id, name; the canvas renames by itself
+    renameRequested = Signal(str, str)  # node id, name; the canvas handles its own renames
     exampleRequested = Signal()
     insideRequested = Signal(str, object)  # node, path from it to a node inside: a double click there
     leaveRequested = Signal()  # Esc with nothing to cancel: out of the block

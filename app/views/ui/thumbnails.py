@@ -89,7 +89,7 @@ class Thumbnails(QObject):
                 return
 
     def _painting(self, wanted: ThumbnailRequest) -> Iterator[None]:
-        """Draw the project step by step on a scene of its own, then paint the scene."""
+        """Draw the project step by step on a separate scene, then paint the scene."""
         scene = CanvasScene(wanted.catalog, self)
         if wanted.analysis is not None:
             scene.set_analysis(wanted.analysis)

@@ -1,4 +1,4 @@
-"""Find the smallest module that differs after import: each is imported and compared by itself."""
+"""Find the smallest module that differs after import: each is imported and compared separately."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Level of detail: the zoomed-out graph as one item, blocks and thin lines painted in a few calls.
 
-Painting a thousand nodes one by one takes longer than a frame, and zoomed out they cannot be told apart. They are
+Painting a thousand nodes one by one takes longer than a frame, and zoomed out they cannot be distinguished. They are
 cached in batches: an edit rebuilds one batch, a few milliseconds per paint, and batches out of sight are not painted.
 """
 
