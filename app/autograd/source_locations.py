@@ -43,7 +43,7 @@ class SourceLocations:
         if self._source is not None:
             code = self._code(origin.line)
             return OpLocation(op, origin.layer, origin.call, origin.node, origin.line, code, "", in_loss)
-        file, line = user_frames.place(frame, generated=True)
+        file, line = user_frames.location(frame, generated=True)
         code = linecache.getline(file, line).strip() if line else ""
         return OpLocation(op, origin.layer, origin.call, None, line or None, code, file, in_loss)
 

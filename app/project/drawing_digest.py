@@ -28,7 +28,7 @@ def digest(project: Project, source: Source) -> str:
 
 
 def imported(project: Project, source: Source) -> ImportedNet | None:
-    """Return the model that a project was imported from, and whether it was edited since; None if it was not imported."""
+    """Return the model that a project was imported from, and whether it was edited since; None if not imported."""
     origin = project.origin
     return None if origin is None else ImportedNet(origin, origin.drawing != digest(project, source))
 

@@ -41,7 +41,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 def spelled_count(number: int, one: str) -> str:
     """Format a number with its noun, small numbers as words.
 
-    >>> counted_in_words(1, "pixel"), counted_in_words(2, "pixel"), counted_in_words(12, "pixel")
+    >>> spelled_count(1, "pixel"), spelled_count(2, "pixel"), spelled_count(12, "pixel")
     ('one pixel', 'two pixels', '12 pixels')
     """
     words = ("no", "one", "two", "three", "four", "five", "six")

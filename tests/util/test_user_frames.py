@@ -20,7 +20,7 @@ class Probe:
         frame = sys._getframe(1)
         with SourceLocations() as places:
             at = places.here(frame)
-        self.found += [user_frames.place(frame), (at.file, at.line or 0)]
+        self.found += [user_frames.location(frame), (at.file, at.line or 0)]
         return 0.0
 
     def __sub__(self, _other: float) -> float:

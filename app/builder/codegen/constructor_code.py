@@ -73,7 +73,7 @@ class ConstructorWriter:
     # --- What makes a module
 
     def _constructor(self, part: BlockClass, step: Step, prefix: Owner) -> Made:
-        """Return the constructor expression of a step, with repetitions and freezing. `prefix` is the path of the part."""
+        """Return the constructor expression of a step, with repetitions and freezing. `prefix` is the part's path."""
         end = ".requires_grad_(False)" if step.node.frozen else ""
         if step.node.repeat == 1:
             return self._one(part, step, 0, prefix).framed("", end).owned((*prefix, step.id))

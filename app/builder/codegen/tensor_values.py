@@ -43,7 +43,7 @@ def unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str 
 
 
 def create_tensor(key: str, params: Mapping[str, Any], device: str = "meta") -> torch.Tensor:
-    """Create the tensor; raises what torch raises, and ValueError for a shape that the initialisation does not support."""
+    """Create the tensor; raises what torch raises, and ValueError for a shape that the filling does not support."""
     # On the CPU it draws from a separate generator.
     chance: dict[str, Any] = {} if device == "meta" else {"generator": torch.Generator(device).manual_seed(0)}
     if key == "constant":

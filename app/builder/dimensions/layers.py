@@ -135,7 +135,7 @@ def recurrent(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def attention(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Return the sizes documented for `torch.nn.MultiheadAttention`: attn_output (N, L, E) and its weights (N, L, S)."""
+    """Return the sizes documented for `torch.nn.MultiheadAttention`: attn_output (N, L, E), weights (N, L, S)."""
     query, key = call.inputs["query"][0], call.inputs["key"][0]
     width = set_by("embed_dim", call.params["embed_dim"], source=query.origin(-1))
     if call.output == 0:

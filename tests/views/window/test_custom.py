@@ -213,7 +213,7 @@ def test_a_file_of_the_last_project_is_no_longer_asked_about(qtbot, window, tape
     assert window.layers.asked_about == "my_layers"
     window.files.new()
     assert not window.banner.isVisible() and window.layers.asked_about == ""
-    window.layers.look()
+    window.layers.review()
     assert not [part for part in window.findChildren(TrustDialog) if part.isVisible()]
     window.notifier.warn("This project contains custom layers: my_layers.py", "said of another")
     window.layers.changed.emit(())

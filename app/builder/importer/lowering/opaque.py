@@ -126,7 +126,7 @@ def _without_neighbours(folder: Path) -> Iterator[None]:
 
 @cache
 def _folder_of(file: str) -> Path:
-    """Return the real folder of a loaded module's file; cached, since there are thousands, each a walk over the disk."""
+    """Return the real folder of a loaded module's file; cached, since each is a walk over the disk."""
     return Path(file).resolve().parent
 
 
