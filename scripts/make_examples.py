@@ -18,7 +18,9 @@ from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import Catalog, Param, catalog
 from app.builder.edits import edits
 from app.builder.expressions import Expr
+from app.builder.graph import Node
 from app.builder.layout.arrange import GAP, GRID, ROW_WIDTH, Size
+from app.builder.literals import DType
 from app.builder.results import Analysis
 from app.data.config import DataConfig, Transform
 from app.data.sources import MNIST
@@ -50,6 +52,18 @@ class Sketch:
         self.project = edits.changed(self.project, graph)
         self.last = new.id
         return new.id
+
+    def feed(self, source: str, target: str, port: str) -> None:
+        """Wire an output to a port that is not required, such as a mask's."""
+        ops = with_blocks(catalog(), self.project.blocks)
+        graph = rules.connect(self.project.graph, ops, source, 0, target, port)
+        self.project = edits.changed(self.project, graph)
+
+    def again(self, owner: str, name: str, source: str) -> str:
+        """The module of a node called a second time, with the same weights."""
+        added = self.add(self.project.graph.nodes[owner].op, name, source)
+        self.project = edits.changed(self.project, self.project.graph.with_shared(added, owner))
+        return added
 
     def then(self, op: str, name: str, **params: Any) -> str:
         """A node behind the last one."""
@@ -248,7 +262,74 @@ def transformer() -> Project:
     return net.finish("logits", "Transformer on digits", notes, training(20), DataConfig())
 
 
-EXAMPLES: tuple[Callable[[], Project], ...] = (mnist_net, cifar_net, mlp, residual_net, unet, transformer)
+def siamese() -> Project:
+    net = Sketch((1, 8, 8), "first")
+    first, second = net.last, net.add("input", "second", shape=(1, 8, 8))
+    layers = [
+        net.add("nn.Conv2d", "conv", first, out_channels=32, kernel_size=3, padding=1),
+        net.then("nn.ReLU", "relu"),
+        net.then("nn.MaxPool2d", "pool", kernel_size=2),
+        net.then("nn.Flatten", "flatten"),
+        net.then("nn.Linear", "embed", out_features=64),
+    ]
+    ends = [net.last]
+    net.last = second
+    for layer in layers:
+        net.again(layer, f"{net.project.graph.nodes[layer].name}_2", net.last)
+    ends.append(net.last)
+    net.add("operator.sub", "difference", *ends)
+    net.then("torch.abs", "distance")
+    net.then("nn.Linear", "head", out_features=2)
+    notes = (
+        "Are two pictures of the same digit? A siamese net: both go through the same layers with the same weights, "
+        "and what is compared is the distance of their embeddings. The data have a field for each input, first and "
+        "second."
+    )
+    return net.finish("logits", "Siamese net on digits", notes, training(15), DataConfig("made.pairs"))
+
+
+def _sequence(net: Sketch, name: str, tokens: int, length: int, source: str) -> str:
+    """Token ids as vectors of 64, each with its place."""
+    embedded = net.add("nn.Embedding", f"embed_{name}", source, num_embeddings=tokens, embedding_dim=64)
+    places = net.add("parameter", f"places_{name}", shape=(length, 64), fill="normal", std=0.02)
+    return net.add("operator.add", f"placed_{name}", embedded, places)
+
+
+def translator() -> Project:
+    net = Sketch((18,), "written")
+    graph, written = net.project.graph, net.last
+    long = {"dtype": DType("int64"), "low": 0, "high": 39}
+    net.project = edits.changed(net.project, graph.with_node(_with(graph.nodes[written], **long)))
+    padding = net.add("input", "padding", shape=(18,), dtype=DType("bool"))
+    so_far = net.add("input", "so_far", shape=(10,), **{**long, "high": 12})
+    memory = net.add("nn.TransformerEncoderLayer", "encoder", _sequence(net, "written", 39, 18, written), nhead=4,
+                     dim_feedforward=128, dropout=0.0)  # fmt: skip
+    net.feed(padding, memory, "src_key_padding_mask")
+    answer = _sequence(net, "so_far", 12, 10, so_far)
+    causal = net.add("buffer", "ones", shape=(10, 10), fill="ones")
+    causal = net.add("torch.triu", "above", causal, diagonal=1)
+    causal = net.add("Tensor.to", "causal", causal, dtype=DType("bool"))
+    decoder = net.add("nn.TransformerDecoderLayer", "decoder", answer, memory, nhead=4, dim_feedforward=128,
+                      dropout=0.0)  # fmt: skip
+    net.feed(causal, decoder, "tgt_mask")
+    net.feed(padding, decoder, "memory_key_padding_mask")
+    net.last = decoder
+    net.then("nn.Linear", "head", out_features=11)
+    notes = (
+        "An encoder reads a date as people write it, “3 march 1997”, and a decoder writes it as “1997-03-03”, one "
+        "character after the other. Two masks: padding says which places of the text are empty, and the causal mask "
+        "keeps each place of the answer from seeing the ones after it. The data have a field for each of the three "
+        "inputs."
+    )
+    plan = training(20, lr=0.002)
+    return net.finish("logits", "Encoder-decoder on dates", notes, plan, DataConfig("made.dates"))
+
+
+def _with(node: Node, **params: Any) -> Node:
+    return replace(node, params=node.params.update(params))
+
+
+EXAMPLES: tuple[Callable[[], Project], ...] = (mnist_net, cifar_net, mlp, residual_net, unet, transformer, siamese, translator)
 
 
 ROW_WIDTHS: dict[str, float] = {}

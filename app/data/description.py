@@ -13,6 +13,9 @@ NAMED = 12
 def facts(spec: SourceSpec, config: DataConfig) -> str:
     """Describe sample count, shape and splits."""
     shape = shape_text(spec.shape, "one number")
+    if spec.inputs:
+        several = (f"{one.name} {shape_text(one.shape, 'one number')} {one.dtype}" for one in spec.inputs)
+        shape = f"{len(spec.inputs)} inputs ({', '.join(several)})"
     what = f"{len(spec.classes)} classes"
     if spec.task == VALUES:
         count = 1
@@ -21,7 +24,7 @@ def facts(spec: SourceSpec, config: DataConfig) -> str:
         what = f"{counted(count, 'value')} to predict"
     elif spec.task == TOKENS:
         what = f"{len(spec.classes)} different tokens, one to predict at each position"
-    said = f"{spec.count:,} samples of {shape} {spec.dtype}, {what}."
+    said = f"{spec.count:,} samples of {shape}{'' if spec.inputs else f' {spec.dtype}'}, {what}."
     training, validation, test = parts(spec, config)
     if test or not spec.own_split:
         kept = f", {test:,} for testing" if test else ""
@@ -67,6 +70,10 @@ def bad(spec: SourceSpec, policy: str) -> str:
 def batch(preview: BatchPreview) -> str:
     """Describe shape, dtype and range of a batch's inputs and labels."""
     shape, labels = shape_text(preview.shape), shape_text(preview.label_shape)
+    if several := preview.spec.inputs:
+        count = preview.shape[0]
+        told = ", ".join(f"{one.name} {shape_text((count, *one.shape))} {one.dtype}" for one in several)
+        return f"A batch: inputs {told}; labels {labels} {preview.label_dtype}."
     seen = " Above: before the transforms." if preview.before else ""
     return (
         f"A batch: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.data.downloads.archives import COLLECTIONS
-from app.data.spec import TOKENS, Option, SourceSpec
+from app.data.spec import TOKENS, FieldInfo, Option, SourceSpec
 from app.util.frozen import FrozenMap
 
 DIGITS = "sklearn.digits"
@@ -21,6 +21,11 @@ _MADE = (
     Option("noise", "float", 0.1, minimum=0, maximum=10, doc="Standard deviation of the noise added to the points."),
     Option("seed", "int", 0, minimum=0, maximum=2**32 - 1, doc="Random seed of noise and order."),
 )
+_SAMPLES = (
+    Option("count", "int", 2000, minimum=4, maximum=1_000_000, doc="Number of samples."),
+    Option("seed", "int", 0, minimum=0, maximum=2**63 - 1, doc="Random seed of the samples."),
+)
+_LETTERS = ("", *" 0123456789abcdefghijklmnopqrstuvwxyz,")  # 0 is the padding
 _FAKE = (
     Option("shape", "literal", (3, 32, 32), doc="Shape of one sample, without the batch dimension."),
     Option("classes", "int", 10, minimum=1, maximum=100_000, doc="Number of classes."),
@@ -43,7 +48,13 @@ _CSV = (
     Option("header", "bool", True, doc="The first row contains column names."),
 )
 _TENSORS = (
-    Option("inputs", "str", "", doc="Name of the inputs in the file; detected if it is x, data ..."),
+    Option(
+        "inputs",
+        "str",
+        "",
+        doc="Name of the inputs in the file; detected if it is x, data ... Separate several by commas: one per input "
+        "of the network.",
+    ),
     Option(
         "labels",
         "str",
@@ -98,6 +109,14 @@ _TEXT = (Option("context", "int", 64, minimum=1, maximum=1_000_000, doc="Charact
 def _halves(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
     count = options["count"]
     return replace(spec, per_class=(count // 2, count - count // 2))
+
+
+def _pairs(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
+    return replace(spec, per_class=(options["count"] - options["count"] // 2, options["count"] // 2))
+
+
+def _whole(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
+    return replace(spec, per_class=(options["count"],))
 
 
 def _fake(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
@@ -165,6 +184,17 @@ _SOURCES = (
                (2,), ("outer", "inner"), columns=("x", "y"),
                options=(*_MADE, Option("factor", "float", 0.5, minimum=0, maximum=0.999,
                                        doc="Radius of the inner circle relative to the outer one."))),
+    SourceSpec("made.pairs", "Pairs of digits",
+               "Two images of scikit-learn's handwritten digits, of the same digit or not: an input each. Pairs are "
+               "drawn before the split, so an image may be in pairs of both parts.",
+               (1, 8, 8), ("different", "same"), options=_SAMPLES,
+               inputs=(FieldInfo("first", (1, 8, 8)), FieldInfo("second", (1, 8, 8)))),
+    SourceSpec("made.dates", "Dates",
+               "Dates as people write them, such as “3 march 1997”, to be written as “1997-03-03”, by an encoder and a "
+               "decoder: the text, which of its places are padding, and the answer one place late.",
+               (18,), tuple("0123456789-"), dtype="int64", task=TOKENS, label_shape=(10,), options=_SAMPLES,
+               inputs=(FieldInfo("written", (18,), "int64", _LETTERS), FieldInfo("padding", (18,), "bool"),
+                       FieldInfo("so_far", (10,), "int64", (*"0123456789-", "▸")))),
     SourceSpec("made.fake", "Synthetic data (dry run)",
                "Random noise of any shape with random classes, to try a network without data. There is nothing to "
                "learn in it.",
@@ -210,5 +240,5 @@ SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOU
 
 # Sources whose options determine shape or sizes.
 SIZED: FrozenMap[str, Callable[[SourceSpec, Mapping[str, Any]], SourceSpec]] = FrozenMap(
-    {"made.moons": _halves, "made.circles": _halves, "made.fake": _fake}
+    {"made.moons": _halves, "made.circles": _halves, "made.pairs": _pairs, "made.dates": _whole, "made.fake": _fake}
 )

@@ -19,6 +19,7 @@ from torch.utils.data import IterableDataset
 from app.data import readers, streams
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
+from app.data.fields import Fields
 from app.data.known_sources import DIGITS
 from app.data.own_files import cache, dataset_class, own_dataset
 from app.data.own_files import readers as file_readers
@@ -30,21 +31,22 @@ from app.data.spec import (
     VALUES,
     DataError,
     DataInfo,
+    FieldInfo,
     NotDownloadedError,
     ReadingCancelledError,
     SourceSpec,
     TargetInfo,
 )
 from app.data.splits import split_in_order, standardised, stratified_split
-from app.data.targets import Targets, first
+from app.data.targets import first
 from app.data.transforms import readying
 from app.util import regular_files
-from app.util.formatting import counted, plural
+from app.util.formatting import counted, plural, shape_text
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
-Pair = tuple[Any, Any]  # inputs: a tensor, or Streamed; labels: a tensor, or Targets
+Pair = tuple[Any, Any]  # inputs: a tensor, Fields, or Streamed; labels: a tensor, or Fields
 Parts = tuple[Pair, Pair, Pair]
 
 
@@ -79,7 +81,8 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
         if spec.bad and config.bad == "stop":
             raise DataError(bad_samples_text(spec) + " Fix the data, or skip such samples (Training, Data).")
     else:
-        spec, whole = spec_of(config), _WHOLE[config.source](options)
+        inputs, labels = _WHOLE[config.source](options)
+        spec, whole = spec_of(config), (Fields(inputs) if isinstance(inputs, dict) else inputs, labels)
     return _dataset(config, spec, _split(config, spec, options, whole))
 
 
@@ -95,8 +98,8 @@ class LoadedSamples:
     """The content of a user's files: all samples before the split."""
 
     spec: SourceSpec
-    inputs: Any  # a tensor, or Streamed
-    labels: Any  # a tensor, or Targets
+    inputs: Any  # a tensor, Fields, or Streamed
+    labels: Any  # a tensor, or Fields
 
 
 def read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
@@ -139,7 +142,7 @@ def _read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
     if not len(inputs):
         first = f" The first: {bad[0]}." if bad else ""
         raise DataError(f"{path} has no readable sample.{first}")
-    labels = Targets(labels) if isinstance(labels, dict) else labels
+    inputs, labels = (Fields(part) if isinstance(part, dict) else part for part in (inputs, labels))
     return LoadedSamples(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
 
 
@@ -163,7 +166,9 @@ def _described(
 ) -> SourceSpec:
     """Return the metadata of files that were read."""
     targets = survey.targets
-    if isinstance(labels, Targets) and not targets:
+    fields = described_fields(inputs)
+    inputs = first(inputs)
+    if isinstance(labels, Fields) and not targets:
         targets = tuple(_target(survey, name, inputs, part) for name, part in labels.parts.items())
     labels = first(labels)
     told = spec.key in ("file.tensors", dataset_class.KEY)
@@ -181,13 +186,30 @@ def _described(
         task=task,
         label_shape=tuple(labels.shape[1:]),
         columns=survey.columns,
-        notes=(*survey.notes, *_targets_note(targets)),
+        notes=(*survey.notes, *_fields_note(fields), *_targets_note(targets)),
         bad=bad,
         arguments=FrozenMap(survey.arguments),
         as_bytes=inputs.dtype == torch.uint8,
         all_columns=survey.all_columns,
         targets=targets,
+        inputs=fields,
     )
+
+
+def described_fields(inputs: Any) -> tuple[FieldInfo, ...]:
+    """Return names, shapes and dtypes of several inputs; empty for one."""
+    if not isinstance(inputs, Fields):
+        return ()
+    return tuple(
+        FieldInfo(name, tuple(part.shape[1:]), str(part.dtype).removeprefix("torch."))
+        for name, part in inputs.parts.items()
+    )
+
+
+def _fields_note(fields: tuple[FieldInfo, ...]) -> tuple[str, ...]:
+    """Summarise the inputs, if there are several."""
+    words = [f"{one.name} ({shape_text(one.shape, 'one number')} {one.dtype})" for one in fields]
+    return (f"Inputs: {', '.join(words)}.",) if words else ()
 
 
 def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
@@ -232,6 +254,8 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
         ids = first(labels) if spec.task == CLASSES else torch.zeros(len(labels))
         split = stratified_split(ids, *shares, config.split_seed)
     if options.get("standardise"):
+        if isinstance(inputs, Fields):
+            raise DataError(f"{spec.label} has several inputs, of which none is standardised. Disable standardise.")
         inputs = standardised(inputs, split[0])
     streamed = isinstance(inputs, streams.Streamed)
     training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
@@ -252,7 +276,7 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
 
 
 def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
-    as_bytes = parts[0][0].dtype == torch.uint8
+    as_bytes = not isinstance(parts[0][0], Fields) and parts[0][0].dtype == torch.uint8
     learning, seeing = (readying(each, as_bytes) for each in (config.train_transforms, config.eval_transforms))
     training, validation, test = (
         TensorSamples(*part, ready) for part, ready in zip(parts, (learning, seeing, seeing), strict=True)
@@ -264,6 +288,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
             inputs, _ = next(training.batches([torch.arange(1)]))
         except OSError as error:  # SampleLostError: it was there a moment ago
             raise DataError(f"{spec.label}: {error}") from error
+    inputs = first(inputs)
     counts = FrozenMap({one.name: _counts(training.labels, one) for one in spec.known_targets})
     info = DataInfo(
         spec.key,
@@ -281,6 +306,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
         spec.notes,
         spec.targets,
         counts,
+        spec.inputs,
     )
     return Dataset(training, validation, test, info)
 
@@ -289,7 +315,7 @@ def _counts(labels: Any, target: TargetInfo) -> tuple[int, ...]:
     """Return the number of samples per class of each target; empty for regression."""
     if target.task == VALUES:
         return ()
-    ids = labels[target.name] if isinstance(labels, Targets) else labels
+    ids = labels[target.name] if isinstance(labels, Fields) else labels
     return tuple(torch.bincount(ids.flatten(), minlength=len(target.classes)).tolist())
 
 
@@ -312,6 +338,8 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     DIGITS: lambda options: readers.read_digits(),
     "made.moons": partial(_points, "moons"),
     "made.circles": partial(_points, "circles"),
+    "made.pairs": lambda options: readers.make_pairs(**options),
+    "made.dates": lambda options: readers.make_dates(**options),
     "made.fake": lambda options: readers.make_noise(**options),
     **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
        for name in ("iris", "wine", "breast_cancer")},

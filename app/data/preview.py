@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
+from app.data.fields import Fields
 from app.data.loaders import load, read_spec
 from app.data.readers import as_floats
 from app.data.samples import TensorSamples
 from app.data.sources import Watch
-from app.data.spec import CLASSES, TOKENS, BatchPreview, SourceSpec
+from app.data.spec import CLASSES, TOKENS, BatchPreview, FieldInfo, SourceSpec
 from app.data.targets import first
+from app.util.formatting import shape_text
 
 SHOWN = 8
 COLUMNS = 4
@@ -26,9 +30,11 @@ def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watc
     """Read the data and return the first batch. Raises DataError."""
     config = replace(config, bad="skip")  # unreadable samples are reported separately
     data, spec = load(config, root, watch), read_spec(config, watch)
-    inputs, labels = data.batch(batch)
+    given, labels = data.batch(batch)
+    fields = spec.inputs if isinstance(given, Fields) else ()
+    several = [given[place] for place in range(min(SHOWN, len(given)))] if fields else []
+    inputs, labels = first(given), first(labels)
     real = inputs.double()
-    labels = first(labels)
     few, known = inputs[:SHOWN], labels[:SHOWN]
     return BatchPreview(
         spec,
@@ -40,11 +46,38 @@ def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watc
         tuple(labels.shape),
         _name(labels),
         captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in known),
-        pictures=tuple(map(_picture, few)) if _pictured(inputs) else (),
-        before=_before(config, data) if _pictured(inputs) else (),
-        rows=_rows(spec, few) if inputs.ndim == 2 and spec.task != TOKENS else (),
-        texts=tuple(_text(spec, sample) for sample in few) if spec.task == TOKENS else (),
+        pictures=_pictures(given) if fields else tuple(map(_picture, few)) if _pictured(inputs) else (),
+        before=_before(config, data) if _pictured(inputs) and not fields else (),
+        rows=_rows(spec, few) if inputs.ndim == 2 and spec.task != TOKENS and not fields else (),
+        texts=tuple(fields_text(fields, one) for one in several)
+        if fields
+        else tuple(_text(spec, sample) for sample in few)
+        if spec.task == TOKENS
+        else (),
     )
+
+
+def _pictures(given: Fields) -> tuple[Any, ...]:
+    """Return the images of samples with several inputs, side by side where there are several of one height."""
+    held = [part[:SHOWN] for part in given.parts.values() if _pictured(part)]
+    held = [part for part in held if part.shape[-2] == held[0].shape[-2]]
+    return tuple(np.concatenate([_picture(part[place]) for part in held], axis=1)
+                 for place in range(len(held[0]))) if held else ()  # fmt: skip
+
+
+def fields_text(fields: Sequence[FieldInfo], sample: Fields) -> str:
+    """Describe one sample with several inputs: each by its name, as symbols or as its first numbers."""
+    return "; ".join(f"{one.name} {_field_text(one, sample[one.name])}" for one in fields)
+
+
+def _field_text(field: FieldInfo, values: Tensor) -> str:
+    if field.symbols:
+        return "".join(field.symbols[number] for number in values.flatten().tolist())
+    if values.ndim > 1:
+        return shape_text(tuple(values.shape))
+    if values.dtype == torch.bool:
+        return f"{int(values.sum())} of {values.numel()} true"
+    return " ".join(f"{value:.3g}" for value in values.flatten().tolist()[:COLUMNS])
 
 
 def _before(config: DataConfig, data: Dataset) -> tuple[Any, ...]:

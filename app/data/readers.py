@@ -41,6 +41,45 @@ def make_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) -> t
     return torch.randn(count, *shape, generator=generator), torch.arange(count) % classes
 
 
+def make_pairs(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
+    """Draw pairs of scikit-learn's handwritten digits, by turns of different and of the same digit.
+
+    `first` and `second` are images (N, 1, 8, 8) in [0, 1]; the class ids (N,) are 1 where both are the same digit.
+    """
+    images, digits = read_digits()
+    generator = torch.Generator().manual_seed(seed)
+    same = torch.arange(count) % 2
+    first = torch.randint(len(images), (count,), generator=generator)
+    others = (digits[first] + torch.randint(1, 10, (count,), generator=generator)) % 10
+    wanted = torch.where(same == 1, digits[first], others)
+    keys = torch.rand(count, len(images), generator=generator)
+    second = keys.masked_fill(digits[None] != wanted[:, None], -1.0).argmax(1)
+    return {"first": images[first], "second": images[second]}, same
+
+
+def make_dates(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
+    """Write random dates as people do, "3 march 1997", and as ISO 8601 does, "1997-03-03".
+
+    `written` are the characters of the first (N, 18) int64, padded by 0; `padding` (N, 18) is True where it is padded;
+    `so_far` are those of the second (N, 10) int64, one place late: 11 is the start. The labels (N, 10) are those of the
+    second: 0 to 9 for the digits, 10 for "-".
+    """
+    months = "january february march april may june july august september october november december".split()
+    letters = {letter: number for number, letter in enumerate("\0 0123456789abcdefghijklmnopqrstuvwxyz,")}
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [torch.randint(low, high, (count,), generator=generator).tolist()
+             for low, high in ((1900, 2100), (0, 12), (1, 29), (0, 3))]  # fmt: skip
+    written, iso = torch.zeros(count, 18, dtype=torch.int64), torch.zeros(count, 10, dtype=torch.int64)
+    for row, (year, month, day, form) in enumerate(zip(*drawn, strict=True)):
+        name = months[month]
+        text = (f"{day} {name} {year}", f"{name} {day}, {year}", f"{day} {name[:3]} {year}")[form]
+        written[row, : len(text)] = torch.tensor([letters[letter] for letter in text])
+        date = f"{year:04}-{month + 1:02}-{day:02}"
+        iso[row] = torch.tensor(["0123456789-".index(letter) for letter in date])
+    so_far = torch.cat((torch.full((count, 1), 11), iso[:, :-1]), 1)
+    return {"written": written, "padding": written == 0, "so_far": so_far}, iso
+
+
 def read_idx(path: Path) -> Tensor:
     """Read an unpacked IDX file (MNIST's format) as a uint8 tensor with the shape of its header."""
     data = bytearray(path.read_bytes())

@@ -32,7 +32,7 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class TensorSamples:
-    """Samples in memory on the device: inputs (N, ...), or Streamed from disk, and labels (N, ...), or several Targets.
+    """Samples in memory on the device: inputs (N, ...), or Streamed from disk, and labels (N, ...); Fields of several.
 
     `ready` converts the inputs of a batch for the net; None if no conversion is needed.
     """

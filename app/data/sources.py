@@ -40,6 +40,8 @@ def spec_of(config: DataConfig) -> SourceSpec:
     spec = _base_spec(config)
     if not spec.shape or not (config.train_transforms or config.eval_transforms):
         return spec
+    if spec.inputs:
+        raise DataError(f"{spec.label} has several inputs, and transforms are for one. Remove the transforms.")
     learnt, seen = (shape_after(part, spec.shape) for part in (config.train_transforms, config.eval_transforms))
     if learnt != seen:
         raise DataError(

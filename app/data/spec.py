@@ -106,6 +106,19 @@ class TargetInfo:
 
 
 @dataclass(frozen=True)
+class FieldInfo:
+    """One of the inputs of a sample: its shape without the batch and torch's name of its dtype.
+
+    `symbols` are what its whole numbers stand for, to be read by people; empty for numbers.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class SourceSpec:
     """Metadata of a source, before or after reading it.
 
@@ -117,7 +130,7 @@ class SourceSpec:
     and `per_class` are empty. `columns` names the values of a table. Once a file is read, `bad` lists unreadable
     samples, `arguments` are those of its reader, and `all_columns` are the columns to choose from. `as_bytes` means
     that samples are stored as bytes and converted to [0, 1] per batch. If a sample has several `targets`, task, classes
-    and label are those of the first.
+    and label are those of the first; if it has several `inputs`, shape and dtype are those of the first.
     """
 
     key: str
@@ -143,6 +156,7 @@ class SourceSpec:
     all_columns: tuple[str, ...] = ()
     as_bytes: bool = False
     targets: tuple[TargetInfo, ...] = ()
+    inputs: tuple[FieldInfo, ...] = ()
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:
@@ -169,7 +183,8 @@ class DataInfo:
     """Metadata of loaded data: shapes without the batch, torch's name of the dtype, counts of samples.
 
     `class_counts` are the training samples (or tokens) of each class, empty for values. If a sample has several
-    `targets`, task, classes and labels are those of one of them; `target_counts` has the counts of all.
+    `targets`, task, classes and labels are those of one of them; `target_counts` has the counts of all. If it has
+    several `inputs`, shape and dtype are those of the first.
     """
 
     source: str
@@ -187,6 +202,7 @@ class DataInfo:
     notes: tuple[str, ...] = ()
     targets: tuple[TargetInfo, ...] = ()
     target_counts: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
+    inputs: tuple[FieldInfo, ...] = ()
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:

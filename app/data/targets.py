@@ -1,13 +1,14 @@
-"""Several targets of the same samples. The exported `train.py` contains `Targets` verbatim.
+"""Several targets of the same samples. The exported `train.py` contains `with_input` verbatim.
 
 torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from app.data.fields import Fields
 from app.data.spec import DataInfo, TargetInfo
 from app.util.late_dataclass import dataclass
 
@@ -15,31 +16,10 @@ if TYPE_CHECKING:
     from app.data.samples import Samples
 
 
-class Targets:
-    """Several targets by name, (N, ...) each; indexing and moving apply to all of them."""
-
-    def __init__(self, parts: Mapping[str, Tensor]) -> None:
-        self.parts = dict(parts)
-
-    def __len__(self) -> int:
-        return len(next(iter(self.parts.values())))
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, str):
-            return self.parts[at]
-        return Targets({name: part[at] for name, part in self.parts.items()})
-
-    def with_(self, name: str, part: Tensor) -> "Targets":
-        return Targets({**self.parts, name: part})
-
-    def to(self, device: Any) -> "Targets":
-        return Targets({name: part.to(device) for name, part in self.parts.items()})
-
-
-def first(labels: Any) -> Tensor:
-    """Return the first target of several, or the only one."""
-    given: Tensor = next(iter(labels.parts.values())) if isinstance(labels, Targets) else labels
-    return given
+def first(given: Any) -> Tensor:
+    """Return the first of several inputs or targets, or the only one."""
+    only: Tensor = next(iter(given.parts.values())) if isinstance(given, Fields) else given
+    return only
 
 
 @dataclass(frozen=True)
@@ -60,9 +40,9 @@ class WithInput:
         return WithInput(self.samples.to(device), self.name)
 
 
-def with_input(labels: Any, name: str, inputs: Tensor) -> Targets:
+def with_input(labels: Any, name: str, inputs: Tensor) -> Fields:
     """Add the inputs to the targets of a batch."""
-    known = labels if isinstance(labels, Targets) else Targets({"": labels})
+    known = labels if isinstance(labels, Fields) else Fields({"": labels})
     return known.with_(name, inputs)
 
 
@@ -72,5 +52,5 @@ Make = Callable[[TargetInfo], Tensor]
 def synthetic_targets(info: DataInfo, inputs: Tensor, name: str, make: Make) -> Any:
     """Create synthetic labels, each target by `make`; the inputs are added under `name`, "" for none."""
     known = info.known_targets
-    labels: Any = Targets({one.name: make(one) for one in known}) if len(known) > 1 else make(known[0])
+    labels: Any = Fields({one.name: make(one) for one in known}) if len(known) > 1 else make(known[0])
     return with_input(labels, name, inputs) if name else labels

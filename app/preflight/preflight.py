@@ -17,7 +17,7 @@ from app.builder.literals import DType
 from app.builder.value_types import Dim
 from app.data.sample_counts import training_count
 from app.data.sources import DataError, SourceSpec, spec_of
-from app.data.spec import CLASSES, TOKENS, VALUES
+from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo
 from app.preflight import multi_output, synthetic_data
 from app.preflight.cpu_threads import for_net
 from app.preflight.setting_checks import problems as knob_problems
@@ -25,6 +25,7 @@ from app.project.project import Project
 from app.project.weights.model_buffers import lost_buffers
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
 from app.training.config import Choice
+from app.training.inputs import InputError, chosen_fields
 from app.training.job import Job, JobError, check_data
 from app.training.setup import weighted_losses
 from app.util.formatting import plural, shape_text
@@ -75,22 +76,27 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
         source = spec_of(project.data)
     except DataError:
         return None
-    inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
+    inputs = input_nodes(project, analysis)
     if not source.is_read or not inputs:
         return None
-    gives = shape_text(("N", *source.shape))
+    given = [(one.name, one.shape, one.dtype) for one in source.inputs] or [("", source.shape, source.dtype)]
+    gives = ", ".join(f"{name} {shape_text(('N', *shape))} {dtype}".strip() for name, shape, dtype in given)
     labels = shape_text(("N", *wanted_output(source)))
     what = {CLASSES: "one value per class", VALUES: "the values to predict", TOKENS: "one value per token"}
     wants = f"the loss expects {labels}: {what[source.task]}"
     if project.training.losses:
         wants = "each output has its own loss"
-    shape, dtype = inputs[0].params.get("shape") or (), inputs[0].params.get("dtype", DType("float32"))
+    wanted = [(node, node.params.get("shape") or (), node.params.get("dtype", DType("float32"))) for node in inputs]
+    takes = ", ".join(
+        f"{node.name if len(inputs) > 1 else ''} {shape_text(('N', *shape))} {dtype.name}".strip()
+        for node, shape, dtype in wanted
+    )
     kind = analysis.output_type()
     ends = multi_output.outputs_of(project, analysis)
-    given = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
+    returned = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
     return Fit(
-        f"{gives} {source.dtype}, and {wants}.",
-        f"{shape_text(('N', *shape))} {dtype.name}, and it returns {given or kind or 'nothing yet'}.",
+        f"{gives}, and {wants}.",
+        f"{takes}, and it returns {returned or kind or 'nothing yet'}.",
         _ends(project, analysis, source),
     )
 
@@ -98,7 +104,7 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
 def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Problem, ...]:
     """Report mismatches of the data with inputs and outputs. If an input has another shape, cures that change the data
     come first, those that change the net last."""
-    inputs, ends = _inputs(project.graph, source), outputs(project, analysis, source)
+    inputs, ends = _inputs(project, analysis, source), outputs(project, analysis, source)
     more = synthetic_data.cures(project, analysis) if inputs or ends else ()
     other = tuple(replace(one, cures=(*one.cures, *more)) for one in ends)
     if not inputs:
@@ -187,21 +193,40 @@ def _choices(project: Project) -> list[Problem]:
     return found
 
 
-def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
-    inputs = [node for node in graph.nodes.values() if node.op == "input"]
-    if len(inputs) > 1:
+def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    inputs = input_nodes(project, analysis)
+    if not inputs:
+        return []
+    if len(inputs) > 1 and not source.inputs:
         names = ", ".join(node.name for node in inputs)
-        reason = f"Training feeds one tensor. Remove all of {names} but one."
+        reason = f"Remove all of {names} but one, or choose data with several inputs (Training, Data)."
         return [
             Problem("error", inputs[1].id, f"{source.label} provides one input, the network has {len(inputs)}", reason)
         ]
-    if not inputs:
-        return []
-    node = inputs[0]
+    if not source.inputs:
+        return _input(inputs[0], FieldInfo("", source.shape, source.dtype), source.label)
+    try:
+        chosen = chosen_fields([node.name for node in inputs], project.training.inputs, source)
+    except InputError as error:
+        words = f"{source.label} has {len(source.inputs)} inputs, which are not all matched"
+        return [Problem("error", inputs[0].id, words, str(error))]
+    known = {one.name: one for one in source.inputs}
+    pairs = zip(inputs, chosen, strict=True)
+    return [one for node, name in pairs for one in _input(node, known[name], f"{name} of {source.label}")]
+
+
+def input_nodes(project: Project, analysis: Analysis) -> list[Node]:
+    """Return the input nodes in the order of forward's arguments, as far as the code is known."""
+    order = {given.name: place for place, given in enumerate(analysis.source.inputs)}
+    nodes = [node for node in project.graph.nodes.values() if node.op == "input"]
+    return sorted(nodes, key=lambda node: order.get(node.name, len(order)))
+
+
+def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
     if node.params.get("batch", 0) != 0:
         reason = "Set it to 0, and insert a torch.transpose after the input if the network needs another order."
         cure = Cure("Set batch to 0", (SetParam(node.id, "batch", 0),))
-        words = f"{source.label} has the batch first, {node.name} does not"
+        words = f"{label} has the batch first, {node.name} does not"
         return [Problem("error", node.id, words, reason, cures=(cure,))]
     shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
     if shape == source.shape and dtype == DType(source.dtype):
@@ -209,7 +234,7 @@ def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
     edits = (SetParam(node.id, "shape", source.shape), SetParam(node.id, "dtype", DType(source.dtype)))
     wanted = shape_text(source.shape)
     have = shape_text(shape or (), "nothing")
-    reason = f"{source.label} has samples of {wanted} {source.dtype}; {node.name} expects {have} {dtype.name}."
+    reason = f"{label} has samples of {wanted} {source.dtype}; {node.name} expects {have} {dtype.name}."
     cure = Cure(f"Set shape to {wanted}", edits)
     return [Problem("error", node.id, f"{node.name} does not match the data", reason, cures=(cure,))]
 

@@ -112,6 +112,7 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
     metrics: list[Text] = []
     losses: list[OutputLossRecord] = []
+    inputs: dict[Text, Text] = {}
 
 
 # Fields that are always written; others only if they differ from the default.
@@ -154,6 +155,8 @@ def training_record(config: TrainingConfig) -> dict[str, Any]:
             {"output": row.output, **_choice_record(row.loss), "weight": row.weight, "target": row.target}
             for row in config.losses
         ]
+    if config.inputs:
+        own["inputs"] = dict(config.inputs)
     return _fields(config, own)
 
 
@@ -175,6 +178,7 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
         ),
         "recompute": tuple(record.recompute),
         "metrics": tuple(record.metrics),
+        "inputs": FrozenMap(record.inputs),
         "losses": tuple(
             OutputLoss(row.output, _choice(row, f"$.training.losses[{number}]"), row.weight, row.target)
             for number, row in enumerate(record.losses)

@@ -152,6 +152,7 @@ def begin(out: Any, job: Job) -> None:
 
     from app.data.loaders import load
     from app.source.compiled import make_module
+    from app.training.inputs import arguments, fields_of
     from app.util.rng import borrowed
 
     data = load(job.data, job.data_root)
@@ -159,12 +160,14 @@ def begin(out: Any, job: Job) -> None:
         torch.manual_seed(job.training.seed)
         chunk = torch.arange(min(PICTURES, job.training.batch_size, len(data.train)))
         batch, _labels = next(iter(data.train.batches(iter([chunk]))))
-        pictures = _pictures(batch)
+        fields = fields_of(job.source, job.training.inputs, data.info)
+        given = arguments(batch, fields)
+        pictures = _pictures(given[0])
         if pictures is not None:
             out.add_images("batch/samples", pictures, 0)
         model = make_module(job.source).eval()
         try:
-            out.add_graph(model, batch[:1])
+            out.add_graph(model, tuple(one[:1] for one in given))
         except Exception as error:  # tracing runs the net, which may raise anything
             out.add_text("graph", f"The net cannot be traced: {error}")
     out.flush()

@@ -83,7 +83,8 @@ class TrainingConfig:
     "stop" or "skip", for a batch whose loss is nan or infinite. `save_every` is the number of batches between two
     checkpoints; with 0 only the best and the last epoch's are saved. `metrics` are keys of
     `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With `losses`, one per output,
-    the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first.
+    the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first. `inputs` names
+    the field of the data for inputs of the network that are called otherwise.
     """
 
     epochs: int = 20
@@ -117,6 +118,7 @@ class TrainingConfig:
     threads: int = 0
     metrics: tuple[str, ...] = ()
     losses: tuple[OutputLoss, ...] = ()
+    inputs: FrozenMap[str, str] = field(default_factory=FrozenMap)
 
     @property
     def loss_name(self) -> str:

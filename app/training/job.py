@@ -11,11 +11,11 @@ from app.data.sources import DataError, check, spec_of
 from app.data.spec import VALUES, DataInfo
 from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES
-from app.training.config import TrainingConfig
+from app.training.config import INPUT, TrainingConfig
+from app.training.inputs import InputError, check_inputs
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
 from app.util.errors import CodedError
-from app.util.formatting import shape_text
 from app.util.late_dataclass import dataclass
 
 AMP = ("", "bfloat16", "float16")
@@ -124,12 +124,16 @@ def check_input(job: Job, data: DataInfo) -> None:
     for name in job.training.metrics:
         if told := refusal(name, data.task, len(data.classes)):
             raise JobError(told)
+    if job.training.mixup and data.inputs:
+        raise JobError(f"mixup blends samples of one input, and {data.label} has several. Set mixup to 0.")
+    if data.inputs and any(row.target == INPUT for row in job.training.losses):
+        raise JobError(f"{data.label} has several inputs, and a loss compares an output with one. Choose a target.")
     if job.training.mixup and not data.dtype.startswith(("float", "bfloat")):
         raise JobError(
             f"mixup blends samples as numbers, and those of {data.label} are {data.dtype}, such as token ids, which "
             "cannot be blended. Set mixup to 0."
         )
-    _check_shape(job, data)
+    _check_inputs(job, data)
 
 
 def _check_one(job: Job, data: DataInfo) -> None:
@@ -147,32 +151,12 @@ def _check_one(job: Job, data: DataInfo) -> None:
         )
 
 
-def _check_shape(job: Job, data: DataInfo) -> None:
-    """Validate the network's input shape against the data."""
-    inputs = job.source.inputs
-    if not inputs:
-        return
-    if len(inputs) != 1:
-        names = ", ".join(each.name for each in inputs)
-        raise JobError(f"The net has {len(inputs)} inputs ({names}), and {data.label} provides one. Remove the others.")
-    (only,) = inputs
-    if only.batch != 0:
-        place = "no dimension" if only.batch is None else f"dimension {only.batch}"
-        raise JobError(
-            f"The batch is {place} of the input “{only.name}”, but the first dimension in {data.label}. Set batch to "
-            "0, and insert a torch.transpose after the input."
-        )
-    if only.shape != data.input_shape or only.dtype != data.dtype:
-        raise JobError(
-            f"The input “{only.name}” is {_shape(only.shape)} {only.dtype}, and {data.label} gives "
-            f"{_shape(data.input_shape)} {data.dtype}. Set the input's shape to {data.input_shape} and its dtype to "
-            f"{data.dtype}, "
-            "or choose other data."
-        )
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return shape_text(shape, "one number")
+def _check_inputs(job: Job, data: DataInfo) -> None:
+    """Validate the network's inputs against the data."""
+    try:
+        check_inputs(job.source, job.training.inputs, data, data.input_shape)
+    except InputError as error:
+        raise JobError(str(error)) from error
 
 
 def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:

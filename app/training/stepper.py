@@ -5,13 +5,14 @@ The order of operations is that of the exported `train.py`; unused features are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.training.choices import CLOSURE, PLATEAU
 from app.training.config import TrainingConfig
 from app.training.events import Event, GroupRates, LossParts, RateSet, StepDone
+from app.training.inputs import arguments
 from app.training.learning_rates import LearningRates, Rates
 from app.training.registry import make_loss, make_optimizer, make_schedule
 from app.training.task import Task
@@ -50,14 +51,19 @@ _OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentu
 
 
 class Stepper:
-    """Owns what changes the weights of `model`, which is on its device."""
+    """Owns what changes the weights of `model`, which is on its device.
 
-    def __init__(self, model: nn.Module, config: TrainingConfig, task: Task, device: str) -> None:
+    `fields` are the inputs of the data that the net gets, in order; none where a batch has one.
+    """
+
+    def __init__(
+        self, model: nn.Module, config: TrainingConfig, task: Task, device: str, fields: Sequence[str] = ()
+    ) -> None:
         import torch
 
         from app.training.script_recipes import parameter_groups, recompute
 
-        self.model, self.config, self.task = model, config, task
+        self.model, self.config, self.task, self.fields = model, config, task, tuple(fields)
         self.kind = device.partition(":")[0]
         recompute(model, config.recompute)
         self.loss: nn.Module = (task.loss_module() or make_loss(config.loss)).to(device)
@@ -77,7 +83,7 @@ class Stepper:
         self._clips = config.clip_value is not None or config.clip_norm is not None
         self._checked = False
         # The last inputs of the net, and on the CPU the generator's state before it; until the loss was checked.
-        self.fed: tuple[Tensor, Tensor | None] | None = None
+        self.fed: tuple[Any, Tensor | None] | None = None
         self._state: Callable[[], Tensor | None] = torch.get_rng_state if self.kind == "cpu" else lambda: None
         self.rates = LearningRates(model, self.optimizer, self.schedule, own)
         self.set_by_hand: list[str] = []  # groups whose rate the user changed since the loop last checked
@@ -105,18 +111,19 @@ class Stepper:
         module: nn.Module = self.model if self.average is None else self.average.module
         return module
 
-    def output(self, module: Callable[..., Any], inputs: Tensor) -> Any:
-        """Run the forward pass in the run's precision."""
+    def output(self, module: Callable[..., Any], inputs: Any) -> Any:
+        """Run the forward pass in the run's precision, on the inputs of a batch: a tensor, or Fields of several."""
+        given = arguments(inputs, self.fields)
         if not (self.config.amp or self.config.channels_last):
-            return module(inputs)
+            return module(*given)
         import torch
 
-        if self.config.channels_last and inputs.ndim == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        if self.config.channels_last:
+            given = tuple(one.contiguous(memory_format=torch.channels_last) if one.ndim == 4 else one for one in given)
         if not self.config.amp:
-            return module(inputs)
+            return module(*given)
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
-            return module(inputs)
+            return module(*given)
 
     def measured(self, output: Any, labels: Tensor, others: Tensor | None = None, share: float = 1.0) -> Tensor:
         """Compute the loss, in the precision of the run; `others` and `share` are of mixup, see `recipes.mixed`."""

@@ -63,9 +63,9 @@ def read_csv(
     return torch.tensor(inputs, dtype=torch.float32), alone(known_all), bad
 
 
-def alone(labels: dict[str, Any]) -> Any:
-    """Return labels by name; a single target without its name."""
-    return labels if len(labels) > 1 else next(iter(labels.values()))
+def alone(parts: dict[str, Any]) -> Any:
+    """Return inputs or labels by name; a single one without its name."""
+    return parts if len(parts) > 1 else next(iter(parts.values()))
 
 
 def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[float]:
@@ -86,36 +86,43 @@ def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[floa
 
 
 def read_tensors(
-    path: Path, inputs: str, labels: Sequence[str], classes: Mapping[str, Sequence[Any]] | None = None
-) -> tuple[Tensor, Any, list[str]]:
+    path: Path, inputs: str | Sequence[str], labels: Sequence[str], classes: Mapping[str, Sequence[Any]] | None = None
+) -> tuple[Any, Any, list[str]]:
     """Read tensors of a .npz or .pt file by name, or of two .npy files; non-finite samples are bad.
 
-    The labels of several targets are a dictionary by name. `classes` are the values of a target that stand for class 0,
-    1, ..., ascending, for labels that are not such numbers already. Raises ValueError for anything but a tensor.
+    Several inputs and the labels of several targets are dictionaries by name. `classes` are the values of a target that
+    stand for class 0, 1, ..., ascending, for labels that are not such numbers already. Raises ValueError for anything
+    but a tensor.
     """
+    wanted = [inputs] if isinstance(inputs, str) else list(inputs)
     if path.suffix == ".pt":
         held: Any = torch.load(path, map_location="cpu", weights_only=True)
         held = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
-        found = {name: held[name] for name in (inputs, *labels)}
+        found = {name: held[name] for name in (*wanted, *labels)}
     else:
         import numpy as np
 
         if path.suffix == ".npy":
-            found = {name: np.load(Path(name or path), allow_pickle=False) for name in (inputs, *labels)}
+            found = {name: np.load(Path(name or path), allow_pickle=False) for name in (*wanted, *labels)}
         else:
             with np.load(path, allow_pickle=False) as arrays:
-                found = {name: arrays[name] for name in (inputs, *labels)}
-    samples, given = tensor_of(found[inputs], inputs), {}
+                found = {name: arrays[name] for name in (*wanted, *labels)}
+    samples, given = {name: tensor_of(found[name], name) for name in wanted}, {}
     for name in labels:
         values = (classes or {}).get(name)
         given[name] = tensor_of(found[name], name) if values is None else class_ids(found[name], values)
-    for known in given.values():
-        if samples.ndim == 0 or known.ndim == 0 or len(samples) != len(known):
-            raise ValueError(f"{tuple(samples.shape)} inputs do not match {tuple(known.shape)} labels")
-    if not samples.numel():
-        raise ValueError(f"inputs of shape {tuple(samples.shape)} contain no sample")
-    samples = samples if samples.dtype in (torch.uint8, torch.int64) else samples.to(kind_of(samples))
-    good = samples.flatten(1).isfinite().all(1) if samples.ndim > 1 else samples.isfinite()
+    good = torch.ones((), dtype=torch.bool)
+    for name, held in samples.items():
+        for known in given.values():
+            if held.ndim == 0 or known.ndim == 0 or len(held) != len(known):
+                raise ValueError(f"{tuple(held.shape)} inputs do not match {tuple(known.shape)} labels")
+        if not held.numel():
+            raise ValueError(f"inputs of shape {tuple(held.shape)} contain no sample")
+        good = good & (held.flatten(1).isfinite().all(1) if held.ndim > 1 else held.isfinite())
+        if len(wanted) > 1:
+            samples[name] = field_of(held)
+        elif held.dtype != torch.uint8:
+            samples[name] = held.to(kind_of(held))
     for name, known in given.items():
         known = known.to(kind_of(known))
         if known.is_floating_point():
@@ -129,8 +136,8 @@ def read_tensors(
     words = "a value that is not finite, or a class below 0"
     bad = [f"sample {number}: {words}" for number in (~good).nonzero().flatten().tolist()]
     if bad:
-        samples, given = samples[good], {name: known[good] for name, known in given.items()}
-    return samples, alone(given), bad
+        samples, given = ({name: one[good] for name, one in parts.items()} for parts in (samples, given))
+    return alone(samples), alone(given), bad
 
 
 def tensor_of(values: Any, name: str) -> Tensor:
@@ -163,6 +170,13 @@ def class_ids(values: Any, known: Sequence[Any]) -> Tensor:
 def kind_of(values: Tensor) -> torch.dtype:
     """Return float32 for floating point dtypes, int64 for integers."""
     return torch.float32 if values.is_floating_point() or values.dtype == torch.bool else torch.int64
+
+
+def field_of(values: Tensor) -> Tensor:
+    """Convert one of several inputs: bytes to floats in [0, 1], others to `kind_of`; masks of booleans stay."""
+    if values.dtype == torch.uint8:
+        return values.to(torch.float32).div(255)
+    return values if values.dtype == torch.bool else values.to(kind_of(values))
 
 
 def read_pictures(
@@ -253,13 +267,12 @@ def read_dataset(
     watch: Callable[[int, int, str], None] | None = None,
     guard: Callable[[], Any] = nullcontext,
     keep: bool = True,
-) -> tuple[Tensor, Any, list[str]]:
+) -> tuple[Any, Any, list[str]]:
     """Read all samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in dataset order.
 
-    Without `keep` the indices of the samples (N,) are returned instead of the inputs.
-
-    If a sample's target is a tuple or a dictionary, the labels are a dictionary by name (1, 2 ... for a tuple). A
-    DataLoader reads them with `workers` processes; its random numbers are the same each time.
+    Without `keep` the indices of the samples (N,) are returned instead of the inputs. Several inputs and several
+    targets are dictionaries by name, see `parts_of`; several inputs without `keep` raise ValueError. A DataLoader reads
+    them with `workers` processes; its random numbers are the same each time.
     """
     iterable = isinstance(dataset, IterableDataset)
     workers = 0 if iterable else workers  # each worker would yield the whole iterable
@@ -268,7 +281,7 @@ def read_dataset(
         timeout=timeout if workers else 0, multiprocessing_context="spawn" if workers else None,
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
-    inputs: list[Tensor] = []
+    inputs: dict[str, list[Tensor]] = {}
     labels: dict[str, list[Tensor]] = {}
     bad: list[str] = []
     known_shapes: tuple[Any, ...] = ()
@@ -283,17 +296,21 @@ def read_dataset(
             try:
                 if isinstance(sample, str):
                     raise ValueError(sample)
-                value, label = torch.as_tensor(sample[0]), targets_of(sample[1])
-                shapes = (value.shape, *((name, one.shape) for name, one in label.items()))
+                values, label = parts_of(sample)
+                parts = {**values, **{f"{name} of the targets": one for name, one in label.items()}}
+                shapes = tuple((name, one.shape) for name, one in parts.items())
                 if not inputs:
-                    labels, known_shapes = {name: [] for name in label}, shapes
+                    inputs, labels, known_shapes = {n: [] for n in values}, {n: [] for n in label}, shapes
                 if shapes != known_shapes:
-                    told = ", ".join(str(tuple(shape)) for shape in (value.shape, *(o.shape for o in label.values())))
+                    told = ", ".join(str(tuple(one.shape)) for one in parts.values())
                     raise ValueError(f"it is {told}, and the first one is not")
             except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as error:
                 bad.append(f"sample {number}: {error}")
                 continue
-            inputs.append(value if keep else torch.tensor(number))
+            if not keep and len(values) > 1:
+                raise ValueError("samples with several inputs are held in memory: set keep to memory")
+            for name, one in values.items():
+                inputs[name].append(one if keep else torch.tensor(number))
             for name, one in label.items():
                 labels[name].append(one)
         done += len(samples)
@@ -301,12 +318,34 @@ def read_dataset(
             watch(done, max(total, done), "samples")
     if not inputs:
         return torch.empty(0), torch.empty(0), bad
-    values = torch.stack(inputs)
-    values = values if values.dtype == torch.uint8 else values.to(kind_of(values))
+    read = {name: torch.stack(held) for name, held in inputs.items()}
+    if len(read) > 1:
+        read = {name: field_of(held) for name, held in read.items()}
+    else:
+        read = {name: one if one.dtype == torch.uint8 else one.to(kind_of(one)) for name, one in read.items()}
     given = {name: torch.stack(known).to(kind_of(known[0])) for name, known in labels.items()}
     for name, known in given.items():
         given[name] = known.unsqueeze(1) if known.is_floating_point() and known.ndim == 1 else known
-    return values, alone(given), bad
+    return alone(read), alone(given), bad
+
+
+def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the inputs and the targets of a sample by name.
+
+    It is a pair of inputs and targets, each of which may be a tuple of tensors or a dictionary; or one dictionary, in
+    which targets are called labels, label, targets, target or y.
+    """
+    if isinstance(sample, Mapping):
+        names = [name for name in sample if str(name).lower() in ("labels", "label", "targets", "target", "y")]
+        if not names or len(names) == len(sample):
+            raise ValueError(f"its dictionary has {', '.join(map(str, sample))}: call the target labels")
+        chosen = {name: sample[name] for name in names}
+        sample = {name: one for name, one in sample.items() if name not in chosen}, chosen
+    given = sample[0]
+    if isinstance(given, tuple) and any(getattr(one, "ndim", 0) for one in given):  # else a row of numbers
+        given = {f"input {number}": one for number, one in enumerate(given, 1)}
+    inputs = given if isinstance(given, Mapping) else {"input": given}
+    return {str(name): torch.as_tensor(one) for name, one in inputs.items()}, targets_of(sample[1])
 
 
 def targets_of(target: Any) -> dict[str, Tensor]:

@@ -222,7 +222,7 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     if path.suffix == ".npy":
         if not options["labels_file"]:
             raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
-        return _labelled(path, "", (options["labels_file"],))
+        return _labelled(path, ("",), (options["labels_file"],))
     names = _tensor_names(path)
     found = {}
     for role, usual in (("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
@@ -230,22 +230,22 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         wanted = options[role]
         several = [wanted] if wanted in names else [name.strip() for name in wanted.split(",") if name.strip()]
         for name in several:
-            if name not in names or (role == "inputs" and len(several) > 1):
+            if name not in names:
                 raise DataError(f"{path.name} has no “{name}”. It has: {', '.join(names[:20])}.")
         place = int(role == "labels")
         guess = next((name for word in usual for name in names if name.lower() == word), "")
         found[role] = tuple(dict.fromkeys(several)) or (guess or (names[place] if len(names) == 2 else ""),)
-    if not all(found["inputs"] + found["labels"]) or found["inputs"][0] in found["labels"]:
+    if not all(found["inputs"] + found["labels"]) or set(found["inputs"]) & set(found["labels"]):
         raise DataError(f"Choose which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
-    return _labelled(path, found["inputs"][0], found["labels"])
+    return _labelled(path, found["inputs"], found["labels"])
 
 
-def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> FileSurvey:
+def _labelled(path: Path, inputs: tuple[str, ...], labels: tuple[str, ...]) -> FileSurvey:
     """Renumber text labels, and class ids with gaps, in ascending order."""
     import numpy as np
 
     classes, notes = {}, []
-    _check_size(path, (inputs, *labels))
+    _check_size(path, (*inputs, *labels))
     for name in labels:
         values = _label_values(path, name)
         text = values.dtype.kind in "SU"
@@ -259,7 +259,8 @@ def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> FileSurvey:
             what = "texts" if text else "class ids with gaps"
             last = len(known) - 1
             notes.append(f"{Path(name).name}: {what} ({first}) are numbered 0 to {last:,} in ascending order.")
-    arguments = {"inputs": inputs, "labels": labels, **({"classes": FrozenMap(classes)} if classes else {})}
+    given = inputs if len(inputs) > 1 else inputs[0]
+    arguments = {"inputs": given, "labels": labels, **({"classes": FrozenMap(classes)} if classes else {})}
     return FileSurvey(arguments, notes=tuple(notes))
 
 

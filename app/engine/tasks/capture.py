@@ -93,15 +93,21 @@ def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
 def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
     """Return inputs, target and loss of the first samples of the training data."""
     from app.autograd.capture import ReadyLoss
+    from app.autograd.errors import CaptureError
+    from app.training.inputs import InputError, arguments, fields_of
     from app.training.objectives import prepared, task_of
     from app.training.registry import make_loss
 
     job, options = request.job, request.options
     data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
     with rng.borrowed(job.training.seed):  # augmentation draws, and every run of this batch is to see the same one
-        inputs, ids = data.batch(options.batch or job.training.batch_size)
+        given, ids = data.batch(options.batch or job.training.batch_size)
     task = task_of(job, data.info)
     own, targets = task.loss_module(), task.targets(ids)
+    try:
+        inputs = arguments(given, fields_of(job.source, job.training.inputs, data.info))
+    except InputError as error:
+        raise CaptureError(str(error)) from error
     if not options.loss:
         return inputs, None, None
     loss = own or ReadyLoss(make_loss(job.training.loss), task.ready)

@@ -11,7 +11,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from app.data import readers, splits, targets, transforms
+from app.data import fields, readers, splits, targets, transforms
 from app.data.loaders import read_spec
 from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
@@ -22,6 +22,7 @@ from app.training import multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
 from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, PLATEAU
 from app.training.config import INPUT, Choice
+from app.training.inputs import fields_of
 from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import OutputTarget, forms, input_is_target, rows_of
@@ -108,8 +109,8 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
         "reading": reading,
         "needs": needs + ", and torchmetrics" * bool(job.training.metrics),
         "samples_in_words": _sample_text(spec),
-        "held": "Streamed" if is_streamed(spec) else "Tensor",
-        "labels": "Targets" if spec.targets else "Tensor",
+        "held": "Streamed" if is_streamed(spec) else "Fields" if spec.inputs else "Tensor",
+        "labels": "Fields" if spec.targets else "Tensor",
         "streamed": is_streamed(spec),
         "in_order": _in_order(spec),
         "standardise": options_of(job.data).get("standardise", False),
@@ -121,10 +122,16 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
 
 def _sample_text(spec: SourceSpec) -> str:
     """Describe the shapes of samples and targets."""
-    shape = f"(N, {', '.join(map(str, spec.shape))})"
+    shape = _shape_text(spec.shape)
+    if spec.inputs:
+        shape = ", ".join(f"{one.name} {_shape_text(one.shape)}" for one in spec.inputs)
     sizes = "".join(f", {size}" for size in spec.label_shape) or ","
     what, dtype = ("values to predict", "") if spec.task == VALUES else ("class ids", " int64")
     return f"samples {shape} and {what} (N{sizes}){dtype}"
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
 
 
 def _in_order(spec: SourceSpec) -> bool:
@@ -153,12 +160,15 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         elif input_is_target(training):
             target = f'with_input({target}, "{INPUT}", {inputs})'
         fed = "mixture" if mixup else inputs
-        if training.channels_last and len(spec.shape) == 3:
-            fed += ".contiguous(memory_format=torch.channels_last)"
+        shapes = {one.name: one.shape for one in spec.inputs}
+        given = [(f"{fed}[{quoted(name)}]", shapes[name]) for name in given_fields] or [(fed, spec.shape)]
+        last = ".contiguous(memory_format=torch.channels_last)" if training.channels_last else ""
+        fed = ", ".join(code + (last if len(shape) == 3 else "") for code, shape in given)
         return BatchCode(made, inputs, fed, target)
 
+    given_fields = fields_of(job.source, training.inputs, spec)
     stored = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
-    learnt = seen = stored if spec.as_bytes else ""
+    learnt = seen = stored if spec.as_bytes or given_fields else ""
     if is_random(job.data.train_transforms):
         learnt = f"augmented({stored}, TRAINING, {alone(job.data.train_transforms)!r})"
     elif job.data.train_transforms:
@@ -261,7 +271,7 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (transforms.augmented, is_random(data.train_transforms)),
         (splits.standardised, options_of(data).get("standardise")),
         (splits.balanced_weights, data.class_weights),
-        (targets.Targets, spec.targets or input_is_target(training)),
+        (fields.Fields, spec.targets or spec.inputs or input_is_target(training)),
         (targets.with_input, input_is_target(training)),
         (multi_output.named, training.losses),
         (script_recipes.mixed_loss, training.losses),

@@ -65,6 +65,11 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
         return ReadingCode("read_digits()", (readers.read_digits,), "torch and scikit-learn")
     if source == "sklearn":
         return ReadingCode(call("read_table", name), (readers.read_table,), "torch and scikit-learn")
+    if spec.key == "made.pairs":
+        made = call("make_pairs", **options_of(job.data))
+        return ReadingCode(made, (readers.read_digits, readers.make_pairs), "torch and scikit-learn")
+    if spec.key == "made.dates":
+        return ReadingCode(call("make_dates", **options_of(job.data)), (readers.make_dates,))
     if source == "made" and name != "fake":
         points = call("make_points", name, **options_of(job.data))
         return ReadingCode(points, (readers.make_points,), "torch and scikit-learn")
@@ -100,8 +105,8 @@ def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
     script."""
     by_key: dict[str, tuple[Function, ...]] = {
         "file.csv": (file_readers.cell_values, file_readers.alone, file_readers.read_csv),
-        "file.tensors": (file_readers.kind_of, file_readers.alone, file_readers.tensor_of, file_readers.class_ids,
-                         file_readers.read_tensors),
+        "file.tensors": (file_readers.kind_of, file_readers.field_of, file_readers.alone, file_readers.tensor_of,
+                         file_readers.class_ids, file_readers.read_tensors),
         "file.pictures": (file_readers.picture_files, file_readers.open_picture, file_readers.read_picture,
                           file_readers.read_pictures),
         "file.text": (file_readers.read_text,),
@@ -120,8 +125,8 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     how = f"{own.name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     made = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
-        file_readers.kind_of, file_readers.alone, file_readers.targets_of, file_readers.Careful,
-        file_readers.read_dataset,
+        file_readers.kind_of, file_readers.field_of, file_readers.alone, file_readers.targets_of,
+        file_readers.parts_of, file_readers.Careful, file_readers.read_dataset,
     )  # fmt: skip
     if is_streamed(spec):
         made = f"stream_dataset({how}, {spec.arguments['pin']!r})"

@@ -21,6 +21,7 @@ from app.data.sources import Watch as Reading
 from app.source.compiled import make_module
 from app.training.evaluation.metric_values import Gathered, probabilities
 from app.training.evaluation.result import AUGMENTATIONS, FLIP, SHIFT, Evaluation
+from app.training.inputs import fields_of
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.metrics import fitting
 from app.training.objectives import prepared, task_of
@@ -98,7 +99,8 @@ class Evaluator:
         model = model.to(self.device)
         if config.channels_last:
             model = model.to(memory_format=torch.channels_last)
-        stepper = Stepper(model, config, self.task, self.device)
+        fields = fields_of(self.job.source, config.inputs, self.data.info)
+        stepper = Stepper(model, config, self.task, self.device, fields)
         weigh_classes(stepper, self.job, self.data.info, self.device)
         model.eval()
         return stepper
@@ -111,14 +113,14 @@ class Evaluator:
             raise EvaluationError(f"No samples are held out for {part}. Set {name} under Training > Data.")
         return found
 
-    def read(self, part: str, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def read(self, part: str, numbers: Sequence[int]) -> tuple[Any, Any]:
         """Return some preprocessed samples and their labels, on the CPU."""
         import torch
 
         with borrowed():
             wanted = torch.tensor(list(numbers), device=self.device)
             inputs, labels = next(iter(self.samples(part).batches([wanted])))
-        return inputs.cpu(), labels.to("cpu")
+        return inputs.to("cpu"), labels.to("cpu")
 
     def evaluate(
         self,
@@ -150,7 +152,7 @@ class Evaluator:
             if name not in AUGMENTATIONS:
                 raise EvaluationError(f"There is no augmentation “{name}”; choose among {', '.join(AUGMENTATIONS)}.")
         shape = self.data.info.input_shape
-        if augment and (self.task.kind != CLASSES or len(shape) != 3):
+        if augment and (self.task.kind != CLASSES or len(shape) != 3 or self.data.info.inputs):
             raise EvaluationError(f"Test-time augmentation needs images with class labels; these samples are {shape}.")
 
     def _batches(self, samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:

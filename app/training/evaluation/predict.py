@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.data.preview import fields_text
 from app.data.sources import spec_of
 from app.data.spec import CLASSES, TOKENS
-from app.training.evaluation.evaluator import Evaluator
+from app.training.evaluation.evaluator import EvaluationError, Evaluator
 from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Picture, Prediction, Shown, is_picture
@@ -29,10 +30,11 @@ def shown(evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]) -> tu
     if not len(numbers):
         return ()
     inputs, _ = evaluator.read(found.part, numbers)
-    return tuple(_shown(evaluator, found, int(number), one) for number, one in zip(numbers, inputs, strict=True))
+    rows = [inputs[place] for place in range(len(numbers))]
+    return tuple(_shown(evaluator, found, int(number), one) for number, one in zip(numbers, rows, strict=True))
 
 
-def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Tensor) -> Shown:
+def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) -> Shown:
     columns, right = found.columns, None
     loss = f"loss {columns['loss'][number]:.3g}"
     true, called = columns["true"][number], columns["called"][number]
@@ -53,9 +55,21 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Tensor)
     else:
         title = f"{_numbers(true)} → {_numbers(called)}"
         detail, tip = loss, f"Sample {number}: true {true.tolist()}, predicted {called.tolist()}"
-    pictured = is_picture(tuple(inputs.shape)) and found.kind != TOKENS
-    text = "" if pictured else _text(evaluator, inputs, found)
-    return Shown(number, picture(inputs) if pictured else None, text, title, detail, right, tip)
+    fields = evaluator.data.info.inputs
+    pictures = [inputs[one.name] for one in fields if is_picture(one.shape)] if fields else [inputs]
+    pictured = found.kind != TOKENS and bool(pictures) and is_picture(tuple(pictures[0].shape))
+    if fields:
+        text = fields_text(fields, inputs)
+        tip += f"\n{text}"
+    else:
+        text = "" if pictured else _text(evaluator, inputs, found)
+    seen = np.concatenate([picture(one) for one in _of_one_height(pictures)], axis=1) if pictured else None
+    return Shown(number, seen, "" if pictured else text, title, detail, right, tip)
+
+
+def _of_one_height(pictures: Sequence[Tensor]) -> list[Tensor]:
+    """Return the pictures that can stand beside the first."""
+    return [one for one in pictures if one.shape[-2] == pictures[0].shape[-2]]
 
 
 def _numbers(values: Any) -> str:
@@ -92,8 +106,11 @@ def picture(sample: Tensor) -> Picture:
 
 
 def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
-    """Compute the statistics of the first training samples."""
+    """Compute the statistics of the first training samples. Raises EvaluationError for nets with several inputs."""
     data, job = evaluator.data, evaluator.job
+    if data.info.inputs:
+        names = ", ".join(one.name for one in data.info.inputs)
+        raise EvaluationError(f"A sample of your own has one input; those of {data.info.label} have {names}.")
     inputs, _ = evaluator.read("training", range(min(SURVEYED, len(data.train))))
     shape = data.info.input_shape
     axes = [0] if len(shape) == 1 else [0, *range(2, inputs.ndim)]

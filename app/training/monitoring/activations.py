@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from app.data.dataset import Dataset
+from app.training.inputs import arguments, fields_of
 from app.training.job import Job, check_input
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import LayerInside
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def of_run(live: LiveRun, layer: str, sample: int) -> LayerInside:
     """Return the activations of a layer at this moment of the run."""
     weights = f"the run's weights after step {live.step:,}"
-    return _inside(live.model, live.data, live.device, layer, sample, weights)
+    return _inside(live.model, live.data, live.device, layer, sample, weights, live.stepper.fields)
 
 
 def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str) -> LayerInside:
@@ -38,10 +39,13 @@ def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample:
         model = initial_module(job.source, job.training.start)
         if state is not None:
             model.load_state_dict(state)
-        return _inside(model, data, "cpu", layer, sample, words)
+        fields = fields_of(job.source, job.training.inputs, data.info)
+        return _inside(model, data, "cpu", layer, sample, words, fields)
 
 
-def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: int, words: str) -> LayerInside:
+def _inside(
+    model: nn.Module, data: Dataset, device: str, layer: str, sample: int, words: str, fields: tuple[str, ...]
+) -> LayerInside:
     import torch
 
     from app.data.targets import first
@@ -50,7 +54,8 @@ def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: in
     sample = min(max(sample, 0), count - 1)
     with borrowed():  # reading a sample may draw, as augmentation does
         inputs, labels = next(iter(data.train.batches([torch.tensor([sample], device=device)])))
-    channels = activations(model, layer, inputs)
+    given = arguments(inputs, fields)
+    channels, inputs = activations(model, layer, *given), given[0]
     shape = tuple(inputs.shape[1:])
     return LayerInside(
         layer,

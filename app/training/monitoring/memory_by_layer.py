@@ -8,6 +8,7 @@ from app.data.spec import VALUES, DataInfo, TargetInfo
 from app.telemetry.layer_bytes import StepBytes
 from app.telemetry.layer_memory import step_bytes
 from app.training.config import INPUT
+from app.training.inputs import fields_of
 from app.training.job import Job
 from app.training.monitoring.live_model import LiveRun
 from app.training.objectives import info_of, input_is_target, task_of
@@ -45,7 +46,7 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
     batch = min(training.batch_size, data.train_count)
     with borrowed(), torch.device("meta"):
         model = make_module(job.source)
-        stepper = Stepper(model, training, task, "cpu")
+        stepper = Stepper(model, training, task, "cpu", fields_of(job.source, training.inputs, data))
         inputs, labels = _batch(job, data, batch)
 
         def forward() -> Any:
@@ -60,13 +61,17 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
             return None
 
 
-def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Tensor, Any]:
+def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
     """Return a batch with the shapes and dtypes of the data."""
     import torch
 
+    from app.data.fields import Fields
     from app.data.targets import synthetic_targets
 
-    inputs = torch.empty(batch, *data.input_shape, dtype=getattr(torch, data.dtype))
+    inputs: Any = torch.empty(batch, *data.input_shape, dtype=getattr(torch, data.dtype))
+    if data.inputs:
+        sizes = {one.name: (one.shape, getattr(torch, one.dtype)) for one in data.inputs}
+        inputs = Fields({name: torch.empty(batch, *shape, dtype=dtype) for name, (shape, dtype) in sizes.items()})
 
     def label(target: TargetInfo) -> Tensor:
         return torch.empty(batch, *target.label_shape, dtype=torch.float32 if target.task == VALUES else torch.int64)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.training.stepper import Stepper
 
 
-def not_finite(stepper: Stepper, source: Source, value: float, step: int, later: Tensor | None = None) -> NotFinite:
+def not_finite(stepper: Stepper, source: Source, value: float, step: int, later: Any = None) -> NotFinite:
     """Build the error for a loss of `value` at `step`, naming the first non-finite tensor.
 
     Reruns the forward with the same inputs. After the step, when the weights may be non-finite already, `later` are
@@ -28,7 +28,7 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
     fed = stepper.fed if later is None else (later, None)
     assert fed is not None, "the loss is read after the forward pass"
     inputs, state = fed
-    if not inputs.isfinite().all():
+    if not all(map(_is_finite, _tensors(inputs))):
         held = "the batch contains" if later is None else "the data contain"
         return NotFinite(f"{head}: {held} non-finite values.")
     spoilt = next((name for name, tensor in stepper.model.named_parameters() if not _is_finite(tensor)), None)
@@ -57,7 +57,7 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
 
 
 def first_not_finite(
-    stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None
+    stepper: Stepper, source: Source, inputs: Any, state: Tensor | None = None
 ) -> NonFiniteOrigin | None:
     """Return the operation that produced the first non-finite value of a forward pass; None if the output is finite.
 
@@ -114,8 +114,11 @@ class NonFiniteOrigin:
 def _tensors(value: Any) -> list[Tensor]:
     import torch
 
+    from app.data.fields import Fields
+
     if isinstance(value, torch.Tensor):
         return [value]
+    value = value.parts if isinstance(value, Fields) else value
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, tuple | list):

@@ -25,6 +25,8 @@ def caught_batch(live: LiveRun) -> BatchPeek | None:
     """
     import torch
 
+    from app.data.targets import first
+
     if live.caught is None:
         return None
     inputs, labels = (part[:SAMPLES] for part in live.caught)
@@ -40,7 +42,7 @@ def caught_batch(live: LiveRun) -> BatchPeek | None:
     info = live.data.info
     count = len(live.caught[0])
     return BatchPeek(
-        count, _array(inputs), _array(labels), outputs, losses, tuple(map(str, info.classes)), info.task, problem
+        count, _array(first(inputs)), _array(labels), outputs, losses, tuple(map(str, info.classes)), info.task, problem
     )
 
 
@@ -54,8 +56,9 @@ def _losses(live: LiveRun, output: Tensor, labels: Tensor) -> Any:
     return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
 
 
-def activations(model: nn.Module, path: str, sample: Tensor) -> Channels | None:
-    """Return the output of the module at `path` for one sample (1, ...), in eval mode; None if it is not executed.
+def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None:
+    """Return the output of the module at `path` for the inputs (1, ...) of one sample, in eval mode; None if it is not
+    executed.
 
     Channels of pictures are pictures; a vector is one of one line for each 64 of its numbers.
     """
@@ -74,7 +77,7 @@ def activations(model: nn.Module, path: str, sample: Tensor) -> Channels | None:
     try:
         with torch.no_grad():
             model.eval()
-            model(sample)
+            model(*sample)
     finally:
         handle.remove()
         model.train(trained)

@@ -7,6 +7,7 @@ import random
 from app.data.dataset import Dataset
 from app.data.loaders import load
 from app.data.sources import Watch
+from app.training.inputs import fields_of
 from app.training.job import Job, check_input
 from app.training.objectives import prepared, task_of
 from app.training.setup.class_weights import weigh_classes
@@ -39,6 +40,7 @@ def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None)
         model = initial_module(job.source, training.start).to(device)
         if training.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        stepper = Stepper(model, training, task, device)
+        fields = fields_of(job.source, training.inputs, data.info)
+        stepper = Stepper(model, training, task, device, fields)
         weigh_classes(stepper, job, data.info, device)
     return stepper, data

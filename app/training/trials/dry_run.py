@@ -16,6 +16,7 @@ from app.telemetry import memory
 from app.training.config import INPUT
 from app.training.error_messages import failure
 from app.training.events import Failed
+from app.training.inputs import fields_of
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.objectives import info_of, input_is_target
 from app.training.setup.devices import resolve
@@ -26,6 +27,7 @@ from app.training.trials.results import DryRun
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.source.generated import InputSpec
     from app.training.stepper import Stepper
 
 STEPS = 2
@@ -72,32 +74,31 @@ def dry_run(job: Job) -> DryRun | Failed:
 def synthetic_info(job: Job) -> DataInfo:
     """Return the description of the data without reading them. Raises JobError, DataError."""
     spec: SourceSpec = spec_of(job.data)
-    if len(job.source.inputs) != 1:
-        raise JobError(f"A dry run creates synthetic data for one input, and the network has {len(job.source.inputs)}.")
     if not spec.is_read:
         raise JobError("The labels are known once the file has been read: choose one under Data.")
     size = job.training.batch_size
     return DataInfo(
         spec.key, spec.label, spec.shape, spec.dtype, spec.classes, size, size, spec.task,
-        max(math.prod(spec.label_shape), 1), label_shape=spec.label_shape, targets=spec.targets,
+        max(math.prod(spec.label_shape), 1), label_shape=spec.label_shape, targets=spec.targets, inputs=spec.inputs,
     )  # fmt: skip
 
 
-def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]:
+def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
     """Return a batch of synthetic samples (N, ...) and labels, drawn from torch's global generator."""
     import torch
 
+    from app.data.fields import Fields
     from app.data.targets import synthetic_targets
 
-    (given,) = job.source.inputs
-    size, dtype = job.training.batch_size, getattr(torch, info.dtype)
-    shape = (size, *info.input_shape)
-    if dtype.is_floating_point:
-        low, high = given.low or 0.0, 1.0 if given.high is None else given.high
-        inputs = torch.rand(shape, dtype=dtype) * (high - low) + low
+    size = job.training.batch_size
+    fields = fields_of(job.source, job.training.inputs, info)
+    if fields:
+        known = {one.name: one for one in info.inputs}
+        pairs = zip(job.source.inputs, (known[name] for name in fields), strict=True)
+        inputs: Any = Fields({one.name: _drawn(given, size, one.shape, one.dtype, 2) for given, one in pairs})
     else:
-        high = int(given.high) if given.high is not None else max(len(info.classes), 2)
-        inputs = torch.randint(int(given.low or 0), high, shape).to(dtype)
+        (given,) = job.source.inputs
+        inputs = _drawn(given, size, info.input_shape, info.dtype, max(len(info.classes), 2))
 
     def label(target: TargetInfo) -> Tensor:
         if target.task == VALUES:
@@ -106,6 +107,18 @@ def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]
 
     labels = synthetic_targets(info, inputs, INPUT if input_is_target(job.training) else "", label)
     return inputs.to(device), labels.to(device)
+
+
+def _drawn(given: InputSpec, size: int, shape: tuple[int, ...], dtype: str, values: int) -> Tensor:
+    """Return random samples in the range of an input; whole numbers without one are below `values`."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    if kind.is_floating_point:
+        low, high = given.low or 0.0, 1.0 if given.high is None else given.high
+        return torch.rand((size, *shape), dtype=kind) * (high - low) + low
+    high = int(given.high) if given.high is not None else values
+    return torch.randint(int(given.low or 0), high, (size, *shape)).to(kind)
 
 
 def _validate(stepper: Stepper, inputs: Tensor, labels: Tensor) -> None:

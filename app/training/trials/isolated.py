@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from app.training.inputs import fields_of
 from app.training.job import Job
 from app.training.objectives import task_of
 from app.training.setup.class_weights import weigh_classes
@@ -46,6 +47,6 @@ def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
     model = initial_module(job.source, training.start).to(device)
     if training.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    stepper = Stepper(model, training, task, device)
+    stepper = Stepper(model, training, task, device, fields_of(job.source, training.inputs, info))
     weigh_classes(stepper, job, info, device)
     return stepper

@@ -1,0 +1,34 @@
+"""Several tensors of the same samples, by name. The exported `train.py` contains `Fields` verbatim.
+
+torch is imported at the top since the code runs alone in that script: import this module lazily.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+
+class Fields:
+    """Several tensors of the same samples by name, (N, ...) each; indexing and moving apply to all of them."""
+
+    def __init__(self, parts: Mapping[str, Tensor]) -> None:
+        self.parts = dict(parts)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parts.values())))
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, str):
+            return self.parts[at]
+        return Fields({name: part[at] for name, part in self.parts.items()})
+
+    def with_(self, name: str, part: Tensor) -> "Fields":
+        return Fields({**self.parts, name: part})
+
+    def to(self, device: Any) -> "Fields":
+        return Fields({name: part.to(device) for name, part in self.parts.items()})
+
+    @property
+    def device(self) -> Any:
+        return next(iter(self.parts.values())).device
