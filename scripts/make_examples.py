@@ -329,10 +329,19 @@ def _with(node: Node, **params: Any) -> Node:
     return replace(node, params=node.params.update(params))
 
 
-EXAMPLES: tuple[Callable[[], Project], ...] = (mnist_net, cifar_net, mlp, residual_net, unet, transformer, siamese, translator)
+EXAMPLES: tuple[Callable[[], Project], ...] = (
+    mnist_net,
+    cifar_net,
+    mlp,
+    residual_net,
+    unet,
+    transformer,
+    siamese,
+    translator,
+)
 
 
-ROW_WIDTHS: dict[str, float] = {}
+ROW_WIDTHS: dict[str, float] = {"Encoder-decoder on dates": 2400.0}
 
 # The two arms of the U side by side, "-" for a place left free. Lines of a grid share their columns.
 GRIDS: dict[str, tuple[str, ...]] = {

@@ -215,6 +215,21 @@ def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
     return [one for node, name in pairs for one in _input(node, known[name], f"{name} of {source.label}")]
 
 
+def taken_fields(
+    project: Project, analysis: Analysis
+) -> tuple[tuple[str, ...], tuple[FieldInfo, ...], tuple[str, ...]]:
+    """Return the net's inputs, the fields of data with several, and the field that each input takes, if all match."""
+    names = tuple(node.name for node in input_nodes(project, analysis))
+    try:
+        source = spec_of(project.data)
+        taken = chosen_fields(names, project.training.inputs, source) if source.inputs else ()
+    except DataError:
+        return names, (), ()
+    except InputError:
+        return names, source.inputs, ()
+    return names, source.inputs, taken
+
+
 def input_nodes(project: Project, analysis: Analysis) -> list[Node]:
     """Return the input nodes in the order of forward's arguments, as far as the code is known."""
     order = {given.name: place for place, given in enumerate(analysis.source.inputs)}

@@ -28,8 +28,8 @@ ON_DIGITS = ["MLP on digits", "Residual net on digits", "Transformer on digits",
 each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
 
-def test_there_are_six_beside_the_one_that_opens_first() -> None:
-    assert {path.stem for path in FILES} == {"digits", *(make().name for make in EXAMPLES)} and len(FILES) == 7
+def test_there_are_eight_beside_the_one_that_opens_first() -> None:
+    assert {path.stem for path in FILES} == {"digits", *(make().name for make in EXAMPLES)} and len(FILES) == 9
 
 
 @each
@@ -54,13 +54,13 @@ def test_it_checks_clean(path: Path) -> None:
 def test_its_code_runs_and_every_parameter_gets_a_gradient(path: Path) -> None:
     import torch
 
-    from app.source.compiled import load_class
+    from app.source.compiled import load_class, random_inputs
 
     project = read(path)
     analysis = analyse(project.graph, ops_of(project))
     torch.manual_seed(0)
     model = load_class(analysis.source)()
-    answer = model(torch.randn(3, *analysis.source.inputs[0].shape))
+    answer = model(*random_inputs(analysis.source, 3))
     kind = analysis.output_type()
     assert kind is not None and tuple(answer.shape) == kind.with_batch(3)
     answer.square().sum().backward()

@@ -11,12 +11,14 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.builder.analysis import analyse
+from app.project import file
 from app.project.document import Document
 from app.project.project import Project
 from app.training.choices import SCHEDULERS
 from app.training.config import Choice, ParameterGroup, Schedule, TrainingConfig
 from app.training.setup.device import Device
 from app.util.frozen import FrozenMap
+from app.util.resources import path
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.picker import Picker
 from app.views.training.form.settings_form import TrainingForm
@@ -36,7 +38,7 @@ def document() -> Document:
 def form(qtbot: QtBot, document: Document, service: EngineService) -> Iterator[TrainingForm]:
     view = TrainingForm(document, service)
     qtbot.addWidget(view)
-    view.resize(304, 1600)
+    view.resize(304, 2400)  # no scroll bar, which would take room from the captions
     with qtbot.waitExposed(view):
         view.show()
     view.set_devices((Device("cpu", "CPU"),))
@@ -66,7 +68,7 @@ def take(qtbot: QtBot, parent: QWidget, text: str) -> None:
 def test_every_field_of_the_config_has_its_place(form: TrainingForm) -> None:
     shown = {name for section in form.knobs for name in section.names}
     shown |= {"optimizer", "loss", "schedule", "start"}  # sections of their own; weights are loaded from a file
-    shown |= {"metrics", "losses"}  # chosen beside the loss
+    shown |= {"metrics", "losses", "inputs"}  # chosen beside the loss and the data
     assert shown >= {field.name for field in fields(TrainingConfig)}
 
 
@@ -227,3 +229,25 @@ def test_cuda_is_said_to_wait_or_not_where_there_is_one(form: TrainingForm, monk
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     form.set_devices((Device("cuda:0", "NVIDIA H200"), Device("cpu", "CPU")))
     assert not form.speed.blocking.isHidden() and form.speed.blocking.text().startswith("CUDA_LAUNCH_BLOCKING is 1.")
+
+
+def test_each_input_of_a_net_takes_a_field_of_the_data(qtbot: QtBot, service: EngineService) -> None:
+    """The list under Data says which, with the keyboard another is chosen, and undo takes it back."""
+    document = Document(file.read(path("examples", "Siamese net on digits.tape")))
+    view = TrainingForm(document, service)
+    qtbot.addWidget(view)
+    with qtbot.waitExposed(view):
+        view.show()
+    view.set_fit(analyse(document.project.graph))
+    box = view.data.fields
+    assert box.isVisible()
+    assert [choice.currentText().split(",")[0] for choice in box.choices.values()] == ["first", "second"]
+    choice = box.choices["first"]
+    choice.setFocus()
+    qtbot.keyClick(choice, Qt.Key.Key_Down)
+    assert document.project.training.inputs == FrozenMap(first="second")
+    view.set_fit(analyse(document.project.graph))
+    assert choice.currentText().startswith("second")
+    document.undo_stack.undo()
+    view.set_fit(analyse(document.project.graph))
+    assert not document.project.training.inputs and choice.currentText().startswith("first")

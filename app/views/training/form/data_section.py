@@ -27,6 +27,7 @@ from app.views.training.form.batch_view import BatchView
 from app.views.training.form.columns_table import ColumnsTable
 from app.views.training.form.data_fit import FitBox
 from app.views.training.form.data_reader import DataReader
+from app.views.training.form.fields_box import FieldsBox
 from app.views.training.form.transforms_list import TransformsList
 from app.views.ui.background import WorkerFailure
 from app.views.ui.layouts import hbox
@@ -97,6 +98,7 @@ class DataSection(Section):
         self.trust = Button("Review …", "primary", icon="eye")
         self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
         self.fit = FitBox()
+        self.fields = FieldsBox()
         self.columns = ColumnsTable()
         self.columns.edited.connect(self._choose_columns)
         self._options_place = QVBoxLayout()
@@ -132,6 +134,7 @@ class DataSection(Section):
         for button in (self.download, self.pick, self.trust):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.fit)
+        self.body_layout.addWidget(self.fields)
         self.body_layout.addWidget(self.bar)
         self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.columns)
@@ -246,7 +249,8 @@ class DataSection(Section):
         """Show the lists for images, and for a project that has transforms anyway."""
         config = self._config
         try:
-            shape = spec_of(replace(config, train_transforms=(), eval_transforms=())).shape
+            plain = spec_of(replace(config, train_transforms=(), eval_transforms=()))
+            shape = () if plain.inputs else plain.shape  # transforms are for one input
         except DataError:
             shape = ()
         for part, chosen in ((self.training_transforms, config.train_transforms),

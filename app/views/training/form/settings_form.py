@@ -181,6 +181,7 @@ class TrainingForm(QWidget):
     def _connect(self) -> None:
         self.data.chosen.connect(self._set_data)
         self.data.download_requested.connect(self.download_requested)
+        self.data.fields.edited.connect(lambda chosen: self._apply("inputs", chosen, "Choose fields of inputs", None))
         self.data.facts_changed.connect(lambda: self.metrics.set_data(self._document.project.data))
         self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
         self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
@@ -239,6 +240,8 @@ class TrainingForm(QWidget):
         """Check whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         self.data.synthetic = synthetic_data.options_for(self._document.project, analysis)
+        names, fields, taken = preflight.taken_fields(self._document.project, analysis)
+        self.data.fields.show_fields(names, fields, taken, self._document.project.training.inputs)
 
     def set_layers(self, analysis: Analysis) -> None:
         """Update the module names of the net."""
