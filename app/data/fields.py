@@ -1,12 +1,12 @@
-"""Several tensors of the same samples, by name. The exported `train.py` contains `Fields` verbatim.
+"""Several tensors of the same samples, by name. The exported `train.py` contains `Fields` verbatim."""
 
-torch is imported at the top since the code runs alone in that script: import this module lazily.
-"""
+from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Fields:

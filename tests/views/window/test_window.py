@@ -15,6 +15,7 @@ from app.project.project import Project
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
 from app.training.config import Choice
+from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
@@ -275,6 +276,26 @@ def test_losses_in_the_window_are_those_of_the_command(qtbot, window: MainWindow
     losses = window.session.history.steps["loss"].tolist()
     out = Path(window.settings.file).parent / "run"
     assert main(["train", str(DIGITS), "--out", str(out), "--epochs", "2", "--json"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert losses == [event["loss"] for event in events if event["event"] == "step"]
+
+
+def test_a_net_with_several_inputs_learns_the_same_in_the_window(qtbot, window: MainWindow, capsys, tmp_path) -> None:
+    import json
+
+    from app.main import main
+
+    project = file.read(resource_path("examples", "Siamese net on digits.tape"))
+    project = replace(project, data=replace(project.data, options=FrozenMap(count=200)))
+    file.write(project, tmp_path / "pairs.tape")
+    window.open_path(tmp_path / "pairs.tape")
+    ready(qtbot, window)
+    change(window, epochs=2)
+    press(window, "run")
+    wait_for(qtbot, window, "done")
+    losses = window.session.history.steps["loss"].tolist()
+    command = ["train", str(tmp_path / "pairs.tape"), "--out", str(tmp_path / "run"), "--epochs", "2", "--json"]
+    assert main(command) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert losses == [event["loss"] for event in events if event["event"] == "step"]
 
