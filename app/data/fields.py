@@ -1,7 +1,5 @@
 """Several tensors of the same samples, by name. The exported `train.py` contains `Fields` verbatim."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
 class Fields:
     """Several tensors of the same samples by name, (N, ...) each; indexing and moving apply to all of them."""
 
-    def __init__(self, parts: Mapping[str, Tensor]) -> None:
+    def __init__(self, parts: Mapping[str, "Tensor"]) -> None:
         self.parts = dict(parts)
 
     def __len__(self) -> int:
@@ -23,7 +21,7 @@ class Fields:
             return self.parts[at]
         return Fields({name: part[at] for name, part in self.parts.items()})
 
-    def with_(self, name: str, part: Tensor) -> "Fields":
+    def with_(self, name: str, part: "Tensor") -> "Fields":
         return Fields({**self.parts, name: part})
 
     def to(self, device: Any) -> "Fields":
