@@ -115,9 +115,7 @@ def test_a_long_chain_comes_back(tmp_path: Path) -> None:
 def test_a_long_chain_in_a_block_comes_back(tmp_path: Path) -> None:
     inner = chain(LONG)
     block = Block("Long", inner.with_node(Node("in", "input", "x")))
-    project = Project(graph=row_of([("b", "block.Long", "long"), ("c", "block.Long", "again")], (4,)),
-                      blocks=FrozenMap(Long=block))  # fmt: skip
-    held(project, tmp_path)
+    held(Project(graph=row_of([("b", "block.Long", "long")], (4,)), blocks=FrozenMap(Long=block)), tmp_path)
 
 
 def test_a_wide_drawing_comes_back(tmp_path: Path) -> None:

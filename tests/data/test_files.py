@@ -339,13 +339,13 @@ def test_class_ids_without_gaps_stay_what_they_are(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
-def test_a_target_of_300_000_different_values_is_refused_with_its_name(tmp_path, kind):
+def test_a_target_of_100_001_different_values_is_refused_with_its_name(tmp_path, kind):
     import numpy as np
 
-    data = arrays(tmp_path, x=np.zeros((300_000, 1), "f4"), y=np.arange(300_000))
+    data = arrays(tmp_path, x=np.zeros((100_001, 1), "f4"), y=np.arange(100_001))
     if kind == "csv":
-        data = csv(tmp_path, "x,y\n" + "".join(f"{i},t{i}\n" for i in range(300_000)))
-    with pytest.raises(DataError, match="“y” has 300,000 different classes in 300,000 samples"):
+        data = csv(tmp_path, "x,y\n" + "".join(f"{i},t{i}\n" for i in range(100_001)))
+    with pytest.raises(DataError, match="“y” has 100,001 different classes in 100,001 samples"):
         read_spec(data)
 
 

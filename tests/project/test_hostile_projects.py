@@ -208,9 +208,9 @@ def test_texts_in_the_place_of_a_name(number: int) -> None:
 
 def test_mutated_files_are_refused_in_a_sentence_or_can_be_checked_and_written(tmp_path: Path) -> None:
     """A tiny run of `benchmarks.mutated_projects`, which does thousands."""
-    outcome = mutated_projects.campaign(60, 11, tmp_path)
+    outcome = mutated_projects.campaign(30, 11, tmp_path)
     assert not outcome.wrong, outcome.wrong[0]
-    assert outcome.files == 60 and outcome.refused > 10 and outcome.opened > 5
+    assert outcome.files == 30 and outcome.refused > 5 and outcome.opened > 2
 
 
 def test_the_harmless_project_is_sound() -> None:

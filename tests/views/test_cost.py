@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
@@ -25,7 +23,6 @@ from app.views.cost.cost_rows import BYTES, COMPUTE, FIELD, NODE, PARAMETERS, as
 from app.views.cost.cost_table import CostTable
 from app.views.main_window import MainWindow
 from app.views.selection import Selection
-from app.views.settings import Settings
 from tests.support.builder_nets import net
 from tests.support.engines import asked, stop
 
@@ -180,17 +177,10 @@ def test_an_empty_canvas_says_what_belongs_here(page: CostTable) -> None:
 
 
 @pytest.fixture
-def window(qtbot: QtBot) -> Iterator[MainWindow]:
-    made = MainWindow(Settings("TapedeckTest", "cost"))
-    made.open_path(path("examples/digits.tape"))
-    made.show()
-    made.start()
-    qtbot.waitUntil(lambda: hasattr(made, "cost_control") and made.cost_control.cost is not None, timeout=60_000)
-    yield made
-    made.document.undo_stack.setClean()
-    made.close()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    window.open_path(path("examples/digits.tape"))
+    qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
+    return window
 
 
 def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtBot, window: MainWindow) -> None:
@@ -209,6 +199,7 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
     changed = graph.with_param(ids["conv2"], "out_channels", 32)
     window.document.apply("Set out_channels", replace(window.document.project, graph=changed))
     qtbot.waitUntil(lambda: window.status.text("compute") == "1.28 MFLOP per sample")
+    window.costs.controls.set_value("compute")
     window.overlay.set_value("Shapes")
     assert striped._cells is None and not window.canvas.scales.isVisible()
 

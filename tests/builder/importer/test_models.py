@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -293,6 +293,7 @@ def test_models_of_torchvision_are_shorter_and_the_same(name: str) -> None:
     same(model, torch.randn(2, 3, 64, 64))
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.sampled_from(["linear", "relu", "norm", "twice", "skip", "cat"]), min_size=1, max_size=8), st.randoms()
 )

@@ -156,21 +156,24 @@ BAD = {"tensor": "[[1, 2], [3]]", "equation": "1->2", "packed": '"two words"'}
 
 
 def test_every_parameter_is_shown_set_by_keyboard_and_refused(qtbot: QtBot, background: Background) -> None:
-    form = Form(qtbot, background)
+    """One that is equal in several ops is set in the first of them, unless it follows what arrives there."""
+    form, seen = Form(qtbot, background), set[str]()
 
     @every({key: key for key in OPS})
     def of_all_ops(key: str) -> None:
         form.show(key)
         assert not form.document.undo_stack.canUndo()
-        takes_good_values(form)
-        refuses_bad_values(form)
+        params = [param for param in form.spec.params if param.auto or repr(param) not in seen]
+        seen.update(map(repr, params))
+        takes_good_values(form, params)
+        refuses_bad_values(form, params)
 
     of_all_ops()
 
 
-def takes_good_values(form: Form) -> None:
+def takes_good_values(form: Form, params: list[Param]) -> None:
     """Each parameter shows what it has, takes another value as one undo step, and has the old one after undo."""
-    for param in form.spec.params:
+    for param in params:
         first = form.value(param)
         editor = form.editor(param)
         assert suits(editor, first) and type(editor) is kind_of(param, first)
@@ -192,9 +195,9 @@ def takes_good_values(form: Form) -> None:
         assert equal_values(form.value(param), first), param.name
 
 
-def refuses_bad_values(form: Form) -> None:
+def refuses_bad_values(form: Form, params: list[Param]) -> None:
     """Each parameter that could be given a bad value says why it does not take it, and the project stays."""
-    for param in form.spec.params:
+    for param in params:
         editor = form.go_to(param)
         if isinstance(editor, ToggleEditor | ChoiceEditor | AutoEditor) or param.kind in ("str", "value"):
             continue  # it offers nothing that it would refuse
