@@ -72,6 +72,7 @@ def file(tmp_path, monkeypatch):
     return make
 
 
+@pytest.mark.usefixtures("forked_trials")
 def test_nothing_of_a_file_runs_before_it_is_trusted(file):
     config = file(broken=11, trusted=False)
     with pytest.raises(DataError, match="not trusted yet"):

@@ -3,9 +3,10 @@
 import re
 import shutil
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QSize
-from PySide6.QtGui import QColor, QFontInfo, QIcon
+from PySide6.QtGui import QColor, QFontInfo, QIcon, QImage
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.views.ui import icons, theme
@@ -16,8 +17,10 @@ CATEGORIES = {"io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "
 
 @pytest.fixture(autouse=True)
 def dark_again(qapp):
+    before = theme.current(), qapp.styleSheet(), qapp.font()
     yield
-    theme.apply(qapp, "dark")
+    if before != (theme.current(), qapp.styleSheet(), qapp.font()):
+        theme.apply(qapp, "dark")
 
 
 def contrast(a: QColor, b: QColor) -> float:
@@ -98,12 +101,13 @@ def test_mix_heat_and_names_of_colours():
 
 @pytest.mark.parametrize("name", icons.names())
 def test_every_icon_draws_in_its_colour(qapp, name):
-    image = icons.pixmap(name, "#FF0000", 16, 2).toImage()
-    assert image.width() == 32
-    inked = [image.pixelColor(x, y) for x in range(32) for y in range(32) if image.pixelColor(x, y).alpha() > 200]
-    assert inked and all(c.red() > 240 and c.green() < 15 for c in inked)
-    edge = [image.pixelColor(x, y).alpha() for i in range(32) for x, y in ((0, i), (31, i), (i, 0), (i, 31))]
-    assert max(edge) == 0, "the icon is cut off at its edge"
+    image = icons.pixmap(name, "#FF0000", 16, 2).toImage().convertToFormat(QImage.Format.Format_RGBA8888)
+    assert image.width() == image.height() == 32
+    pixels = np.frombuffer(image.constBits(), np.uint8).reshape(32, 32, 4)
+    inked = pixels[pixels[..., 3] > 200]
+    assert len(inked) and (inked[:, 0] > 240).all() and (inked[:, 1] < 15).all()
+    alpha = pixels[..., 3]
+    assert not any(edge.any() for edge in (alpha[0], alpha[-1], alpha[:, 0], alpha[:, -1])), "cut off at its edge"
 
 
 @pytest.mark.parametrize("scale", (1.0, 1.5, 2.0))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.views.ui import theme
@@ -38,16 +38,22 @@ def _every_rectangle_is_put_down_whole_and_is_seen(found: list[tuple[int, int, i
     rects = np.array([(*corner, color) for corner, color in zip(corners, colors, strict=True)], float).reshape(-1, 5)
     for number in range(len(found)):
         image = rastered(rects[number : number + 1], 0.5, QPointF(0, 0), QSize(100, 80))
-        seen = [(x, y) for x in range(100) for y in range(80) if image.pixel(x, y) == colors[number]]
+        seen = np.count_nonzero(pixels(image) == colors[number])
         sides = []
         for low, high, most in ((0, 2, 100), (1, 3, 80)):
             begin, end = round(corners[number][low] / 2), round(corners[number][high] / 2)
             end += end - begin < THIN
             begin = min(max(begin, 0), most - 1)
             sides.append(max(min(end, most) - begin, 1))
-        assert len(seen) == sides[0] * sides[1]
+        assert seen == sides[0] * sides[1]
     whole = rastered(rects, 0.5, QPointF(0, 0), QSize(100, 80))
-    assert len({whole.pixel(x, y) for x in range(100) for y in range(80)} - {0}) <= len(found)
+    assert len({*pixels(whole).flat} - {0}) <= len(found)
+
+
+def pixels(image: QImage) -> np.ndarray:
+    """The colours of a picture, row by row."""
+    assert image.format() == QImage.Format.Format_ARGB32 and image.bytesPerLine() == 4 * image.width()
+    return np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), image.width())
 
 
 @pytest.mark.parametrize("few", WAYS)
