@@ -240,3 +240,20 @@ def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: Main
     window.canvas.set_gradients({}, 0.01, 10.0)
     assert item._words == "93.3 % FLOP"
     assert window.canvas.scales.heat.bounds() == ("0.1 %", "100 %")
+
+
+def test_columns_take_no_more_room_than_they_need_where_there_is_little(qtbot: QtBot, page: CostTable) -> None:
+    header = page.table.horizontalHeader()
+    wide = [header.sectionSize(number) for number in range(8)]
+    page.resize(972, 320)
+    narrow = [header.sectionSize(number) for number in range(8)]
+    assert sum(narrow) < sum(wide) and all(
+        width >= page.table.sizeHintForColumn(number) for number, width in enumerate(narrow)
+    ), "figures are whole"
+    header.resizeSection(0, 240)
+    page.resize(1000, 320)
+    assert header.sectionSize(0) == 240, "what the user has widened stays so"
+    bar = page.table.horizontalScrollBar()
+    assert bar.maximum() == 0 or bar.isVisible(), "what does not fit is scrolled to"
+    page.resize(1700, 320)
+    assert bar.maximum() == 0

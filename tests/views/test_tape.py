@@ -77,6 +77,19 @@ def test_a_strip_of_very_many_steps_is_one_picture_that_is_made_once(qtbot) -> N
     strip.grab()
 
 
+def test_what_is_held_is_said_over_no_other_words(qtbot) -> None:
+    strip, tape = TapeStrip(), chain(40, 4)
+    qtbot.addWidget(strip)
+    strip.resize(960, 150)
+    strip.set_tape(tape)
+    strip.grab()
+    assert strip._face.labels
+    for position in range(41):
+        area = strip.held_area(position, 90)
+        assert strip.rect().contains(area.toRect()), position
+        assert not any(area.intersects(words) for words in strip._face.labels), position
+
+
 def test_a_list_of_very_many_steps_shows_where_it_is(qtbot) -> None:
     player = Player()
     steps = StepList(player)

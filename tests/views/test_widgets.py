@@ -224,6 +224,29 @@ def test_tabs_know_keys_and_counts(show_widget, qtbot, collect_signal):
         tabs.set_badge("tensor", 1)
 
 
+def test_no_tab_is_hidden_for_want_of_room(show_widget, qtbot, collect_signal):
+    tabs = w.ToolTabs()
+    keys = ("network", "autograd", "code", "runs", "console", "flask")
+    for key in keys:
+        tabs.add(key, f"{key.title()} of the net", key)
+    tabs.resize(1600, tabs.height())
+    show_widget(tabs)
+    full = [tabs.tabRect(index).width() for index in range(len(keys))]
+    assert sum(full) == tabs.sizeHint().width(), "it asks for room for all words"
+    tabs.resize(420, tabs.height())
+    qtbot.waitUntil(lambda: tabs.tabRect(len(keys) - 1).right() < tabs.width())
+    narrow = [tabs.tabRect(index).width() for index in range(len(keys))]
+    assert sum(full) == tabs.sizeHint().width(), "and goes on asking, or it would never have it again"
+    assert narrow[0] == full[0], "the one in front keeps its words, and so do as many others as there is room for"
+    assert tabs.tabToolTip(5) == "Flask of the net" and not tabs.tabToolTip(0)
+    heard = collect_signal(tabs.selected)
+    qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(5).center())
+    assert heard == ["flask"] and tabs.tabRect(5).width() == full[5] and not tabs.tabToolTip(5)
+    assert tabs.tabRect(5).right() < tabs.width()
+    tabs.resize(1600, tabs.height())
+    qtbot.waitUntil(lambda: [tabs.tabRect(index).width() for index in range(len(keys))] == full)
+
+
 def test_heatbar_prints_its_bounds(qtbot):
     bar = w.HeatBar(("0.01", "10"), "Gradient norm")
     qtbot.addWidget(bar)

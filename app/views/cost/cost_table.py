@@ -14,7 +14,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QShowEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -176,7 +176,8 @@ class CostTable(QWidget):
         self._catalog, self._selection = catalog, selection
         self._cost: NetworkCost | None = None
         self._shown: NetworkCost | None = None
-        self._widths = [0] * len(COLUMNS)
+        self._widened = [0] * len(COLUMNS)
+        self._fitting = False
         self._following = False
         self.model, self.totals = CostModel(self), TotalModel(self)
         self.table = _Table(self.model, "Cost of each node, for one sample")
@@ -227,6 +228,7 @@ class CostTable(QWidget):
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(self._open_menu)
         self.controls.changed.connect(self.heat_changed)
+        header.sortIndicatorChanged.connect(lambda _column, _order: self._fit_columns())
         self._selection.changed.connect(self._follow)
         self.model.modelReset.connect(self._select)
         theme.manager().changed.connect(self._retheme)
@@ -260,16 +262,33 @@ class CostTable(QWidget):
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """Make columns at least as wide as their content; columns that the user widened keep their width."""
-        header = self.table.horizontalHeader()
+        """Make columns as wide as their content, and wider while there is room; what the user widened stays so."""
+        header, total = self.table.horizontalHeader(), self.total.fontMetrics()
+        least, wished = [], []
         for column in range(len(COLUMNS)):
-            total = self.total.fontMetrics().horizontalAdvance(self.totals.rows[0][column]) * 1.1 + 16
-            here = max(self.table.sizeHintForColumn(column) + 10, header.sectionSizeHint(column) + _ARROW)
-            self.table.setColumnWidth(column, int(max(here, total, self._widths[column])))
+            words = total.horizontalAdvance(self.totals.rows[0][column]) * 1.1
+            here, head = self.table.sizeHintForColumn(column), header.sectionSizeHint(column)
+            sorts = _ARROW if column == header.sortIndicatorSection() else 0
+            least.append(max(here, head + sorts, words + 8, self._widened[column]))
+            wished.append(max(least[-1], here + 10, head + _ARROW, words + 16))
+        room = self.table.viewport().width() - sum(least)
+        share = min(max(room / (sum(wished) - sum(least) or 1), 0), 1)
+        self._fitting = True
+        for column, (narrow, wide) in enumerate(zip(least, wished, strict=True)):
+            self.table.setColumnWidth(column, int(narrow + share * (wide - narrow)))
+        self._fitting = False
+        for column in range(len(COLUMNS)):  # the last one fills what is left, and does not report it
+            self.total.setColumnWidth(column, self.table.columnWidth(column))
 
     def _resized(self, column: int, _old: int, width: int) -> None:
-        self._widths[column] = width
+        if not self._fitting and column < len(COLUMNS) - 1:  # the last one fills what is left
+            self._widened[column] = width
         self.total.setColumnWidth(column, width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._shown is not None:
+            self._fit_columns()
 
     def _retheme(self) -> None:
         self.table.viewport().update()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost
 
 
-_CURE_MOST = 180  # width of the words on the button of a cure, px
+_CURE_MOST = 200  # width of the words on the button of a cure, px
 
 
 def emptied(section: Section) -> QVBoxLayout:

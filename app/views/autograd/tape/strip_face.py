@@ -28,6 +28,7 @@ class StripFace:
         self.categories = categories(tape)
         self.held, self.released = held_by_step(tape), released_by_step(tape)
         self.count = len(tape.order)
+        self.labels: list[QRectF] = []  # where words are painted over the curve
         self.resize(1, 1)
 
     def resize(self, width: int, height: int) -> None:
@@ -187,6 +188,7 @@ class StripFace:
                 painter.setPen(QPen(theme.line3, 1))
                 painter.drawLine(*lead)
             line.draw(painter, place.x(), place.y(), theme.text2)
+        self.labels = taken
 
 
 def _fill_columns(painter: QPainter, colors: dict[str, QColor], look: tuple[str, int], first: int, end: int) -> None:

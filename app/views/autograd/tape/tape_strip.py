@@ -153,12 +153,22 @@ class TapeStrip(KeyboardFocus, QWidget):
         painter.setPen(QPen(theme.panel, 1.5))
         painter.drawEllipse(QPointF(x, y), 4.5, 4.5)
         text = TextLine(f"{bytes_text(held)} held", "section")
-        width = text.width + 18
-        left = x + 10 if x + 10 + width < self.width() - 4 else x - 10 - width
-        area = QRectF(left, max(min(y - 26, self._face.plot.bottom() - 22), self._face.plot.top() + 1), width, 20)
+        area = self.held_area(position, text.width + 18)
         painter.setPen(Qt.PenStyle.NoPen)
         box(painter, area, 10, theme.back)
         text.draw_in(painter, area.x() + 9, area, theme.window if theme.dark else QColor("#FFFFFF"))
+
+    def held_area(self, position: int, width: float) -> QRectF:
+        """Return where the memory held at a position is said: beside the head, over no other words if possible."""
+        assert self._face is not None
+        x, y, plot = self._face.x(position), self._face.y(self._face.held[position]), self._face.plot
+        sides = [x + 10, x - 10 - width]
+        if x + 10 + width >= self.width() - 4:
+            sides.reverse()
+        tops = [max(min(top, plot.bottom() - 22), plot.top() + 1) for top in (y - 26, y + 8, plot.top(), plot.bottom())]
+        areas = [QRectF(left, top, width, 20) for top in tops for left in sides]
+        inside = [area for area in areas if area.left() >= 4 and area.right() < self.width() - 4]
+        return next((one for one in inside if not any(one.intersects(words) for words in self._face.labels)), areas[0])
 
     # -- events --------------------------------------------------------------------------------------------------------
 

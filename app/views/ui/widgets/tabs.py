@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QTabBar, QToolButton, QWidget
 
 from app.util.late_dataclass import dataclass
@@ -12,7 +12,7 @@ from app.views.ui.theme import Theme, current
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
 
 HEIGHT = 34
-PAD = 14
+PAD, BARE_PAD = 14, 9
 ICON = 15
 LEGIBLE = 64  # pixels of a tab, its icon and a few letters
 
@@ -25,12 +25,13 @@ class _Tab:
     edge: str
     badge: TextLine | None = None
     badge_fill: str = "errorFill"
+    bare: bool = False  # only its icon, for want of room
 
-    @property
-    def width(self) -> float:
-        icon = ICON + 6 if self.icon else 0
+    def width(self, bare: bool) -> float:
+        """Return the width with or without words."""
         badge = 7 + self.badge_width if self.badge else 0
-        return 2 * PAD + icon + self.text.width + badge
+        words = 0.0 if bare else (6 if self.icon else 0) + self.text.width
+        return 2 * (BARE_PAD if bare else PAD) + (ICON if self.icon else 0) + words + badge
 
     @property
     def badge_width(self) -> float:
@@ -38,7 +39,9 @@ class _Tab:
 
 
 class ToolTabs(KeyboardFocus, QTabBar):
-    """Tabs identified by a key. The active one has the colour `panel` and a line on top, 1 px over a dock, else 2 px.
+    """Tabs identified by a key. Where there is no room for all, the last ones but the active show their icon alone.
+
+    The active one has the colour `panel` and a line on top, 1 px over a dock, else 2 px.
 
     Args:
         central: Whether they are over the centre, where the line is `accent` or the `edge` given to `add`.
@@ -67,6 +70,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
         self._tabs.insert(index, _Tab(key, TextLine(text, "tab"), icon, edge or default))
         self.insertTab(index, text)
         self.setAccessibleTabName(index, text)
+        self._fit()
         return index
 
     def set_badge(self, key: str, count: int, fill: str = "errorFill") -> None:
@@ -83,6 +87,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
         tab.badge = TextLine(f"{count:,}", "shape") if count else None
         tab.badge_fill = fill
         self.setAccessibleTabName(index, f"{tab.text.text}, {count:,}" if count else tab.text.text)
+        self._fit()
         self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
         self.update()
 
@@ -113,15 +118,43 @@ class ToolTabs(KeyboardFocus, QTabBar):
         index = self.index(key)
         if index != self.currentIndex() and self.isTabVisible(index) != shown:
             self.setTabVisible(index, shown)
+            self._fit()
             self.setUsesScrollButtons(False)  # has the bar begin at its first tab again, now that all may fit
             self.setUsesScrollButtons(True)
 
+    def _fit(self) -> None:
+        """Choose which tabs show their icon alone: as few as need be, from the end."""
+        before = [tab.bare for tab in self._tabs]
+        over = self.sizeHint().width() - self.width()
+        for index in reversed(range(len(self._tabs))):
+            tab = self._tabs[index]
+            tab.bare = over > 0 and bool(tab.icon) and index != self.currentIndex()
+            if tab.bare and self.isTabVisible(index):
+                over -= self._full(tab) - self.tabSizeHint(index).width()
+        for index, (tab, was) in enumerate(zip(self._tabs, before, strict=True)):
+            if tab.bare != was:
+                self.setTabToolTip(index, tab.text.text if tab.bare else "")
+                self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
+
+    def sizeHint(self) -> QSize:
+        """Return the room for all words, which layouts give it where there is that much."""
+        return QSize(sum(self._full(tab) for index, tab in enumerate(self._tabs) if self.isTabVisible(index)), HEIGHT)
+
+    def _full(self, tab: _Tab) -> int:
+        return at_least(tab.width(bare=False), HEIGHT).width()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+        super().resizeEvent(event)
+
     def _emit_selected(self, index: int) -> None:
+        self._fit()
         if 0 <= index < len(self._tabs):
             self.selected.emit(self._tabs[index].key)
 
     def tabSizeHint(self, index: int) -> QSize:
-        return at_least(self._tabs[index].width, HEIGHT) if index < len(self._tabs) else QSize(0, HEIGHT)
+        tab = self._tabs[index] if index < len(self._tabs) else None
+        return at_least(tab.width(tab.bare), HEIGHT) if tab is not None else QSize(0, HEIGHT)
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return self.tabSizeHint(index)
@@ -141,7 +174,8 @@ class ToolTabs(KeyboardFocus, QTabBar):
         painter.setClipRect(0, 0, end, self.height())
         hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1
         for index, tab in enumerate(self._tabs):
-            if self.isTabVisible(index) and end - self.tabRect(index).left() >= LEGIBLE:
+            room = end - self.tabRect(index).left()
+            if self.isTabVisible(index) and room >= min(LEGIBLE, self.tabRect(index).width()):
                 self._paint_tab(painter, theme, index, tab, hovered == index)
         painter.end()
 
@@ -155,12 +189,15 @@ class ToolTabs(KeyboardFocus, QTabBar):
                 painter.fillRect(QRectF(x, 0, 1, self.height()), theme.line)
             self.paint_ring(painter, area.adjusted(3, 4, -3, -4), 4)
         color = "text4" if not self.isTabEnabled(index) else "text" if active or hovered else "text3"
-        x = area.left() + PAD
+        x = area.left() + (BARE_PAD if tab.bare else PAD)
         if tab.icon:
             icons.draw(painter, tab.icon, color, x, (HEIGHT - ICON) / 2, ICON)
-            x += ICON + 6
-        tab.text.draw_in(painter, x, area, theme.color(color))
+            x += ICON
+        if not tab.bare:
+            x += 6 if tab.icon else 0
+            tab.text.draw_in(painter, x, area, theme.color(color))
+            x += tab.text.width
         if tab.badge is not None:
-            pill = QRectF(x + tab.text.width + 7, (HEIGHT - 16) / 2, tab.badge_width, 16)
+            pill = QRectF(x + 7, (HEIGHT - 16) / 2, tab.badge_width, 16)
             box(painter, pill, 8, theme.color(tab.badge_fill))
             tab.badge.draw_in(painter, pill.center().x() - tab.badge.width / 2, pill, theme.onFill)
