@@ -13,7 +13,7 @@ BESIDE := $(if $(filter-out 0,$(JOBS)),--numprocesses $(JOBS) --dist worksteal)
 export PYTHON TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench screenshots doctor clean
+.PHONY: help run test lint bench screenshots doctor wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -40,6 +40,9 @@ screenshots: $(READY) ## the pictures of the README, from a real window under Xv
 
 doctor: $(READY) ## what this machine has and lacks
 	@$(PY) -m app.cli.doctor
+
+wheel: $(READY) ## build dist/tapedeck_torch-VERSION.whl
+	$(PY) -m hatchling build -t wheel
 
 clean: ## remove the environment and the caches (results in out/ stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

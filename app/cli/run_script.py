@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tapedeck
+from app.util.own_package import PROGRAM
 from tapedeck import frames
 
 WORDS = """
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 def open_window(path: Path) -> None:
     """Open the window on the frames of a script, in a process that is no child of the script's."""
-    words = [sys.executable, "-m", f"{__package__.partition('.cli')[0]}.main", str(path)]
+    words = [sys.executable, "-m", f"{PROGRAM}.main", str(path)]
     nowhere: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     if os.name != "posix":
         subprocess.Popen(words, **nowhere)

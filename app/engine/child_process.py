@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-ROOT = Path(__file__).resolve().parents[2]
+from app.util.own_package import PATH_ENTRY
+
+ROOT = PATH_ENTRY
 KEPT = 400  # lines of stderr
 PARENT = "TAPEDECK_PARENT"
 _PR_SET_PDEATHSIG = 1

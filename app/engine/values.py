@@ -31,6 +31,7 @@ from app.util import gc_pause
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_numpy import np
+from app.util.own_package import PROGRAM
 
 # Modules whose dataclasses, msgspec structs, enums and exceptions are serialisable; none of them imports torch.
 MODULES = """
@@ -74,7 +75,7 @@ MOST = 500_000  # entries of the tables before both ends clear them
 # A struct in a tuple of them, such as a node of a tape, has this weight: 2 kB, where other entries take a hundred
 # bytes. One value never fills more than a tenth, or it would be sent again with every request.
 STRUCT = 25
-EVENTS = "app.training.events"
+EVENTS = f"{PROGRAM}.training.events"
 
 S = TypeVar("S")
 
@@ -93,8 +94,8 @@ def _class(name: str) -> type:
     module, _, kind = name.partition(":")
     if module not in MODULES.split():
         raise NotAValueError(f"{name!r} is not a class that travels")
-    found = getattr(import_module(f"app.{module}"), kind, None)
-    if not isinstance(found, type) or found.__module__ != f"app.{module}" or not _travels(found):
+    found = getattr(import_module(f"{PROGRAM}.{module}"), kind, None)
+    if not isinstance(found, type) or found.__module__ != f"{PROGRAM}.{module}" or not _travels(found):
         raise NotAValueError(f"{name!r} is not a class that travels")
     return found
 
@@ -120,8 +121,8 @@ def _travels(kind: type) -> bool:
 @cache
 def _name(kind: Any) -> str:
     """`module:Name` of a class. Raises NotAValueError for one that may not travel."""
-    name = f"{kind.__module__.removeprefix('app.')}:{kind.__qualname__}"
-    if not kind.__module__.startswith("app.") or _class(name) is not kind:
+    name = f"{kind.__module__.removeprefix(f'{PROGRAM}.')}:{kind.__qualname__}"
+    if not kind.__module__.startswith(f"{PROGRAM}.") or _class(name) is not kind:
         raise NotAValueError(f"a {kind.__qualname__} cannot be sent to another process")
     return name
 

@@ -133,7 +133,7 @@ def feature_classes() -> list[type[Feature]]:
     here = Path(__file__).parent
     classes: list[type[Feature]] = []
     for file in sorted(here.glob("*/**/feature.py")):
-        name = ".".join(("app", "views", *file.relative_to(here).with_suffix("").parts))
+        name = ".".join((__package__, *file.relative_to(here).with_suffix("").parts))
         for value in vars(import_module(name)).values():
             if isclass(value) and issubclass(value, Feature) and value.__module__ == name:
                 classes.append(value)

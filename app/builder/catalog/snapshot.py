@@ -10,17 +10,16 @@ import hashlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from app.util import atomic, user_folders
 from app.util.errors import CodedError
+from app.util.own_package import PATH_ENTRY
 from app.util.resources import path as resource_path
 
 BUNDLED = "catalog.json"
-_ROOT = Path(__file__).resolve().parents[3]
 
 
 class TorchUnreadableError(CodedError, RuntimeError):
@@ -71,7 +70,7 @@ def of_installed_torch() -> dict[str, Any]:
 
 def _read_off() -> bytes:
     """Introspect torch in a separate process."""
-    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [str(PATH_ENTRY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "app.builder.catalog.introspect", "--print"],
         stdin=subprocess.DEVNULL,

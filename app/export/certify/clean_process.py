@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from app.util.errors import CodedError
+from app.util.own_package import TOP
 
 LOOK = 0.05  # seconds between two polls of the process
 PATIENCE = 120.0  # seconds for a small net, including the import of torch
@@ -64,7 +65,7 @@ def top_packages(texts: Iterable[str]) -> tuple[str, ...]:
 
 def barred_for(texts: Iterable[str]) -> list[str]:
     """Return the modules to block in the clean process: the program, and torchvision if the code does not import it."""
-    return ["app"] if "torchvision" in top_packages(texts) else ["app", "torchvision"]
+    return [TOP] if "torchvision" in top_packages(texts) else [TOP, "torchvision"]
 
 
 def run_script(
