@@ -32,6 +32,7 @@ def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: 
     control.pause()  # before its first step
     script.start()
     until(lambda: session.state == "paused" and len(session.history.steps) >= 1)
+    assert window.curves.has_run
     assert session.history.layers == ("model",) and len(session.history.gradients) == 1
     before = len(script.rates)
     control.step()
