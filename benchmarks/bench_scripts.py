@@ -25,7 +25,7 @@ import tapedeck
 
 ROOT = Path(__file__).resolve().parent.parent
 Made = tuple[nn.Module, Tensor, Callable[..., torch.optim.Optimizer]]
-ROUNDS, SECONDS, STEPS = 15, 1.0, 20_000
+ROUNDS, SECONDS, STEPS = 40, 0.25, 20_000
 
 SCRIPT = """
 import sys, torch

@@ -54,12 +54,6 @@ def make_application(arguments: list[str] | None = None) -> QApplication:
     return application
 
 
-def _watch(window: MainWindow, path: Path) -> None:
-    """Show a run elsewhere, once there are curves to show it with."""
-    window.furnish()
-    window.actions_by_key.trigger("watch-file", path)
-
-
 def run_window(file: str | None, model: AskedModel | None = None) -> int:
     """Open the window, with a project or on a model if one is named, and return when it is closed."""
     gc_pause.begin()  # for the rest of the process: `Housekeeping` collects
@@ -78,7 +72,8 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
         QTimer.singleShot(0, lambda: window.actions_by_key.trigger("restore-journal", Path(file)))
     elif file.endswith(LINES):
         window.open_first()
-        QTimer.singleShot(0, lambda: _watch(window, Path(file)))
+        QTimer.singleShot(0, window.furnish)  # there are curves to show it with
+        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("watch-file", Path(file)))
     else:
         QTimer.singleShot(0, lambda: window.files.open(Path(file)))
     QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))

@@ -259,7 +259,7 @@ class AccuracyChart(Chart):
 
 
 class ThroughputChart(Chart):
-    """Training samples a second, over stretches of at least a tenth of a second."""
+    """Training samples a second, steps of a script, over stretches of at least a tenth of a second."""
 
     STRETCH = 0.1
 
@@ -270,6 +270,11 @@ class ThroughputChart(Chart):
         self._curve = Curve(self.plot, 0, 1.0)
         self._x: Floats = np.empty(0)
         self._rates: Floats = np.empty(0)
+
+    @property
+    def _unit(self) -> str:
+        started = self.history.started
+        return "steps/s" if started is not None and not started.steps_per_epoch else "samples/s"
 
     def redraw(self) -> None:
         steps = self.history.steps
@@ -292,7 +297,7 @@ class ThroughputChart(Chart):
 
     def show_legend(self, index: int | None = None) -> None:
         rate = self.history.samples_per_second() if index is None else self._rate_at(index)
-        self.heading.set(value="" if rate is None else f"{rate:,.0f}")
+        self.heading.set(value="" if rate is None else f"{rate:,.0f}", note=self._unit)
 
     def _rate_at(self, index: int) -> float | None:
         if not len(self._x):
@@ -302,7 +307,7 @@ class ThroughputChart(Chart):
 
     def rows(self, index: int) -> Sequence[Row]:
         rate = self._rate_at(index)
-        return [] if rate is None else [(theme.current().series[0], "samples/s", f"{rate:,.0f}")]
+        return [] if rate is None else [(theme.current().series[0], self._unit, f"{rate:,.0f}")]
 
 
 def stretches(seconds: Floats, most: int, shortest: float) -> np.ndarray:
