@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tapedeck
-from app.util.own_package import PROGRAM
+from app.util.resources import PROGRAM
 from tapedeck import frames
 
 WORDS = """

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from app.util.own_package import PATH_ENTRY
+from app.util.resources import PATH_ENTRY
 
 ROOT = PATH_ENTRY
 KEPT = 400  # lines of stderr

@@ -31,7 +31,7 @@ from app.util import gc_pause
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 from app.util.late_numpy import np
-from app.util.own_package import PROGRAM
+from app.util.resources import PROGRAM
 
 # Modules whose dataclasses, msgspec structs, enums and exceptions are serialisable; none of them imports torch.
 MODULES = """

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+PROGRAM = __name__.rpartition(".util.")[0]  # `app` in a checkout; a wheel keeps it inside `tapedeck`
+TOP = PROGRAM.partition(".")[0]  # the importable package that it lies in
+PATH_ENTRY = Path(__file__).resolve().parents[__name__.count(".")]  # the folder of that package, for PYTHONPATH
 
 
 def _root() -> Path:

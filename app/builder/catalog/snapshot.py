@@ -16,7 +16,7 @@ import msgspec
 
 from app.util import atomic, user_folders
 from app.util.errors import CodedError
-from app.util.own_package import PATH_ENTRY
+from app.util.resources import PATH_ENTRY
 from app.util.resources import path as resource_path
 
 BUNDLED = "catalog.json"

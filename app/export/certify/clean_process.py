@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from app.util.errors import CodedError
-from app.util.own_package import TOP
+from app.util.resources import TOP
 
 LOOK = 0.05  # seconds between two polls of the process
 PATIENCE = 120.0  # seconds for a small net, including the import of torch
