@@ -503,6 +503,48 @@ def test_no_error_is_swallowed_whole() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+# Names that say nothing of what a function does or returns, and phrases that lead nobody to what they mean, with the
+# words that do.
+DIALECT_NAMES = {"told", "words", "kept", "anew", "said", "looks", "heard", "hear", "let_go", "spoken", "stand"}
+DIALECT = {
+    "anew": "again",
+    "by heart": "overfit",
+    "made data": "synthetic data",
+    "truth value": "bool",
+    "what there is": "what it holds, by name",
+    "let go of": "released, freed, closed",
+    "lets go of": "releases, frees, closes",
+}
+
+
+def test_functions_are_named_by_terms_of_the_field() -> None:
+    wrong = [
+        f"{name} (line {node.lineno}) defines {node.name}"
+        for name in modules()
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in DIALECT_NAMES
+    ]
+    assert not wrong, "name these after what they do or return:\n" + "\n".join(wrong)
+
+
+def test_texts_and_docstrings_say_what_an_engineer_searches_for() -> None:
+    phrases = re.compile(rf"\b({'|'.join(DIALECT)})\b", re.IGNORECASE)
+    wrong = [
+        f"{name} (line {node.lineno}) says {found[0]!r}: say {DIALECT[found[0].lower()]}"
+        for name in modules()
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := phrases.search(node.value))
+    ]
+    wrong += [
+        f"{name} (line {node.lineno}) begins with Whether: say Return whether"
+        for name in modules()
+        if not inside(name, "views")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.FunctionDef) and (ast.get_docstring(node) or "").startswith("Whether")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 # --- The reader itself ------------------------------------------------------------------------------------------
 
 

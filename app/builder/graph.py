@@ -64,7 +64,7 @@ class Node:
 
     A `muted` node is bypassed: its first input becomes its first output. The parameters of a `frozen` node have
     `requires_grad=False`. `shares` is the id of the node whose module this one reuses, and whose parameters apply, ""
-    for a module of its own. `repeat` chains that many modules, each with weights of its own. `inits` maps a parameter
+    for an own module. `repeat` chains that many modules, each with its own weights. `inits` maps a parameter
     to an initialisation other than `reset_parameters`. A `kept` node that no output needs is constructed anyway, for
     its state_dict keys. `tied` maps its parameters to those of another node: one tensor under two names. `order` is the
     position of its module in registration order, 0 for call order.

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     except (SourceError, OSError) as error:
         raise cli.CommandError(str(error), 1) from error
     _write(found, options)
-    return _told(found)
+    return _report(found)
 
 
 def asked_model(options: argparse.Namespace) -> AskedModel:
@@ -106,7 +106,7 @@ def _write(found: Observation, options: argparse.Namespace) -> None:
     print(cli.picture(to_drawing(found, opened), options.out))
 
 
-def _told(found: Observation) -> int:
+def _report(found: Observation) -> int:
     from app import cli
     from app.observe.picture import summary
 

@@ -116,12 +116,12 @@ class InOrder(Streamed):
     def pass_to(self, number: int) -> Tensor:
         """Return the sample of an index. Raises SampleLostError if the order changed or the dataset ended."""
         with self.turn:
-            anew = not self.at or number < self.at
-            self.at = 0 if anew else self.at
+            restarted = not self.at or number < self.at
+            self.at = 0 if restarted else self.at
             passing = self.at < number
             if passing:
                 before = torch.get_rng_state(), np.random.get_state(), random.getstate()
-            self.rest = self.begin() if anew else self.rest
+            self.rest = self.begin() if restarted else self.rest
             try:
                 while self.at < number:
                     next(self.rest)

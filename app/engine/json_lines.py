@@ -107,7 +107,7 @@ class Reader:
         return None
 
     def _telemetry(self, kind: str, fields: dict[str, Any]) -> Event | None:
-        """What a watched script tells besides; see `tapedeck.frames`."""
+        """Return the further events of a watched script; see `tapedeck.frames`."""
         step = int(fields.get("step", 0))
         match kind:
             case "layers":

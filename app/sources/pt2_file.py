@@ -35,10 +35,10 @@ def read(path: Path) -> Observation:
     except SourceError:
         raise
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{path.name} is no exported program of torch.export: {_words(error)}") from error
+        raise SourceError(f"{path.name} is no exported program of torch.export: {_message(error)}") from error
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"it has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 

@@ -27,7 +27,7 @@ class Structure:
         self._modules: dict[str, str] = {}
 
     def know(self, tensor: str, facts: TensorFacts) -> None:
-        """Note what is known of a tensor."""
+        """Note facts about a tensor."""
         self._facts[tensor] = facts
 
     def add_input(self, name: str, tensor: str) -> None:

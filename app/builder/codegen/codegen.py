@@ -106,7 +106,7 @@ def _turn_texts(
     turns: list[BlockClass], places: _Places, way: Owner, node: str, whole: tuple[int, ...]
 ) -> tuple[ClassText, ...]:
     """Map an inlined block for each repetition. `whole` are the lines of its instance, used for nodes in it without
-    lines of their own."""
+    separate lines."""
     found: list[ClassText] = []
     for number, part in enumerate(turns):
         inner = (*way, (node, number))

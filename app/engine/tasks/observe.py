@@ -125,7 +125,7 @@ def report(request: ModelReport, tell: Callable[[str], None] = lambda _words: No
 
 
 def batch_of_model(request: ModelCapture) -> TrainingBatch:
-    """Make the model and its example inputs anew. Raises SourceError, and CaptureError for one that is too large."""
+    """Build the model and its example inputs again. Raises SourceError, and CaptureError for one that is too large."""
     wanted, options = request.model, request.options
     if wanted.folder:
         os.chdir(wanted.folder)  # relative paths in the model's code are relative to it

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EVERY = 0.1  # seconds between two looks at the file
+EVERY = 0.1  # seconds between two polls of the file
 AT_ONCE = 1 << 20  # bytes
 _BEGINS = b'{"event": "script"'
 GONE = "the script ended without a word"
@@ -47,11 +47,11 @@ class WatchedRunControl(Control):
 
     @property
     def commands(self) -> bool:  # type: ignore[override]
-        """Whether the script can be commanded."""
+        """Return whether the script accepts commands."""
         return self._link is not None and not self._link.ended
 
     def connect(self, where: Mapping[str, Any]) -> None:
-        """Reach the script whose "script" frame this is, where it listens. One that has ended cannot be reached."""
+        """Connect to the script of a "script" frame, if it still listens."""
         self.disconnect()
         try:
             self._link, self._missing = ScriptLink(where), False
@@ -59,7 +59,7 @@ class WatchedRunControl(Control):
             self._link, self._missing = None, "socket" in where or "port" in where
 
     def disconnect(self) -> None:
-        """Let go of the script, which goes on if it was paused from here."""
+        """Disconnect from the script, which continues if it was paused from here."""
         if self._link is not None:
             self._link.close()
 
@@ -71,11 +71,11 @@ class WatchedRunControl(Control):
         return self._link.ended
 
     def pause(self) -> None:
-        """Pause a script after the step under way; of no effect elsewhere."""
+        """Pause a connected script after the current step."""
         self._command("pause")
 
     def resume(self) -> None:
-        """Let a paused script go on; of no effect elsewhere."""
+        """Resume a paused script."""
         self._command("resume")
 
     def step(self) -> None:
@@ -112,16 +112,16 @@ def _pass_on(done: Future[dict[str, Any]], future: Future[Any]) -> None:
 
 
 def stand_in(path: Path) -> Job:
-    """A job for a run of which only the lines are known: it has no net, and no names of what is not told."""
+    """Return a job for a run that is known by its JSON lines only: without a net, with unknown names."""
     unknown = Choice("–", FrozenMap())
     return Job(Source(""), training=TrainingConfig(optimizer=unknown, loss=unknown, device=path.name))
 
 
 def follow(path: Path, control: WatchedRunControl | None = None, every: float = EVERY) -> Iterator[Event]:
-    """The events of the lines of a file, those that are there and those to come, until the run or the watching ends.
+    """Yield the events of the lines of a file, present and future ones, until the run or the watching ends.
 
-    A file that is not there yet is waited for; one that was begun anew, or became shorter, is read from its start;
-    a line that is not whole is left until it is. The time of a step is when it was read, since the watching began.
+    Waits for a missing file; reads a replaced or truncated one from its start, and an incomplete line once it is
+    complete. The time of a step is when it was read, since the watching began.
     """
     control = control or WatchedRunControl()
     tail, began, at = Tail(path), monotonic(), 0.0
@@ -162,7 +162,7 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
 
 
 def _script(line: bytes) -> Mapping[str, Any]:
-    """The fields of a "script" frame; none of a line that is not whole."""
+    """Return the fields of a "script" frame; none of an incomplete line."""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(line, type=dict[str, Any])
     return {}
@@ -178,7 +178,7 @@ class Tail:
         self.behind = False
 
     def read(self) -> list[bytes]:
-        """None of a file that is not there or cannot be read just now."""
+        """Return the new complete lines; none of a file that is missing or cannot be read."""
         try:
             file = self._opened()
             data = file.read(AT_ONCE)
@@ -192,7 +192,7 @@ class Tail:
         return whole.split(b"\n") if whole else []
 
     def _opened(self) -> BinaryIO:
-        """The file, from its start if it is another one now or became shorter. Raises OSError."""
+        """Return the open file, from its start if it was replaced or truncated. Raises OSError."""
         there = self._path.stat()
         if self._file is not None:
             here = os.fstat(self._file.fileno())
@@ -203,7 +203,7 @@ class Tail:
         return self._file
 
     def close(self) -> None:
-        """Let go of the file; the next look opens it anew."""
+        """Close the file; the next read opens it again."""
         if self._file is not None:
             self._file.close()
         self._file, self.behind = None, False

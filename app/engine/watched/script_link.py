@@ -1,4 +1,4 @@
-"""The way to a watched script: commands over the socket that it listens on, answered between two of its steps."""
+"""Connection to a watched script: commands over the socket that it listens on, answered between two of its steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from app.engine.remote_control import RemoteRunError
 
-PING_EVERY = 2.0  # seconds; a script that is paused goes on when nothing is heard for longer
+PING_EVERY = 2.0  # seconds; a paused script resumes if it gets no ping for longer
 CONNECTS = 2.0  # seconds
 LONGEST = 1 << 20  # bytes of an answer
 
@@ -22,7 +22,7 @@ LONGEST = 1 << 20  # bytes of an answer
 class ScriptLink:
     """Connected to the script whose "script" frame said `where`. Raises OSError.
 
-    `send` may be called on any thread; `poll` belongs to one. `ended` becomes True when the script is gone.
+    `send` may be called on any thread, `poll` on one. `ended` becomes True when the script is gone.
     """
 
     def __init__(self, where: Mapping[str, Any]) -> None:
@@ -55,7 +55,7 @@ class ScriptLink:
         return future
 
     def poll(self) -> None:
-        """Take the answers that have come, and say that somebody is there."""
+        """Read pending answers, and send a ping."""
         if self.ended:
             return
         if self._ping.done() and monotonic() - self._pinged > PING_EVERY:
@@ -87,7 +87,7 @@ class ScriptLink:
                     future.set_result(answer)
 
     def close(self) -> None:
-        """Leave the script alone: it goes on, if it is paused from here."""
+        """Disconnect: the script continues if it was paused from here."""
         self._end()
 
     def _end(self) -> None:

@@ -64,7 +64,7 @@ class AutogradControl(QObject):
 
     @property
     def waits(self) -> bool:
-        """Whether a batch runs forward in the engine, or is about to."""
+        """Return whether a capture is running or queued."""
         return self._background.pending(CAPTURE) or self._engine.pending(CAPTURE)
 
     def forget(self) -> None:

@@ -355,7 +355,7 @@ class CanvasScene(QGraphicsScene):
         return self.places.free_spot(self.size_of(op), middle)
 
     def corner_of_new(self, op: str, middle: QPointF) -> QPointF:
-        """The corner that a new node gets whose middle is wished at a point: it comes to lie on no other node."""
+        """Return the corner of a new node with its middle near a point, where it overlaps no other node."""
         size = self.size_of(op)
         return self.places.beside(size, QPointF(middle.x() - size.width / 2, middle.y() - size.anchor))
 

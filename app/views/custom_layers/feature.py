@@ -65,5 +65,5 @@ class CustomLayersFeature(Feature):
             self._title = ""
 
     def _forget(self, _project: object) -> None:
-        """Files of another project have banners of their own, which may have the same title."""
+        """Hide the banner of the previous project, whose files may share titles with this one's."""
         self._title = ""

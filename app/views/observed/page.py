@@ -150,7 +150,7 @@ class ObservedPage(QWidget):
 
     @property
     def busy(self) -> bool:
-        """Whether a picture is being laid out."""
+        """Return whether a drawing is being laid out."""
         return self._work is not None
 
     def reveal(self, call: int) -> None:

@@ -120,7 +120,7 @@ class ShellFeature(Feature):
             self.workspace.notifier.refuse(ENGINE_ENDED, reason)
 
     def _page_tells(self) -> bool:
-        """Whether a page that is in sight says how the engine ended, where it says what that took along."""
+        """Return whether a visible page already reports how the engine ended."""
         return any(tells(self._ending) for tells in self.workspace.notifier.told_by)
 
     def _page_shown(self, _page: str) -> None:

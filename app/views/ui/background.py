@@ -119,7 +119,7 @@ class PendingRequests(QObject):
         return number
 
     def pending(self, key: str) -> bool:
-        """Whether a request under `key` is still to be answered."""
+        """Return whether a request under `key` is pending."""
         return key in self._newest
 
     def forget(self, key: str) -> None:

@@ -160,7 +160,7 @@ class ParityCheck:
         for high, spread in self._inputs.choices():
             self._inputs.high, self._inputs.spread = high, spread
             inputs, watched = self._inputs.tensors(shapes, "first", False), OutputBytes()
-            net = self._theirs.fresh(False, anew=False)
+            net = self._theirs.fresh(False, copied=False)
             began = time.monotonic()
             try:
                 with watched.watching(net):
@@ -319,7 +319,7 @@ class ParityCheck:
     def _run_stage(
         self, subject: ComparedModule, stage: ParityStage, inputs: Tensors, net: nn.Module | None = None
     ) -> ModuleResult:
-        net = net if net is not None else subject.fresh(stage.double, anew=False)
+        net = net if net is not None else subject.fresh(stage.double, copied=False)
         return run_module(
             net, inputs, SEED, train=stage.train, backward=stage.backward, twice=stage.twice, call=subject.call
         )

@@ -25,15 +25,15 @@ class ComparedModule:
         self.module, self.call = module, call
         self._base: tuple[bool, nn.Module] | None = None
 
-    def fresh(self, double: bool, anew: bool = True) -> nn.Module:
-        """Return a copy, in float64 if `double`. Unless `anew`, it shares parameter values with the previous copies of
+    def fresh(self, double: bool, copied: bool = True) -> nn.Module:
+        """Return a copy, in float64 if `double`. Unless `copied`, it shares parameter values with earlier copies of
         that precision; a net that changes them in forward is detected. Raises what copying raises."""
-        if not anew and self._base is not None and self._base[0] == double:
+        if not copied and self._base is not None and self._base[0] == double:
             base = self._base[1]
         else:
             base = detached_copy(self.module)
             base = base.double() if double else base
-            if anew:
+            if copied:
                 return base
             self._base = double, base
         # A copy of another class than torch's may need more than its values.

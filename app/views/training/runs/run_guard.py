@@ -1,4 +1,4 @@
-"""Whether the run under way may end before another project is opened or the window closes, and waiting for its end."""
+"""Ask before an active run is ended for another project or for closing the window, and wait for its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE = 300  # milliseconds before a dialog says what is waited for
 
 
 class StoppingDialog(Dialog):
-    """Shown until the batch under way is trained and the run is saved. Cancel waits no longer; the run ends anyway."""
+    """Shown until the current batch is trained and the run is saved. Cancel stops waiting; the run ends anyway."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__("Stopping the run", parent)
@@ -29,7 +29,7 @@ class RunGuard(QObject):
         self._session, self._window = session, window
 
     def may_end(self, quits: bool = False) -> bool:
-        """Ask whether the run under way may end, and wait until it has; True where there is none.
+        """Ask whether the active run may end, and wait until it has; True without one.
 
         `quits` if the window is to close; else another project is to be opened.
         """
@@ -54,7 +54,7 @@ class RunGuard(QObject):
         return f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"
 
     def _wait(self) -> None:
-        """Wait with the window alive; after a while say so, with a way back."""
+        """Wait with a responsive window; after a while show a dialog that can be cancelled."""
         loop = QEventLoop(self)
         self._session.runEnded.connect(loop.quit)
         if self._session.active:
