@@ -18,9 +18,10 @@ OPEN_TOTAL = 90
 class LayerGroup:
     """The backward nodes of one layer's call, in forward order.
 
-    `link` is the node of the drawing. `held` are the bytes of activations that the group's nodes keep, each block
-    once (neighbours can share one); `freed` are those of them that no node keeps after this group has run, so that
-    `freed` adds up to the tape's `held`. `kind` is the class of the module, or "" for operations without one.
+    `link` is the node of the drawing, or `module_link` for a model without one. `held` are the bytes of activations
+    that the group's nodes keep, each block once (neighbours can share one); `freed` are those of them that no node
+    keeps after this group has run, so that `freed` adds up to the tape's `held`. `kind` is the class of the module, or
+    "" for operations without one.
     A group within another has its key as `parent`; `own` are the nodes that are in none of the groups within this one.
     """
 
@@ -120,6 +121,8 @@ def make_group(
         if key.startswith("layer:") and first.call > 1:
             title = f"{title} (call {first.call})"
     label = tape.labels.get(first.node) if first.node is not None and parent is None else None
+    of_files = bool(tape.codes) and key.startswith("layer:")
+    link = module_link(first.layer if module is None else module) if of_files else first.node
     module = _module_of(tape, nodes) if module is None else module
     kind = (label.kind if label else "") or (tape.layers.get(module, "") if module and not first.in_loss else "")
     return LayerGroup(
@@ -127,7 +130,7 @@ def make_group(
         title=title,
         kind=kind,
         category=_category(label, first, nodes, kind, container),
-        link=first.node,
+        link=link,
         nodes=ids,
         parameters=tuple(node.parameters[0] for node in nodes if node.parameters),
         held=sum(tape.storages[s].bytes for s in storages),
@@ -135,6 +138,11 @@ def make_group(
         parent=parent,
         own=ids if own is None else own,
     )
+
+
+def module_link(path: str) -> str:
+    """Return what links a group of a model that has no drawing to the module at `path`."""
+    return f"module:{path}"
 
 
 def _module_of(tape: Tape, nodes: list[TapeNode]) -> str:

@@ -24,21 +24,6 @@ class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
     nonfinite: int = 0
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """The most important figures, each short enough for a box.
-
-        >>> ModuleFigures("fc", 5130, 0.25, 2048).lines
-        ('5,130 parameters · ‖grad‖ 0.25', '2.0 KiB saved')
-        """
-        weights = [f"{self.parameters:,} parameters"] if self.parameters else []
-        if self.gradient is not None:
-            weights.append(f"‖grad‖ {figure(self.gradient)}")
-        kept = [f"{bytes_text(self.saved)} saved"] if self.saved else []
-        if self.nonfinite:
-            kept.append(f"{self.nonfinite:,} NaN or Inf")
-        return tuple(" · ".join(parts) for parts in (weights, kept) if parts)
-
-    @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """All figures as names and values."""
         rows = [("Parameters", f"{self.parameters:,}")] if self.parameters else []
@@ -51,3 +36,26 @@ class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
             if self.nonfinite:
                 rows.append(("Output NaN or Inf", f"{self.nonfinite:,}"))
         return tuple(rows)
+
+
+def of_modules(modules: tuple[ModuleFigures, ...]) -> tuple[str, ...]:
+    """Return the most important figures of a module, or of several equal ones together, as lines for a box.
+
+    >>> of_modules((ModuleFigures("fc", 5130, 0.25, 2048),))
+    ('5,130 parameters', '‖grad‖ 0.25 · 2.00 KiB saved')
+    >>> of_modules((ModuleFigures("a", 10, 0.5), ModuleFigures("b", 10, 0.1, nonfinite=3)))
+    ('20 parameters', '‖grad‖ 0.1 to 0.5 · 3 NaN or Inf')
+    """
+    count = sum(one.parameters for one in modules)
+    norms = sorted(one.gradient for one in modules if one.gradient is not None)
+    saved, broken = sum(one.saved for one in modules), sum(one.nonfinite for one in modules)
+    parts = []
+    if norms:
+        shown = dict.fromkeys((figure(norms[0]), figure(norms[-1])))
+        parts.append(f"‖grad‖ {' to '.join(shown)}")
+    if saved:
+        parts.append(f"{bytes_text(saved)} saved")
+    if broken:
+        parts.append(f"{broken:,} NaN or Inf")
+    weights = f"{count:,} parameters" if count else ""
+    return tuple(filter(None, (weights, " · ".join(parts))))

@@ -78,6 +78,16 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
         return self.kind == "module" and self.op.startswith("torch.nn.modules.")
 
 
+class CallPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Where something was called, as a picture of calls and one of the backward pass both know it: the path of the
+    innermost module, which call of it (0 for any), and the line, 0 for the module as a whole."""
+
+    path: str
+    call: int = 0
+    file: str = ""
+    line: int = 0
+
+
 class Flow(msgspec.Struct, frozen=True, array_like=True):
     """A tensor that one call made and another took: ids of operations, inputs and outputs, and the output's number."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from app.diagram.diagram import Arrow, Box, Drawing, Group, Shape
+from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group, Shape
+from app.observe.figures import ModuleFigures, of_modules
 from app.observe.folding import Part, Tree
 from app.observe.observation import Call, Observation, TensorFacts
 from app.util.formatting import counted, shape_text
@@ -35,25 +36,31 @@ _FUNCTIONS = (
 _PATTERNS = tuple((category, re.compile(pattern)) for category, pattern in _FUNCTIONS)
 
 
-def to_drawing(observation: Observation, opened: frozenset[str] | None = None, tree: Tree | None = None) -> Drawing:
-    """Draw with the parts of these keys open (None: as many levels as fit into a picture). `tree` are its parts, if
-    they are known already."""
+def to_drawing(
+    observation: Observation, opened: frozenset[str] | None = None, tree: Tree | None = None,
+    figures: Mapping[str, ModuleFigures] | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw with the parts of these keys open (None: as many levels as fit into a picture), modules with their figures
+    by path. `tree` are its parts, if they are known already."""
     tree = tree or Tree(observation)
     opened = tree.opened() if opened is None else opened
     boxes: list[Box] = []
     groups: list[Group] = []
     stands_for: dict[int, str] = {}
     failed = observation.failed
+    known = figures or {}
 
     def add(parts: Iterable[Part], group: str | None) -> None:
         for part in parts:
             if part.parts and part.key in opened:
-                groups.append(Group(part.key, part.title, _category(observation.calls[part.first]), group, part.kind))
+                first = observation.calls[part.first]
+                caption = " · ".join(filter(None, (part.kind, *_figures(observation, part, known)[-1:])))
+                groups.append(Group(part.key, part.title, _category(first), group, caption))
                 add(part.parts, part.key)
                 continue
             ids = {id for call in part.every for id in _inside(observation, call)}
             stands_for.update(dict.fromkeys(ids, part.key))
-            boxes.append(_box(observation, part, group, failed is not None and failed in ids))
+            boxes.append(_box(observation, part, group, failed is not None and failed in ids, known))
 
     add(tree.parts, None)
     return Drawing(tuple(boxes), tuple(_arrows(observation, stands_for)), tuple(groups), "LR", summary(observation))
@@ -119,8 +126,18 @@ def _sizes(facts: TensorFacts) -> str:
     return shape_text(facts.shape, "scalar")
 
 
-def _box(observation: Observation, part: Part, group: str | None, failed: bool) -> Box:
+def _figures(observation: Observation, part: Part, figures: Mapping[str, ModuleFigures]) -> tuple[str, ...]:
+    """Return the lines of figures of a module, or of the modules that a row stands for."""
+    calls = [observation.calls[one] for one in part.calls]
+    found = {call.path: figures[call.path] for call in calls if call.kind == "module" and call.path in figures}
+    return of_modules(tuple(found.values()))
+
+
+def _box(
+    observation: Observation, part: Part, group: str | None, failed: bool, figures: Mapping[str, ModuleFigures]
+) -> Box:
     call = observation.calls[part.first]
+    measured = _figures(observation, part, figures)
     lines = []
     if call.kind == "operation" and call.settings:
         lines.append(", ".join(call.settings))
@@ -135,8 +152,13 @@ def _box(observation: Observation, part: Part, group: str | None, failed: bool) 
     shape: Shape = "call" if failed else "folded" if part.parts or part.repeated > 1 else "op"
     tensors = (*call.outputs, *call.inputs) if call.kind in ("input", "output") else call.outputs
     sizes = _all_sizes(tensors) if call.kind in ("input", "output", "operation") else ""
+    if shape == "folded":
+        lines = [*measured, *lines]
+    chips = tuple(map(Chip, measured)) if shape == "op" else ()
     texts = tuple(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in lines if line)
-    return Box(part.key, part.title, sizes or part.kind, texts, ERROR if failed else _category(call), shape, group)
+    return Box(
+        part.key, part.title, sizes or part.kind, texts, ERROR if failed else _category(call), shape, group, chips
+    )
 
 
 def _category(call: Call) -> str:

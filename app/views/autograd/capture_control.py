@@ -16,26 +16,38 @@ from app.data.sources import DataError
 from app.diagram.diagram import Drawing
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.capture import Captured, CaptureRequest, WeightsChoice, node_labels
+from app.engine.requests.observe import CapturedModel, ModelCapture
 from app.preflight import preflight
 from app.training.job import JobError
 from app.util import leftovers
+from app.views.autograd.opened_model import OpenedModel
 from app.views.export.picture_export import Pages, PictureExport
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
+    from app.autograd.tape import Tape
+    from app.engine.client import Engine
+    from app.engine.requests.observe import AnyCapture, Observe
     from app.views.autograd.page import AutogradPage
+    from app.views.engine_service import EngineService
     from app.views.workspace import Workspace
 
 
 CAPTURE = "capture"  # the key of the question
+NET, MODEL = "net", "model"  # what is captured: the drawn net, or the opened model
 FEW = 500  # nodes whose steps are described within a few milliseconds
 
 
 class AutogradControl(QObject):
-    """Captures graphs. `captured(tape, batch)` emits a graph and the request of its batch, `failed` a WorkerFailure."""
+    """Captures graphs, of the drawn net and of an opened model. `captured(tape, batch)` emits a graph and the request
+    of its batch, `failed` a WorkerFailure, `turned` the `subject` that is shown from then on, `measured` the
+    `CapturedModel` of a model.
+    """
 
     captured = Signal(object, object)
     failed = Signal(object)
+    turned = Signal(str)
+    measured = Signal(object)
 
     def __init__(self, workspace: Workspace, room: AutogradPage) -> None:
         super().__init__(workspace.window)
@@ -45,12 +57,16 @@ class AutogradControl(QObject):
         self.options = PLAIN_OPTIONS
         self._folder = leftovers.TemporaryFolder()  # a run's weights, as they were at a capture
         # The request of the newest graph, as the diagnostics run it. None before a capture.
-        self.diagnosed: CaptureRequest | None = None
+        self.diagnosed: AnyCapture | None = None
         self.left_out = ""  # what of the options of that capture the diagnostics leave out, as a sentence
         self.pictures = PictureExport(self._background, self._settings, workspace.window)
         self._formats: Pages = {}  # formats of the net's own graph besides pictures
         self.pictures.said.connect(workspace.notifier.say)
         self.pictures.refused.connect(workspace.notifier.refuse)
+        self.subject = NET
+        self.opened: OpenedModel | None = None
+        # The newest graph of each subject, with its request and the words on its weights.
+        self._newest_of: dict[str, tuple[Tape, AnyCapture, str]] = {}
         room.captureRequested.connect(self.capture)
         room.exportRequested.connect(self.choose_file)
 
@@ -72,9 +88,67 @@ class AutogradControl(QObject):
         for requests in (self._background, self._engine):
             requests.forget(CAPTURE)
         self.diagnosed = None
+        self._newest_of.clear()
+
+    # -- subjects
+
+    @property
+    def asks(self) -> EngineService:
+        """The engine that has what the newest graph came from."""
+        own = self.opened.service if self.opened is not None and self.subject == MODEL else None
+        return own or self._engine
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine of an opened model while that is shown; None for the shared one."""
+        return self.opened.engine if self.opened is not None and self.subject == MODEL else None
+
+    @property
+    def name(self) -> str:
+        """The name of what is captured, for files."""
+        if self.opened is not None and self.subject == MODEL:
+            return self.opened.model.source.name.rpartition("/")[2]
+        return self._document.project.name
+
+    def turn_to(self, subject: str) -> None:
+        """Show the newest graph of the net or of the opened model."""
+        if subject == self.subject or (subject == MODEL and self.opened is None):
+            return
+        for asks in (self._background, self.asks):
+            asks.forget(CAPTURE)
+        self.subject = subject
+        self.turned.emit(subject)
+        if (newest := self._newest_of.get(subject)) is not None:
+            self._show(*newest)
+        else:
+            self.diagnosed, self.left_out = None, ""
+
+    def open(self, model: Observe, train: bool) -> None:
+        """Capture an opened model, in the mode in which it was observed."""
+        if self.opened is None or self.opened.model != model:
+            self.close()
+            self.subject = NET  # so that what the page shows of another model is emptied
+            self.opened = OpenedModel(model, self._background, self)
+            self._newest_of.pop(MODEL, None)
+        self.turn_to(MODEL)
+        self._room.head.set_mode(train)
+        self.capture(train)
+
+    def close(self) -> None:
+        """End the process of an opened model."""
+        if self.opened is not None:
+            self.opened.close()
+            self.opened.deleteLater()
+            self.opened = None
 
     def capture(self, train: bool = True) -> None:
-        """Run one batch forward, with the weights of the newest run that trained this very net."""
+        """Run the opened model, or one batch forward through the net, with the weights of the newest run that trained
+        this very net."""
+        if self.subject == MODEL and self.opened is not None:
+            self._room.show_busy("Making the model…")
+            model = ModelCapture(self.opened.model, train, self.options)
+            self.opened.capture(model, self._model_captured, partial(self._failed, model), self._room.show_busy)
+            return
         analysis = self._live.analysis
         if analysis is None or not self._live.up_to_date:
             self._room.show_error("The drawing is still being checked", "Try again in a moment.")
@@ -111,14 +185,27 @@ class AutogradControl(QObject):
         self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: self._captured(captured))
 
     def _captured(self, captured: Captured) -> None:
-        self.diagnosed, self.left_out = captured.batch.diagnosed, captured.batch.options.left_out
         for file in Path(self._folder.name).iterdir():  # of captures before
             if str(file) != getattr(captured.batch.weights, "path", ""):
                 file.unlink(missing_ok=True)
-        self._room.set_weights(captured.weights)
-        self.captured.emit(captured.tape, captured.batch)
+        self._show(captured.tape, captured.batch, captured.weights)
 
-    def _failed(self, request: CaptureRequest, failure: WorkerFailure) -> None:
+    def _model_captured(self, captured: CapturedModel) -> None:
+        words = f"{captured.batch.model.source}, weights of its constructor"
+        show = partial(self._show, captured.tape, captured.batch, words)
+        self.measured.emit(captured)
+        if len(captured.tape.nodes) <= FEW:
+            show()
+        else:
+            self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: show())
+
+    def _show(self, tape: Tape, batch: AnyCapture, weights: str) -> None:
+        self._newest_of[self.subject] = tape, batch, weights
+        self.diagnosed, self.left_out = batch.diagnosed, batch.options.left_out
+        self._room.set_weights(weights)
+        self.captured.emit(tape, batch)
+
+    def _failed(self, request: AnyCapture, failure: WorkerFailure) -> None:
         if isinstance(failure.error, EngineDiedError):
             self._room.show_error("The forward pass did not end", f"{failure.error} Capture again.")
             return
@@ -130,4 +217,4 @@ class AutogradControl(QObject):
     def choose_file(self, drawing: Drawing) -> None:
         """Ask for a path, then draw the current view."""
         pages = self._formats if drawing is self._room.drawing() else None  # a snippet's graph asks here too
-        self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)
+        self.pictures.choose_file(drawing, "Export the graph", f"{self.name}-autograd", pages)

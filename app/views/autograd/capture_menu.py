@@ -34,6 +34,7 @@ class CaptureMenu(QMenu):
         self.outputs = 1
         self.blocks: tuple[str, ...] = ()  # their paths
         self.project_batch = 64  # samples of a training step
+        self.of_model = False  # an opened model is called with the inputs it was opened with
         # Called when the menu opens: (number of outputs, paths of blocks, samples of a training step).
         self.about: Callable[[], tuple[int, tuple[str, ...], int]] | None = None
         self.by_key: dict[str, QAction] = {}
@@ -68,13 +69,8 @@ class CaptureMenu(QMenu):
         for group in self._groups:
             group.deleteLater()
         self.by_key, self._groups = {}, []
-        kinds = (("batch", "First batch of the project's data"),
-                 ("random", "Random inputs and targets of the net's own shapes"))  # fmt: skip
-        data = self._choices(self, "data", now.data, kinds)
-        data.triggered.connect(lambda action: self._set(data=action.data()))
-        size = f"{now.batch:,}" if now.batch else f"{self.project_batch:,}, as in training"
-        self.by_key["batch"] = self.addAction(f"Batch size: {size}…", self._batch)
-        self.addSeparator()
+        if not self.of_model:
+            self._data(now)
         starts = (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product"))
         start = self._choices(self, "start", "loss" if now.loss else "outputs", starts)
         start.triggered.connect(lambda action: self._set(loss=action.data() == "loss"))
@@ -103,6 +99,15 @@ class CaptureMenu(QMenu):
         plain = self.addAction("Plain capture", lambda: self.set_options(PLAIN_OPTIONS))
         plain.setEnabled(now != PLAIN_OPTIONS)
         self.by_key["plain"] = plain
+
+    def _data(self, now: CaptureOptions) -> None:
+        kinds = (("batch", "First batch of the project's data"),
+                 ("random", "Random inputs and targets of the net's own shapes"))  # fmt: skip
+        data = self._choices(self, "data", now.data, kinds)
+        data.triggered.connect(lambda action: self._set(data=action.data()))
+        size = f"{now.batch:,}" if now.batch else f"{self.project_batch:,}, as in training"
+        self.by_key["batch"] = self.addAction(f"Batch size: {size}…", self._batch)
+        self.addSeparator()
 
     def _blocks(self, now: CaptureOptions) -> None:
         menu = self._submenu("Checkpoint of a block")

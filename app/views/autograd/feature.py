@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from app.views.feature import Action, Feature, Page, Steps
 
 if TYPE_CHECKING:
+    from app.engine.requests.observe import Observe
+    from app.observe.observation import CallPlace
     from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.findings.findings_control import FindingsControl
     from app.views.autograd.inspector.inspector import TapeInspector
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from app.views.autograd.snippets.snippet_control import SnippetControl
     from app.views.autograd.tape.tape_control import TapeControl
 
+NET, MODEL = "net", "model"
 REPLAY = "A self-contained page that plays the backward pass"
 
 
@@ -61,6 +64,8 @@ class AutogradFeature(Feature):
                    late=True),
             Action("gradcheck-here", "Run gradcheck &here", lambda: self.findings_control.check_selected(), late=True),
             Action("what-if-checkpoint", "What if a bloc&k were checkpointed", self._show("checkpoint"), late=True),
+            Action("capture-model", "", self._capture_model),
+            Action("show-backward", "", self._show_backward),
             Action("snippet", "&Snippet of PyTorch", self._show_snippet, "Ctrl+Shift+Return", "code"),
         )  # fmt: skip
 
@@ -112,7 +117,12 @@ class AutogradFeature(Feature):
         workspace, room = self.workspace, self.room
         self.options_control = OptionsControl(workspace, room, self.autograd_control)
         room.nodeSelected.connect(self._node_selected)
-        room.nodeHovered.connect(workspace.network_selection.hover)
+        room.nodeHovered.connect(self._node_hovered)
+        capture = self.autograd_control
+        capture.turned.connect(lambda _subject: room.set_tape(None))
+        capture.turned.connect(self.snippets.show_subject)
+        capture.measured.connect(lambda captured: workspace.commands.trigger("show-figures", captured))
+        self.snippets.subject_chosen.connect(capture.turn_to)
         room.detail.connect(self.tape_control.inspect)
         workspace.network_selection.changed.connect(self._selected)
         workspace.document.replaced.connect(lambda _project: room.set_tape(None))
@@ -124,6 +134,7 @@ class AutogradFeature(Feature):
     def close(self) -> None:
         if hasattr(self, "tape_control"):  # else the window is closed before its pages are made
             self.tape_control.close()
+            self.autograd_control.close()
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -132,12 +143,34 @@ class AutogradFeature(Feature):
             self.room.set_source_text(self.workspace.live.analysis.source.text)
 
     def _selected(self, ids: frozenset[str], origin: object) -> None:
-        if origin is not self.room:
+        if origin is not self.room and self.autograd_control.subject == NET:
             self.room.select_nodes(ids)
 
     def _node_selected(self, node: str | None) -> None:
-        if node is not None:
+        if self.autograd_control.subject == MODEL:
+            from app.views.autograd.model_links import place_of
+
+            item, tape = self.room.item_of(self.room.scene.current_key()), self.room.tape
+            if item is not None and tape is not None:
+                self.workspace.commands.trigger("show-call", place_of(tape, item))
+        elif node is not None:
             self.workspace.network_selection.set([node], self.room)
+
+    def _node_hovered(self, node: str | None) -> None:
+        if self.autograd_control.subject == NET:
+            self.workspace.network_selection.hover(node)
+
+    def _show_backward(self, places: tuple[CallPlace, ...], front: bool) -> None:
+        """Select the backward nodes of calls of the opened model, and with `front` show them."""
+        if self.autograd_control.opened is None:
+            return
+        from app.views.autograd.model_links import select_calls
+
+        if front:
+            self.workspace.pages.show("autograd")
+            self.snippets.show("model")
+        if self.autograd_control.subject == MODEL:
+            select_calls(self.room, places)
 
     def _tells(self, words: str) -> bool:
         """Return whether the page reports, or is about to, that the engine has ended, with the batch or graph there."""
@@ -147,9 +180,19 @@ class AutogradFeature(Feature):
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def _capture(self, train: bool) -> None:
+        """Capture the opened model if it is in front, on its page or on this one, else the net."""
+        capture, pages = self.autograd_control, self.workspace.pages
+        if pages.is_front("observed"):
+            self.workspace.commands.trigger("capture-observed", train)
+            return
+        subject = capture.subject if pages.is_front("autograd") else NET
+        pages.show("autograd")
+        self.snippets.show(subject)
+        capture.capture(train)
+
+    def _capture_model(self, model: Observe, train: bool) -> None:
         self.workspace.pages.show("autograd")
-        self.snippets.show("net")
-        self.autograd_control.capture(train)
+        self.autograd_control.open(model, train)
 
     def _show_snippet(self) -> None:
         self.workspace.pages.show("autograd")

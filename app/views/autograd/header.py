@@ -53,6 +53,7 @@ class AutogradHeader(QWidget):
         self._text = self.weights = ""  # `weights`: which ones the net had, for the next summary
         self._played = False
         self._added: list[QWidget] = []
+        self._withheld: set[QWidget] = set()  # of those, what means nothing for the graph that is shown
         self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
 
     def add(self, widget: QWidget) -> None:
@@ -61,6 +62,11 @@ class AutogradHeader(QWidget):
         assert isinstance(layout, QHBoxLayout)
         layout.insertWidget(layout.indexOf(self.capture), widget)
         self._added.append(widget)
+        self._fit()
+
+    def offer(self, widget: QWidget, on: bool) -> None:
+        """Show an added widget where there is room, or not at all."""
+        (self._withheld.discard if on else self._withheld.add)(widget)
         self._fit()
 
     def fit(self) -> None:
@@ -77,7 +83,7 @@ class AutogradHeader(QWidget):
         layout = present(self.layout())
         widgets = [present(layout.itemAt(place)).widget() for place in range(layout.count())]
         others = [widget for widget in widgets if widget is not None and widget is not self.summary]
-        hidden: set[QWidget] = set() if self._played else {self.norms}
+        hidden: set[QWidget] = self._withheld | (set() if self._played else {self.norms})
         wanted = metrics.horizontalAdvance(self._text) + 8
 
         def needed() -> int:
@@ -112,6 +118,12 @@ class AutogradHeader(QWidget):
             self._played = played
             self.legend.set_played(played)
             self._fit()
+
+    def set_mode(self, train: bool) -> None:
+        """Show the mode of the next capture, without one."""
+        self.mode.blockSignals(True)
+        self.mode.set_value("train" if train else "eval")
+        self.mode.blockSignals(False)
 
     def set_summary(self, text: str, tape: Tape) -> None:
         second = any(node.order > 1 for node in tape.nodes)

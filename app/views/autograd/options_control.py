@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
 from app.autograd.capture_options import CaptureOptions
+from app.views.autograd.capture_control import MODEL
 from app.views.autograd.capture_menu import MOST_SAMPLES, CaptureMenu
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
@@ -61,6 +62,7 @@ class OptionsControl(QObject):
         workspace.document.changed.connect(lambda _before, _after: self._show_size())
         self._show_size()
         workspace.document.replaced.connect(lambda _project: self._forget())
+        capture.turned.connect(self._turned)
 
     def capture_random(self) -> None:
         """Capture random inputs from now on."""
@@ -108,6 +110,8 @@ class OptionsControl(QObject):
         owners = {path.rpartition(".")[0] for path in layers}
         blocks = tuple(path for path in layers if path and path in owners and layers[path] not in NOT_CALLED)
         size = self._workspace.document.project.training.batch_size
+        if self.menu.of_model:
+            return len(tape.roots) if tape is not None and tape.loss is None else 1, blocks, size
         return max(sum(node.op == "output" for node in nodes), 1), blocks, size
 
     def _forget(self) -> None:
@@ -116,7 +120,19 @@ class OptionsControl(QObject):
         self.menu.set_options(replace(now, checkpoint=(), outputs=(), data="batch", batch=0))
         self._show_size()
 
+    def _turned(self, subject: str) -> None:
+        """Reset options that depend on the subject, without a capture."""
+        self.menu.of_model = subject == MODEL
+        self._room.head.offer(self.batch, subject != MODEL)
+        self.menu.options = replace(self.menu.options, checkpoint=(), outputs=(), data="batch", batch=0)
+        self._show_options(self.menu.options)
+
     def _changed(self, options: CaptureOptions) -> None:
+        self._show_options(options)
+        if self._room.tape is not None:
+            self._capture()
+
+    def _show_options(self, options: CaptureOptions) -> None:
         self._captures.set_options(options)
         count = len(options.differences)
         self.button.setText(f"Options ({count})" if count else "Options")
@@ -124,5 +140,3 @@ class OptionsControl(QObject):
         self.button.updateGeometry()
         self._room.head.fit()
         self._show_size()
-        if self._room.tape is not None:
-            self._capture()

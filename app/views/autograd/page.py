@@ -319,12 +319,16 @@ class AutogradPage(QWidget):
         key = self.scene.current_key()
         part = self.scene.part(key) if key else None
         if part is not None and part.link not in ids:
-            self._quiet = True
-            self.scene.choose("")
-            self._quiet = False
+            self.choose_quietly("")
         parts = self.scene.linked_parts()
         if parts and part is None:
             self.view.ensure_seen(self.scene.area_of(parts))
+
+    def choose_quietly(self, key: str) -> None:
+        """Select a box as if another view had done it."""
+        self._quiet = True
+        self.scene.choose(key)
+        self._quiet = False
 
     def _selected(self, key: str) -> None:
         item = self.item_of(key)

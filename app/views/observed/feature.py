@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
-    from app.observe.observation import Observation
+    from app.engine.requests.observe import CapturedModel, Observe
+    from app.observe.folding import Part
+    from app.observe.observation import CallPlace, Observation
     from app.sources.spec import AskedModel
     from app.views.observed.inspector import CallInspector
     from app.views.observed.open_dialog import OpenModelDialog
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 class ObservedFeature(Feature):
     rank = 185
     _asked: AskedModel | None = None
+    _model: Observe | None = None  # of the observation that is shown
     _finished = False
     observed: ObservedPage
     call_inspector: CallInspector
@@ -30,6 +33,9 @@ class ObservedFeature(Feature):
         yield Action("open-model", "Open a &model…", self.ask, "Ctrl+Shift+O", "layers", "Draw any model that runs",
                      late=True)  # fmt: skip
         yield Action("open-source", "", self.open)
+        yield Action("capture-observed", "", self._capture)
+        yield Action("show-figures", "", self._show_figures)
+        yield Action("show-call", "", self._show_call)
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("observed", False)
@@ -56,11 +62,37 @@ class ObservedFeature(Feature):
         dialog.open()
         return dialog
 
-    def show(self, found: Observation, source: str) -> None:
+    def show(self, found: Observation, model: Observe) -> None:
         """Show what a model called."""
+        self._model = model
+        self.call_inspector.figures = {}
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")
-        self.observed.set_observation(found, source)
+        self.observed.set_observation(found, str(model.source))
+        if model.source.looked_at:  # nothing of it was run
+            self.observed.capture.setEnabled(False)
+
+    # -- its backward graph --------------------------------------------------------------------------------------------
+
+    def _capture(self, train: bool | None = None) -> None:
+        """Capture the model, in the mode in which it was observed if none is given."""
+        if self._model is not None and (found := self.observed.observation) is not None:
+            mode = found.train if train is None else train
+            self.workspace.commands.trigger("capture-model", self._model, mode)
+
+    def _show_figures(self, captured: CapturedModel) -> None:
+        if captured.batch.model == self._model:
+            self.call_inspector.figures = {one.path: one for one in captured.figures}
+            self.observed.set_figures(captured.figures)
+
+    def _show_call(self, place: CallPlace) -> None:
+        self.observed.show_call(place)
+
+    def _chosen(self, places: tuple[CallPlace, ...]) -> None:
+        self.workspace.commands.trigger("show-backward", places, False)
+
+    def _show_backward(self, part: Part) -> None:
+        self.workspace.commands.trigger("show-backward", self.observed.places_of(part), True)
 
     def _make(self) -> ObservedPage:
         from app.views.observed.inspector import CallInspector
@@ -69,6 +101,9 @@ class ObservedFeature(Feature):
         self.observed, self.call_inspector = ObservedPage(), CallInspector()
         self.workspace.pages.stand_in("inspector", self.call_inspector, while_front="observed")
         self.observed.detail.connect(self.call_inspector.show_part)
+        self.observed.chosen.connect(self._chosen)
+        self.observed.captureRequested.connect(lambda: self._capture())
+        self.call_inspector.backwardRequested.connect(self._show_backward)
         self.observed.openRequested.connect(self.ask)
         self.observed.exportRequested.connect(self._export)
         return self.observed

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QWidget
 
+from app.observe.figures import ModuleFigures
 from app.observe.folding import Part
 from app.observe.observation import Observation, TensorFacts
 from app.util.formatting import bytes_text, counted, shape_text
 from app.views.autograd.inspector.inspector import note
 from app.views.ui.layouts import vbox
+from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.section import Section
@@ -22,17 +24,21 @@ MOST = 12  # tensors that are listed
 
 
 class CallInspector(QScrollArea):
-    """Shows inputs, outputs and settings of a call, and the line that called it."""
+    """Shows inputs, outputs and settings of a call, and the line that called it. `backwardRequested(part)` asks for its
+    backward nodes."""
+
+    backwardRequested = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.figures: Mapping[str, ModuleFigures] = {}
         self.show_part(None, None)
 
     def show_part(self, found: Observation | None, part: Part | None) -> None:
-        """Show a part of an observation; None shows a hint."""
+        """Show a part of an observation with the `figures` of its module; None shows a hint."""
         if found is None or part is None:
             self.setWidget(
                 EmptyState(
@@ -43,8 +49,23 @@ class CallInspector(QScrollArea):
             )
             return
         page = QWidget()
-        vbox(*_sections(found, part), 1, on=page, margins=0, spacing=0)
+        title, *sections = _sections(found, part)
+        vbox(title, *self._captured(found, part), *sections, 1, on=page, margins=0, spacing=0)
         self.setWidget(page)
+
+    def _captured(self, found: Observation, part: Part) -> Iterator[QWidget]:
+        """Yield the section of what a capture measured, with the way to its backward nodes."""
+        call = found.calls[part.first]
+        if not self.figures or call.kind not in ("module", "operation"):
+            return
+        section = Section("Captured", "figures of the first" if part.repeated > 1 else "")
+        measured = self.figures.get(call.path) if call.kind == "module" else None
+        if measured is not None:
+            section.body_layout.addWidget(_rows(measured.rows))
+        button = Button("Show backward nodes", icon="autograd")
+        button.clicked.connect(lambda: self.backwardRequested.emit(part))
+        section.body_layout.addWidget(button)
+        yield section
 
 
 def _sections(found: Observation, part: Part) -> Iterable[QWidget]:

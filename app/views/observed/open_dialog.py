@@ -44,14 +44,15 @@ class ObserveTrustDialog(ModelTrustDialog):
 
 
 class OpenModelDialog(ProgressDialog):
-    """`show(observation, source)` receives what the model called."""
+    """`show(observation, request)` receives what the model called."""
 
     def __init__(
-        self, layers: LayersControl, show: Callable[[Observation, str], object], parent: QWidget | None = None
+        self, layers: LayersControl, show: Callable[[Observation, Observe], object], parent: QWidget | None = None
     ) -> None:
         super().__init__("Open a model", parent)
         self._layers, self._show = layers, show
-        self._asked, self._trusted = "", False
+        self._asked: Observe | None = None
+        self._trusted = False
         self.source = code_field("torchvision:resnet18")
         self.browse = Button("Choose …", icon="folder")
         self.arguments = code_field('{"num_classes": 10}')
@@ -115,7 +116,7 @@ class OpenModelDialog(ProgressDialog):
         if not all([self._fits(entry, check) for entry, check in checks]):
             return
         request = request_of(asked)
-        self._asked = str(request.source)
+        self._asked = request
         if request.source.own_code and not self._trusted:
             self._ask_trust(request.source, request)
         else:
@@ -182,6 +183,7 @@ class OpenModelDialog(ProgressDialog):
             self._say(f"{words}.", "error")
             announce(self, words)
         else:
+            assert self._asked is not None
             self._show(answer, self._asked)
             self.accept()
 

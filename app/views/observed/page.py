@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
 from app.diagram.diagram import Drawing
+from app.observe.figures import ModuleFigures
 from app.observe.folding import Part, Tree
-from app.observe.observation import Observation
+from app.observe.observation import Call, CallPlace, Observation
 from app.observe.picture import heading, summary, to_drawing
 from app.util import gc_pause
 from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene, arranged
@@ -32,17 +33,23 @@ AT_ONCE = 400  # calls whose picture is laid out on the window's own thread
 Arrangement = tuple[frozenset[str], ArrangedDrawing]
 
 
-def _arranged(tree: Tree, opened: frozenset[str] | None, page: tuple[float, float], row: float | None) -> Arrangement:
+def _arranged(
+    tree: Tree, opened: frozenset[str] | None, figures: Mapping[str, ModuleFigures], page: tuple[float, float],
+    row: float | None,
+) -> Arrangement:  # fmt: skip
     opened = tree.opened() if opened is None else opened
-    drawing = to_drawing(tree.observation, opened, tree)
+    drawing = to_drawing(tree.observation, opened, tree, figures)
     return opened, arranged(drawing, page, row, indexed=True)
 
 
 class ObservedPage(QWidget):
     """Shows an `Observation`. `detail(observation, part)` tells what is selected (None for nothing),
-    `openRequested` asks for another model, `exportRequested` for a file of the picture."""
+    `chosen(places)` where the calls are that a person selected, `captureRequested` asks for its backward graph,
+    `openRequested` for another model, `exportRequested` for a file of the picture."""
 
     detail = Signal(object, object)
+    chosen = Signal(object)
+    captureRequested = Signal()
     openRequested = Signal()
     exportRequested = Signal()
 
@@ -54,6 +61,8 @@ class ObservedPage(QWidget):
         self._words, self._source = "", ""
         self._work: BackgroundTask | None = None
         self._row: float | None = None
+        self.figures: dict[str, ModuleFigures] = {}
+        self._quiet = False
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
         self.view.setAccessibleName("Calls of the model")
@@ -66,11 +75,13 @@ class ObservedPage(QWidget):
         self.summary = label("", "label", "text2")
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.fold_all = Button("Fold all")
+        self.capture = Button("Capture", icon="autograd")
+        self.capture.setToolTip("Run it forward and keep its autograd graph, to play backward and to measure modules")
         self.another = Button("Open another…")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
         head, graph = QWidget(), QWidget()
-        hbox((self.summary, 1), self.fold_all, self.another, self.export, self.frame, on=head,
+        hbox((self.summary, 1), self.fold_all, self.capture, self.another, self.export, self.frame, on=head,
              margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
         vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
         self._empty = EmptyState(
@@ -85,6 +96,7 @@ class ObservedPage(QWidget):
         vbox(self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
         self._empty.acted.connect(self.openRequested)
         self.another.clicked.connect(self.openRequested)
+        self.capture.clicked.connect(self.captureRequested)
         self.export.clicked.connect(self.exportRequested)
         self.frame.clicked.connect(self.view.frame_all)
         self.fold_all.clicked.connect(self._fold_all)
@@ -94,7 +106,8 @@ class ObservedPage(QWidget):
 
     def set_observation(self, found: Observation, source: str) -> None:
         """Show another model; of one that raised, the call that did is selected."""
-        self.observation, self._tree = found, Tree(found)
+        self.observation, self._tree, self.figures = found, Tree(found), {}
+        self.capture.setEnabled(found.failed is None)
         self._opened, self._row = None, None
         self._words, self._source = heading(found), source
         self.summary.setToolTip(summary(found))
@@ -114,6 +127,53 @@ class ObservedPage(QWidget):
         elif found.remarks:
             self.banner.set("info", self._source, " ".join(found.remarks))
             self.banner.show()
+
+    def set_figures(self, figures: Iterable[ModuleFigures]) -> None:
+        """Show what a capture measured in the modules; the selection stays."""
+        self.figures = {one.path: one for one in figures}
+        if self._opened is None:  # the first picture is being laid out
+            if self.observation is not None:
+                self._redraw(then=self._show_whole)
+            return
+        key = self.scene.current_key()
+
+        def choose_again() -> None:
+            self._quiet = True
+            self.scene.choose(key)
+            self._selected(key)
+            self._quiet = False
+
+        self._redraw(self._opened, same_rows=True, then=choose_again)
+
+    def show_call(self, place: CallPlace) -> None:
+        """Select what was called at a place, as if another view had done it."""
+        if self.observation is None:
+            return
+        calls = [call for call in self.observation.calls if call.path == place.path]
+        at_line = [call for call in calls if place.line and (call.file, call.line) == (place.file, place.line)]
+        modules = [call for call in calls if call.kind == "module"]
+        wanted = [call for call in modules if call.call == place.call]
+        found = next(iter([call for call in at_line if call.kind == "operation"] or wanted or modules or calls), None)
+        if found is not None:
+            self._quiet = True
+            self.reveal(found.id)
+            self._quiet = False
+
+    def places_of(self, part: Part) -> tuple[CallPlace, ...]:
+        """Return where a part, and all modules in it, were called."""
+        assert self.observation is not None
+        calls, todo = list[Call](), list(part.every)
+        while todo:
+            call = self.observation.calls[todo.pop()]
+            if call.kind in ("module", "operation"):
+                calls.append(call)
+            if call.kind == "module":
+                inside = self.observation.children.get(call.id, ())
+                todo += [one for one in inside if self.observation.calls[one].kind == "module"]
+        return tuple(
+            CallPlace(call.path, call.call, *((call.file, call.line) if call.kind == "operation" else ()))
+            for call in calls
+        )
 
     def drawing(self) -> Drawing | None:
         """Return the picture as it is folded."""
@@ -188,7 +248,7 @@ class ObservedPage(QWidget):
         if self._work is not None:
             self._work.abandon()
             self._work = None
-        work = partial(_arranged, self._tree, opened, page, self._row if same_rows else None)
+        work = partial(_arranged, self._tree, opened, self.figures, page, self._row if same_rows else None)
         if len(self.observation.calls) <= AT_ONCE:
             self._show_arranged(work(), then)
             return
@@ -217,3 +277,5 @@ class ObservedPage(QWidget):
     def _selected(self, key: str) -> None:
         part: Part | None = self._tree.by_key.get(key) if self._tree is not None else None
         self.detail.emit(self.observation, part)
+        if part is not None and not self._quiet:
+            self.chosen.emit(self.places_of(part))

@@ -16,6 +16,7 @@ from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
 from app.engine.requests.findings import CheckpointRequest, FindingsRequest, StopEarly
 from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
+from app.engine.requests.observe import ModelCapture
 from app.util.formatting import counted
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from app.autograd.gradcheck.report import GradcheckReport
     from app.engine.client import Question
     from app.engine.protocol import Request
-    from app.engine.requests.capture import CaptureRequest
+    from app.engine.requests.observe import AnyCapture
     from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.inspector.inspector import TapeInspector
     from app.views.autograd.page import AutogradPage
@@ -53,6 +54,7 @@ class FindingsControl(QObject):
         self.report: GradcheckReport | None = None
         self._checked: object = None  # the key of what `report` is of
         self._work: Question[Any] | None = None
+        self._asks = workspace.engine  # of the running diagnostics
         self._stopping = False
         self._rows: list[WhatIf] = []
         self.page = page
@@ -72,6 +74,7 @@ class FindingsControl(QObject):
         capture.captured.connect(lambda *_: self._captured())
         capture.failed.connect(lambda _failure: self._captured())
         workspace.document.replaced.connect(lambda _project: self._forget())
+        capture.turned.connect(lambda _subject: self._cleared())
         workspace.document.changed.connect(lambda _before, _after: self._show_rows())
         inspector.above.append(self._above)
         inspector.below.append(self._below)
@@ -97,7 +100,7 @@ class FindingsControl(QObject):
         if (batch := self._batch()) is not None:
             self._begin(FindingsRequest(batch), self._show_findings)
 
-    def _batch(self) -> CaptureRequest | None:
+    def _batch(self) -> AnyCapture | None:
         """Return the newest batch; None without one, and the page shows what to do."""
         batch = self._capture.diagnosed
         self.page.set_captured(batch is not None)
@@ -168,7 +171,8 @@ class FindingsControl(QObject):
     def _begin(self, request: Request[Any], answered: Callable[[Any], None]) -> None:
         self._drop()
         self._stopping = False
-        self._work = self._workspace.engine.ask(
+        self._asks = self._capture.asks
+        self._work = self._asks.ask(
             WORK, request, on_answer=partial(self._ended, answered), on_error=partial(self._ended, self._failed),
             on_progress=self._progressed,
         )  # fmt: skip
@@ -176,7 +180,7 @@ class FindingsControl(QObject):
 
     def _drop(self) -> None:
         """Cancel the running diagnostics and discard their results."""
-        self._workspace.engine.forget(WORK)
+        self._asks.forget(WORK)
         self._work = None
         self.page.set_working(None)
 
@@ -208,6 +212,9 @@ class FindingsControl(QObject):
 
     def _forget(self) -> None:
         self._capture.forget()
+        self._cleared()
+
+    def _cleared(self) -> None:
         self._clear()
         self.page.set_captured(False)
 
@@ -322,6 +329,11 @@ class FindingsControl(QObject):
     def _checkpoint(self, path: str) -> None:
         """Toggle activation checkpointing of a module in training, as one undo step, and show it."""
         workspace = self._workspace
+        if isinstance(self._capture.diagnosed, ModelCapture):
+            workspace.notifier.say(
+                "An opened model is not trained here", "Checkpoint the module in your training code."
+            )
+            return
         project = workspace.document.project
         inside = path in project.training.recompute
         others = tuple(one for one in project.training.recompute if one != path)
@@ -336,6 +348,9 @@ class FindingsControl(QObject):
 
     def _samples(self, tape: Tape) -> tuple[int, int]:
         """Return the number of samples for gradcheck and of the batch: a batch norm in train mode needs two."""
+        if isinstance(self._capture.diagnosed, ModelCapture):  # its inputs have the sizes that were asked for
+            whole = next((shape[0] for shape in tape.input_shapes if shape), 1)
+            return whole, whole
         whole = tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
         norms = tape.train and any("BatchNorm" in node.name for node in tape.nodes)
         return min(2 if norms else 1, whole), whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import PurePath
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPaintEvent
@@ -130,7 +131,7 @@ def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
         yield _values_section(node)
     yield _edges_section(tape, node)
     if node.line is not None:
-        yield _code_section(tape.code_of(node), node.line)
+        yield _code_section(tape.code_of(node), node.line, node.file)
 
 
 def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
@@ -270,8 +271,9 @@ def _name(tape: Tape, number: int) -> str:
     return node.parameters[0] if node.parameters else node.name
 
 
-def _code_section(code: str, line: int) -> Section:
-    section = Section("Created by", f"line {line}")
+def _code_section(code: str, line: int, file: str) -> Section:
+    section = Section("Created by", f"line {line} of {PurePath(file).name}" if file else f"line {line}")
+    section.setToolTip(file)
     text = label(code, "formula", wrap=True)
     text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     section.body_layout.addWidget(text)

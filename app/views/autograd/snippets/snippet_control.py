@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
 from app.autograd.snippets.snippet import Limits, SnippetAnswer
@@ -34,7 +34,7 @@ FILTER = "Python file (*.py)"
 LIMITS = Limits()
 POLL_INTERVAL = 100  # ms between two polls of the output
 REFRESH = 0.3  # seconds between two looks of the inspector while a pass is played
-NET, SNIPPET = "net", "snippet"
+NET, MODEL, SNIPPET = "net", "model", "snippet"
 
 
 class SnippetControl(QObject):
@@ -42,6 +42,8 @@ class SnippetControl(QObject):
 
     Text from a file waits for trust, as it may be somebody else's.
     """
+
+    subject_chosen = Signal(str)
 
     def __init__(
         self,
@@ -61,8 +63,12 @@ class SnippetControl(QObject):
         self._told = 0.0
         self._poll = QTimer(self, interval=POLL_INTERVAL)
         self._poll.timeout.connect(self._poll_output)
-        self.toggle = Segmented([(NET, "Net"), (SNIPPET, "Snippet")], "Graph of the net or of a snippet")
-        self.toggle.setToolTip("The graph of this project's net, or of a few lines of PyTorch")
+        self.toggle = Segmented(
+            [(NET, "Net"), (MODEL, "Model"), (SNIPPET, "Snippet")], "Graph of the net, of the model or of a snippet"
+        )
+        self.toggle.setToolTip("The graph of this project's net, of the opened model, or of a few lines of PyTorch")
+        self.toggle.set_option_offered(MODEL, False)
+        self._subject = NET  # whose graph the net's page shows
         self.toggle.changed.connect(self.show)
         application = QCoreApplication.instance()
         assert application is not None
@@ -106,14 +112,27 @@ class SnippetControl(QObject):
     # -- which page is in front ----------------------------------------------------------------------------------------
 
     def show(self, key: str) -> None:
-        """Show the net's graph ("net") or the snippet's ("snippet")."""
+        """Show the net's graph ("net"), the opened model's ("model") or the snippet's ("snippet")."""
         self.toggle.set_value(key)
+        if key != SNIPPET and key != self._subject:
+            self._subject = key
+            self.subject_chosen.emit(key)
         page = self.page if key == SNIPPET else self._room
         self._pages.setCurrentWidget(page)
         room = self.page.room if key == SNIPPET else self._room
         self._inspector.show_item(room.tape, room.item_of(room.scene.current_key()))
         if key == SNIPPET:
             self.page.edit.setFocus()
+
+    def show_graph(self) -> None:
+        """Show the graph of the net or of the opened model, whichever was shown last."""
+        self.show(self._subject)
+
+    def show_subject(self, subject: str) -> None:
+        """Show that the page has the graph of another subject now."""
+        self._subject = subject
+        self.toggle.set_option_offered(MODEL, True)
+        self.show(subject)
 
     def _inspect(self, item: TapeNode | LayerGroup | None) -> None:
         """Show the selection in the snippet's graph; without one the next node."""

@@ -7,8 +7,8 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.autograd.playback.memory_timeline import held_by_step
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
 from app.autograd.tape import Tape
-from app.engine.client import shared
-from app.engine.requests.capture import CaptureRequest
+from app.engine.client import Engine, shared
+from app.engine.requests.observe import AnyCapture
 from app.engine.requests.playback import (
     Back,
     Edit,
@@ -66,7 +66,8 @@ class Player(QObject):
         self.norms: dict[tuple[int, int], float] = {}
         self._speed: float | None = 20.0
         self._turn = 0  # of the latest movement requested
-        self.batch: CaptureRequest | None = None  # the request that produced the tape
+        self.batch: AnyCapture | None = None  # the request that produced the tape
+        self._engine: Engine | None = None
         self._client: PlaybackClient | None = None
         self._leaving: list[PlaybackClient] = []
         self._alive = 0  # bytes not freed with the last graph
@@ -100,10 +101,10 @@ class Player(QObject):
         step = self.tape.steps.get(node) if self.tape is not None else None
         return self.records[step] if step is not None and step < self.position else None
 
-    def set_tape(self, tape: Tape | None, batch: CaptureRequest | None = None) -> None:
-        """Set the tape to play, the graph of `batch`; the previous graph is released."""
+    def set_tape(self, tape: Tape | None, batch: AnyCapture | None = None, engine: Engine | None = None) -> None:
+        """Set the tape to play, the graph of `batch` in an engine (None for the shared one), and release the last."""
         self.release()
-        self.batch = batch
+        self.batch, self._engine = batch, engine
         self._set_tape(tape)
         self._set_state(READY if tape is not None else EMPTY)
 
@@ -193,7 +194,7 @@ class Player(QObject):
             return False
         if self._client is None:
             request = PlaybackRequest(self.batch, self.tape, self._speed)
-            self._client = client = PlaybackClient(shared(), request, self)
+            self._client = client = PlaybackClient(self._engine or shared(), request, self)
             client.event_received.connect(self._handle_event)
             client.ended.connect(self._ended)
             client.start()

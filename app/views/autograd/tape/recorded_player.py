@@ -6,7 +6,8 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.autograd.playback.steps import PassResult, Stop
 from app.autograd.tape import Tape
-from app.engine.requests.capture import CaptureRequest
+from app.engine.client import Engine
+from app.engine.requests.observe import AnyCapture
 from app.views.autograd.tape.player import EMPTY, EVERY, PLAYING, READY, STANDING, Player
 
 
@@ -25,10 +26,10 @@ class RecordedPlayer(Player):
         self._passed = passed or PassResult(())
         self.changed.emit()
 
-    def set_tape(self, tape: Tape | None, batch: CaptureRequest | None = None) -> None:
+    def set_tape(self, tape: Tape | None, batch: AnyCapture | None = None, engine: Engine | None = None) -> None:
         self.release()
         self._passed = PassResult(())
-        super().set_tape(tape, batch)
+        super().set_tape(tape, batch, engine)
 
     def __len__(self) -> int:
         return len(self._passed.records)

@@ -34,7 +34,7 @@ class ReplayControl(QObject):
 
     def __init__(self, workspace: Workspace, room: AutogradPage, player: Player, capture: AutogradControl) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._room, self._player = workspace, room, player
+        self._workspace, self._room, self._player, self._capture = workspace, room, player, capture
         capture.add_format(".html", FILTER, self.export)
 
     def ask(self) -> None:
@@ -43,7 +43,7 @@ class ReplayControl(QObject):
         if self._room.drawing() is None:
             workspace.notifier.say("There is no graph to replay yet", "Capture one batch first.")
             return
-        start = workspace.settings.export_folder / f"{workspace.document.project.name}-backward.html"
+        start = workspace.settings.export_folder / f"{self._capture.name}-backward.html"
         name, _ = QFileDialog.getSaveFileName(workspace.window, "Export an HTML replay", str(start), FILTER)
         if name:
             path = Path(name)
@@ -56,12 +56,12 @@ class ReplayControl(QObject):
         if tape is None or folded is None or drawing is None:
             return
         workspace.settings.export_folder = path.parent
-        write = partial(_write, path, f"{workspace.document.project.name}: backward", tape, folded, drawing)
+        write = partial(_write, path, f"{self._capture.name}: backward", tape, folded, drawing)
         if player.tape is not None and same_graph(player.tape, tape) and player.position == len(player) > 0:
             ask = partial(write, player.result(), player.tape)
         elif player.batch is not None:
             key = f"replay {path}"
-            workspace.engine.ask(key, RecordRequest(player.batch), on_answer=partial(self._recorded, key, write),
+            self._capture.asks.ask(key, RecordRequest(player.batch), on_answer=partial(self._recorded, key, write),
                               on_error=self._failed)  # fmt: skip
             return
         else:

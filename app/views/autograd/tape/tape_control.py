@@ -22,7 +22,7 @@ from app.views.autograd.tape.step_list import StepList
 from app.views.autograd.tape.tape_page import TapePage
 
 if TYPE_CHECKING:
-    from app.engine.requests.capture import CaptureRequest
+    from app.engine.requests.observe import AnyCapture
     from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.inspector.inspector import Sections, TapeInspector
     from app.views.autograd.page import AutogradPage
@@ -52,7 +52,7 @@ class TapeControl(QObject):
     ) -> None:
         super().__init__(workspace.window)
         self._workspace, self._room, self._inspector, self._snippets = workspace, room, inspector, snippets
-        self.player, self.replay = player, replay
+        self.player, self.replay, self._capture = player, replay, capture
         self.page = TapePage(player)
         self.graph = PlayedGraph(room, player, self)
         self._norms, self._look = GradientSections(player), LookSections(player)
@@ -64,7 +64,8 @@ class TapeControl(QObject):
         workspace.pages.shown.connect(self._page_shown)
         self._page_shown()
         capture.captured.connect(self._captured)
-        workspace.document.replaced.connect(self._project_replaced)
+        workspace.document.replaced.connect(lambda _project: self._released())
+        capture.turned.connect(lambda _subject: self._released())
         self.page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
         player.replaced.connect(room.set_tape)
         player.changed.connect(self._show_status)
@@ -83,7 +84,7 @@ class TapeControl(QObject):
         """Bring the graph and the tape to the front."""
         workspace = self._workspace
         workspace.pages.show("autograd")
-        self._snippets.show("net")
+        self._snippets.show_graph()
         workspace.pages.show("tape")
 
     def play(self) -> None:
@@ -154,7 +155,7 @@ class TapeControl(QObject):
     def _refresh(self, now: bool = False) -> None:
         """Show new results: at once when paused, at a limited rate during playback."""
         workspace, player = self._workspace, self.player
-        if not workspace.pages.is_front("autograd") or self._snippets.toggle.value() != "net":
+        if not workspace.pages.is_front("autograd") or self._snippets.toggle.value() == "snippet":
             return
         since = time.monotonic() - self._refreshed
         if not now and (player.state != PLAYING or player.speed is None or since < REFRESH):
@@ -169,11 +170,12 @@ class TapeControl(QObject):
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
-    def _captured(self, tape: Tape, batch: CaptureRequest) -> None:
+    def _captured(self, tape: Tape, batch: AnyCapture) -> None:
         self._room.set_tape(tape)
-        self.player.set_tape(tape, batch)
+        self.player.set_tape(tape, batch, self._capture.engine)
 
-    def _project_replaced(self, _project: object) -> None:
+    def _released(self) -> None:
+        """Release the graph of what was shown before; a process that ends with it says nothing more."""
         self.player.set_tape(None)
         self._workspace.status.set_graph_memory("")
 

@@ -95,7 +95,7 @@ class Segmented(QWidget):
         self._segments[key].setChecked(True)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        open_ones = [s for s in self._segments.values() if s.isEnabled()]
+        open_ones = [s for s in self._segments.values() if s.isEnabled() and not s.isHidden()]
         here = next((i for i, s in enumerate(open_ones) if s.isChecked()), 0)
         places = {Qt.Key.Key_Left: here - 1, Qt.Key.Key_Right: here + 1, Qt.Key.Key_Home: 0, Qt.Key.Key_End: -1}
         if event.key() not in places or not open_ones:
@@ -110,6 +110,11 @@ class Segmented(QWidget):
         self._segments[key].setEnabled(enabled)
         self._segments[key].setToolTip("" if enabled else reason)
 
+    def set_option_offered(self, key: str, offered: bool) -> None:
+        """Show or hide an option."""
+        self._segments[key].setVisible(offered)
+        self.updateGeometry()
+
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()
         painter = start(self)
@@ -117,6 +122,6 @@ class Segmented(QWidget):
         inside = QPainterPath()
         inside.addRoundedRect(QRectF(self.rect()), 5, 5)
         painter.setClipPath(inside)
-        for segment in list(self._segments.values())[1:]:
+        for segment in [one for one in self._segments.values() if not one.isHidden()][1:]:
             painter.fillRect(QRectF(segment.x() - 0.5, 0, 1, self.height()), theme.line2)
         painter.end()
