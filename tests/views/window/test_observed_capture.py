@@ -109,8 +109,8 @@ def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(
     qtbot.waitUntil(room.banner.isVisible)
     assert "graph is gone" in room.banner.title()
     window.actions_by_key["capture-eval"].trigger()  # it is in front, so that is captured
-    qtbot.waitUntil(lambda: room.tape is not None and not room.banner.isVisible())
-    assert room.tape == model and control.engine.pid is not None
+    qtbot.waitUntil(lambda: room.tape is not model)
+    assert room.tape == model and control.engine.pid is not None and not room.banner.isVisible()
 
 
 def test_what_raises_in_a_capture_is_said_with_its_line(
