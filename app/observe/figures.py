@@ -42,9 +42,9 @@ def of_modules(modules: tuple[ModuleFigures, ...]) -> tuple[str, ...]:
     """Return the most important figures of a module, or of several equal ones together, as lines for a box.
 
     >>> of_modules((ModuleFigures("fc", 5130, 0.25, 2048),))
-    ('5,130 parameters', '‖grad‖ 0.25 · 2.00 KiB saved')
+    ('5,130 parameters', '‖grad‖ 0.250 · 2.00 KiB saved')
     >>> of_modules((ModuleFigures("a", 10, 0.5), ModuleFigures("b", 10, 0.1, nonfinite=3)))
-    ('20 parameters', '‖grad‖ 0.1 to 0.5 · 3 NaN or Inf')
+    ('20 parameters', '‖grad‖ 0.100 to 0.500 · 3 NaN or Inf')
     """
     count = sum(one.parameters for one in modules)
     norms = sorted(one.gradient for one in modules if one.gradient is not None)

@@ -6,6 +6,7 @@ import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from app.source import layer_files
 from app.sources.spec import SourceSpec
 
 
@@ -25,3 +26,12 @@ def file_of(source: SourceSpec, folder: str = "") -> Path | None:
             return None
         where = [*spec.submodule_search_locations] if spec.submodule_search_locations is not None else []
     return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def digest_of(source: SourceSpec, folder: str = "") -> str:
+    """Return the digest of the file that runs first, as it is now; "" without a readable one."""
+    file = file_of(source, folder)
+    try:
+        return layer_files.digest(file.read_text("utf-8")) if file is not None else ""
+    except (OSError, UnicodeDecodeError):
+        return ""

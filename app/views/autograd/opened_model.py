@@ -15,6 +15,7 @@ from app.engine.observe_process import PATIENCE, ObserveTimeoutError, death_word
 from app.engine.own_engine import OwnEngine
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.observe import CapturedModel, ModelCapture, Observe
+from app.sources.finding import digest_of
 from app.sources.spec import SourceError
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
@@ -31,6 +32,7 @@ class OpenedModel(QObject):
     def __init__(self, model: Observe, background: Background, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.model = model
+        self._digest = digest_of(model.source, model.folder)
         self._background = background
         self.engine: OwnEngine | None = None
         self.service: EngineService | None = None
@@ -48,6 +50,11 @@ class OpenedModel(QObject):
             ask()
             return
         self.close()
+        if digest_of(self.model.source, self.model.folder) != self._digest:  # nobody has trusted what it is now
+            failed(
+                WorkerFailure(SourceError(f"{self.model.source} has changed since it was opened: open it again"), "")
+            )
+            return
         start = partial(observe_process.engine_of, self.model)
         self._background.ask(START, start, on_answer=partial(self._started, ask), on_error=failed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from app.sources.finding import digest_of
 from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class ObservedFeature(Feature):
     rank = 185
     _asked: AskedModel | None = None
     _model: Observe | None = None  # of the observation that is shown
+    _digest = ""  # of its file, as it was run
     _finished = False
     observed: ObservedPage
     call_inspector: CallInspector
@@ -64,7 +66,7 @@ class ObservedFeature(Feature):
 
     def show(self, found: Observation, model: Observe) -> None:
         """Show what a model called."""
-        self._model = model
+        self._model, self._digest = model, digest_of(model.source, model.folder)
         self.call_inspector.figures = {}
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")
@@ -77,6 +79,10 @@ class ObservedFeature(Feature):
     def _capture(self, train: bool | None = None) -> None:
         """Capture the model, in the mode in which it was observed if none is given."""
         if self._model is not None and (found := self.observed.observation) is not None:
+            if digest_of(self._model.source, self._model.folder) != self._digest:
+                changed = f"{self._model.source} has changed since it was opened"
+                self.workspace.notifier.refuse(changed, "Open it again to capture it.")
+                return
             mode = found.train if train is None else train
             self.workspace.commands.trigger("capture-model", self._model, mode)
 
