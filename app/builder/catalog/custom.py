@@ -61,6 +61,10 @@ class CustomFile:
     def key(self, one: LayerClass) -> str:
         return f"{PREFIX}{self.module}:{one.name}"
 
+    def spec_of(self, one: LayerClass) -> OpSpec:
+        """Return the op of a class of this file."""
+        return next(spec for spec in self.specs if spec.key == self.key(one))
+
 
 def is_custom(op: str) -> bool:
     """Return whether an op is a class of a layer file."""

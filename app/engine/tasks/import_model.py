@@ -287,7 +287,8 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
         if isinstance(maker, nn.Module) and not source.call and not arguments:
             return maker
         fitting(maker, f"{path.name}: {source.name}", "arguments", **arguments)
-        model = maker(**arguments)
+        with recording():  # of classes that are imported first where they are used
+            model = maker(**arguments)
     except ModelImportError:
         raise
     except (Exception, SystemExit) as error:

@@ -24,10 +24,13 @@ _RECORDS = "_records_arguments"
 
 @dataclass(frozen=True)
 class NoLiteral:
-    """An argument that a project cannot store; `words` describe it, `value` is a class or a function."""
+    """An argument that a project cannot store: `words` describe it. Copies of a module share its `value`."""
 
     words: str
-    value: Any = None
+    value: Any = field(default=None, compare=False, repr=False)
+
+    def __deepcopy__(self, _known: Any) -> NoLiteral:
+        return self
 
 
 @dataclass(frozen=True)
@@ -72,18 +75,19 @@ def _noting(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def noted(self: nn.Module, *args: Any, **kwargs: Any) -> None:
         if CONSTRUCTOR_ARGS not in self.__dict__:  # of a class and its bases the class is called first
-            kept = {name: _recordable(value) for name, value in kwargs.items()}
-            self.__dict__[CONSTRUCTOR_ARGS] = ConstructorArgs(tuple(map(_recordable, args)), kept)
+            kept = {name: recordable(value) for name, value in kwargs.items()}
+            self.__dict__[CONSTRUCTOR_ARGS] = ConstructorArgs(tuple(map(recordable, args)), kept)
         constructor(self, *args, **kwargs)
 
     setattr(noted, _RECORDS, True)
     return noted
 
 
-def _recordable(value: Any) -> Any:
+def recordable(value: Any) -> Any:
+    """Return a value as a literal, or NoLiteral."""
     try:
         return literal_of(value)
     except BindingError:
         if inspect.isclass(value) or inspect.isroutine(value):
             return NoLiteral(str(getattr(value, "__name__", value)), value)
-        return NoLiteral(f"a {type(value).__name__}")
+        return NoLiteral(f"a {type(value).__name__}", value)

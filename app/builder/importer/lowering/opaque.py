@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
 from app.builder.importer.lowering import package_classes
 from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of
+from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of, recordable
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
@@ -42,7 +43,7 @@ class OwnClasses:
     def __init__(self, file: CustomFile, classes: Mapping[str, Any], folder: Path | None = None) -> None:
         self.file, self._classes, self._folder = file, classes, folder
         self._failed = ""
-        self._packaged: dict[type, CustomFile] = {}
+        self._packaged: dict[str, CustomFile] = {}  # by module
 
     def with_these(self, catalog: Catalog) -> Catalog:
         """Extend the catalog by the classes of the file and those of packages that became layers."""
@@ -55,20 +56,20 @@ class OwnClasses:
 
     def stand_in(self, module: nn.Module) -> tuple[OpSpec, dict[str, Any]]:
         """Return the op and the parameters that reproduce a module. Raises BindingError with the obstacle."""
-        kind = type(module)
+        kind, given = type(module), _arguments(module)
         if self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem:
-            file, layer = self.file, self._own_layer(kind)
+            layer = self._own_layer(kind)
             if not self._failed:
-                self._failed = self._load(file)
+                self._failed = self._load(self.file)
             if self._failed:
                 raise BindingError(self._failed)
+            spec = self.file.spec_of(layer)
+            params, unfit = _params(given, spec)
+            if unfit:
+                name, why = next(iter(unfit.items()))
+                raise BindingError(f"{kind.__name__} was constructed with {name}{why}")
         else:
-            file = self._of_a_package(kind)
-            layer = file.classes[0]
-        if layer.reason:
-            raise BindingError(f"{kind.__name__} cannot be a layer: {layer.reason}")
-        spec = next(spec for spec in file.specs if spec.key == file.key(layer))
-        params = _arguments(module, layer, spec)
+            layer, spec, params = self._of_a_package(kind, given)
         _check(module, spec, params, layer.name)
         return spec, params
 
@@ -83,19 +84,31 @@ class OwnClasses:
             raise BindingError(f"{name} cannot be a layer: {layer.reason}")
         return layer
 
-    def _of_a_package(self, kind: type[nn.Module]) -> CustomFile:
-        """Return the generated file for a class of an installed package."""
-        if kind in self._packaged:
-            return self._packaged[kind]
+    def _of_a_package(self, kind: type[nn.Module], given: dict[str, Any]) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
+        """Return the class of an installed package in its generated file, which has the arguments that no form holds,
+        its op and the other arguments."""
         if self._folder is None:
             raise BindingError(f"{kind.__name__} is not a class of {self.file.name}")
-        file = package_classes.layer_of(kind, self._folder, self.file.path.resolve().parent)
-        if file.problem or (failed := self._load(file)):
-            raise BindingError(file.problem or failed)
-        if any(known.module == file.module for known in (self.file, *self._packaged.values())):
-            raise BindingError(f"there is another {kind.__name__}, and a project has one file of that name")
-        self._packaged[kind] = file
-        return file
+        fixed = {name: value.value for name, value in given.items() if isinstance(value, NoLiteral)}
+        while True:
+            files = (self.file, *self._packaged.values())
+            known = {one.module: one.file.sha256 for one in files if one.file is not None}
+            file = package_classes.layer_of(kind, self._folder, self.file.path.resolve().parent, fixed, known)
+            if file.problem:
+                raise BindingError(file.problem)
+            layer = file.classes[0]
+            if layer.reason:
+                raise BindingError(f"{kind.__name__} cannot be a layer: {layer.reason}")
+            spec = file.spec_of(layer)
+            params, unfit = _params({name: value for name, value in given.items() if name not in fixed}, spec)
+            if not unfit:
+                break
+            fixed |= {name: given[name] for name in unfit}
+        if file.module not in self._packaged:
+            if failed := self._load(file):
+                raise BindingError(failed)
+            self._packaged[file.module] = file
+        return layer, spec, params
 
     def _load(self, file: CustomFile) -> str:
         """Import a file in isolation; return the error, "" if it loads."""
@@ -130,29 +143,53 @@ def _folder_of(file: str) -> Path:
     return Path(file).resolve().parent
 
 
-def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, Any]:
-    name, made = type(module).__name__, constructor_args_of(module)
+def _arguments(module: nn.Module) -> dict[str, Any]:
+    """Return the arguments that a module was constructed with, by name. Raises BindingError if they are unknown."""
+    made, signature = constructor_args_of(module), inspect.signature(type(module).__init__)
     if made is None:
-        raise BindingError(f"the constructor arguments of {name} are unknown")
-    signature = inspect.signature(type(module).__init__)
+        return _attributes(module, signature)
     bound = signature.bind(module, *made.args, **made.kwargs)
-    first, *given = bound.arguments.items()
+    _, *given = bound.arguments.items()
+    return {argument: value for argument, value in given if not _is_default(value, signature.parameters[argument])}
+
+
+def _attributes(module: nn.Module, signature: inspect.Signature) -> dict[str, Any]:
+    """Return the arguments that a module keeps as attributes of these names, for one that was made unrecorded."""
+    found: dict[str, Any] = {}
+    for name, argument in list(signature.parameters.items())[1:]:
+        value = vars(module).get(name, argument.default)
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+            continue
+        if value is argument.empty:
+            raise BindingError(f"the constructor arguments of {type(module).__name__} are unknown")
+        if value is not argument.default:
+            found[name] = recordable(value)
+    return found
+
+
+def _is_default(value: Any, argument: inspect.Parameter) -> bool:
+    return isinstance(value, NoLiteral) and value.value is not None and value.value is argument.default
+
+
+def _params(given: dict[str, Any], spec: OpSpec) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the parameters of a node, and the arguments that no node holds, with the reason."""
     params: dict[str, Any] = {}
-    for argument, value in given:
-        if isinstance(value, NoLiteral):
-            if value.value is not None and value.value is signature.parameters[argument].default:
-                continue
-            raise BindingError(f"{name} was constructed with {argument}={value.words}, which a project cannot store")
+    unfit: dict[str, str] = {}
+    for argument, value in given.items():
         param = spec.param(argument)
-        if param is None or param.call:
-            raise BindingError(f"{name} was constructed with {argument}, which cannot be edited here")
-        try:
-            check_param(param, value)
-        except ParamError as error:
-            raise BindingError(f"{name}: {error}") from error
-        if param.required or value != param.default or type(value) is not type(param.default):
-            params[argument] = value
-    return params
+        if isinstance(value, NoLiteral):
+            unfit[argument] = f"={value.words}, which a project cannot store"
+        elif param is None or param.call:
+            unfit[argument] = ", which cannot be edited here"
+        else:
+            try:
+                check_param(param, value)
+            except ParamError as error:
+                unfit[argument] = f": {error}"
+                continue
+            if param.required or value != param.default or type(value) is not type(param.default):
+                params[argument] = value
+    return params, unfit
 
 
 # --- Whether a reconstructed module is the same
@@ -200,11 +237,28 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
                 yield f"{name} (shared)", known[id(tensor)]
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
     for name, value in module.__dict__.items():
-        if name not in _OWN:
+        if name not in _OWN and name in _names_in(type(module)):
             yield from _attribute_facts(value, f"{dot}{name}", depth, own)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:
             yield from _facts(inner, dot + name, depth + 1, own)
+
+
+@cache
+def _names_in(kind: type) -> frozenset[str]:
+    """Return the names and texts in a class's code: what others note on a module, such as that it was initialised, is
+    none of it."""
+    found: set[str] = set()
+    own = [value for one in kind.__mro__ if one is not nn.Module for value in vars(one).values()]
+    functions = (getattr(value, "fget", None) or getattr(value, "__func__", value) for value in own)
+    todo: list[Any] = [getattr(inspect.unwrap(value), "__code__", None) for value in functions if callable(value)]
+    while todo:
+        code = todo.pop()
+        if isinstance(code, CodeType):
+            found.update(code.co_names)
+            found.update(one for one in code.co_consts if isinstance(one, str))
+            todo += code.co_consts
+    return frozenset(found)
 
 
 def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:

@@ -11,14 +11,20 @@ import inspect
 import re
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from app.builder.catalog.catalog import catalog
 from app.builder.catalog.custom import CustomFile, module_name, read_file
 from app.builder.catalog.custom_classes import returned_names
+from app.builder.codegen.call_code import wrapped
+from app.builder.importer.lowering.argument_code import ArgumentCode
 from app.builder.importer.lowering.binding import BindingError, literal_of
+from app.builder.importer.lowering.constructor_args import ConstructorArgs, constructor_args_of
+from app.builder.importer.lowering.modules import described
 from app.builder.literals import DType, LiteralError, encode
 from app.source import layer_files
 from app.source.layer_files import FOLDER, digest
@@ -26,7 +32,7 @@ from app.source.layer_files import FOLDER, digest
 _PLAIN = ("int", "float", "bool", "str")
 _HEAD = '''"""{name} of {module}, as a layer of a drawing."""
 
-import torch
+{more}import torch
 from torch import nn
 from {module} import {name} as _{name}
 
@@ -46,48 +52,90 @@ def importable(kind: type) -> bool:
     return module is not None and kind.__module__ != "__main__" and getattr(module, kind.__qualname__, None) is kind
 
 
-def layer_of(kind: type[nn.Module], folder: Path, beside: Path) -> CustomFile:
-    """Write the layer file of a class to `folder`. Raises BindingError if the class cannot be imported by name, or
-    comes from `beside`, the folder of the imported file."""
+def layer_of(
+    kind: type[nn.Module], folder: Path, beside: Path, fixed: Mapping[str, Any], known: Mapping[str, str]
+) -> CustomFile:
+    """Write the layer file of a class to `folder`, with the constructor's `fixed` arguments in it. Raises BindingError
+    if the class or an argument cannot be imported by name, or comes from `beside`, the folder of the imported file.
+
+    `known` has the hashes of the files that there are, by module: another text of one of these gets a number.
+    """
     if not importable(kind):
         raise BindingError(
             f"{kind.__name__} of {kind.__module__} cannot be found there by name, so no file can import it"
         )
+    if why := _barred(kind.__module__, beside):
+        raise BindingError(f"{kind.__name__} {why}")
+    text = _text(kind, fixed, beside)
     root = kind.__module__.partition(".")[0]
-    home = getattr(importlib.import_module(root), "__file__", None) or ""
-    if home and (Path(home).parent.parent if Path(home).name == "__init__.py" else Path(home).parent) == beside:
-        raise BindingError(f"{kind.__name__} is in {root} beside the file, which a project does not include")
-    text = _text(kind)
-    stem = re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}")
+    stem = first = re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}")
+    number = 1
+    while known.get(stem, digest(text)) != digest(text):
+        stem, number = f"{first}_{number + 1}", number + 1
     path = folder / FOLDER / digest(text)[:16] / f"{stem}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
     assert module_name(path) == stem
     layer_files.allow(digest(text), tried=True)
     return read_file(path)
 
 
-def _text(kind: type[nn.Module]) -> str:
+def _made_with(module: nn.Module) -> ConstructorArgs | None:
+    """Return how a module can be made, one of torch's too."""
+    if type(module) is nn.Sequential:
+        return ConstructorArgs(tuple(module))
+    if type(module) is nn.ModuleList:
+        return ConstructorArgs((list(module),))
+    found = constructor_args_of(module)
+    return ConstructorArgs((), described(module, catalog())[1]) if found is None else found
+
+
+def _barred(module: str, beside: Path) -> str:
+    """Return why no file of a project can import a module, "" if it can."""
+    root = module.partition(".")[0]
+    home = getattr(importlib.import_module(root), "__file__", None) or ""
+    if home and (Path(home).parent.parent if Path(home).name == "__init__.py" else Path(home).parent) == beside:
+        return f"is in {root} beside the file, which a project does not include"
+    return ""
+
+
+def _text(kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path) -> str:
     label = kind.__name__.strip("_")
-    text = _HEAD.format(name=kind.__name__, module=kind.__module__, label=label[:1].upper() + label[1:])
+    code = ArgumentCode(lambda module: _barred(module, beside), _made_with)
+    texts: dict[str, str] = {}
+    for name, value in fixed.items():
+        try:
+            texts[name] = code.text(value)
+        except BindingError as error:
+            raise BindingError(f"{kind.__name__} was constructed with {name}, and {error}") from error
+    more = "".join(f"import {module}\n" for module in sorted(code.imports - {"torch", "torch.nn"}))
+    text = _HEAD.format(name=kind.__name__, module=kind.__module__, label=label[:1].upper() + label[1:], more=more)
     if kind.__init__ is not nn.Module.__init__:
-        given, passed = _arguments(kind, "__init__")
-        text += _METHOD.format(method="__init__", given=given, line=f"super().__init__({passed})")
-    given, passed = _arguments(kind, "forward")
+        given, passed = _arguments(kind, "__init__", texts)
+        text += _METHOD.format(method="__init__", given=given, line=wrapped("super().__init__(", passed, ")", 8))
+    given, passed = _arguments(kind, "forward", {})
     names = _returned(kind)
-    call = f"super().forward({passed})"
+    call = wrapped("super().forward(", passed, ")", 16)
     several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
     return text + _METHOD.format(method="forward", given=given, line=several if names else f"return {call}")
 
 
-def _arguments(kind: type[nn.Module], method: str) -> tuple[str, str]:
+def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class.
-    Raises BindingError."""
+    Those that are `fixed` are passed on only. Raises BindingError."""
     given, passed, keyword = [], [], False
     for one in list(inspect.signature(getattr(kind, method)).parameters.values())[1:]:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             if method == "forward" and one.kind is one.VAR_POSITIONAL:
                 raise BindingError(f"{kind.__name__}.forward takes *{one.name}")
+            if one.name in fixed:
+                passed.append(f"{'*' if one.kind is one.VAR_POSITIONAL else '**'}{fixed[one.name]}")
+            continue
+        if one.name in fixed:
+            passed.append(
+                f"{one.name}={fixed[one.name]}" if keyword or one.kind is one.KEYWORD_ONLY else fixed[one.name]
+            )
             continue
         default = "" if one.default is one.empty else _written(one.default)
         if default is None:
@@ -100,7 +148,7 @@ def _arguments(kind: type[nn.Module], method: str) -> tuple[str, str]:
         given.append(f"{one.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}")
         keyword = keyword or one.kind is one.KEYWORD_ONLY
         passed.append(f"{one.name}={one.name}" if keyword else one.name)
-    return ", ".join(given), ", ".join(passed)
+    return ", ".join(given), passed
 
 
 def _written(default: Any) -> str | None:

@@ -14,7 +14,7 @@ _What = tuple[Any, ...]
 def with_evaluation(training: Draft, evaluation: Draft) -> None:
     """Mark the outputs of the draft that was traced in training where evaluation returns others.
 
-    Raises DraftError if evaluation computes what training does not.
+    Raises DraftError if evaluation computes what training does not; its path is the innermost module that does so.
     """
     _settle_norms(training, evaluation)
     _settle_dropouts(training, evaluation)
@@ -26,7 +26,8 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
     places = {told.key_of_output(source, output): (source, output) for source, output, *_ in training.wires}
     if not all(what in places for what in other):
         words = "it computes something in eval mode that it does not in training, and a network has one path only"
-        raise DraftError(f"{training.kind}: {words}")
+        path = _innermost(training, evaluation)
+        raise DraftError(f"{path or training.kind}: {words}", path, words)
     for node in training.outputs:
         training.nodes[node].params["when"] = "training"
     for number, what in enumerate(other):
@@ -34,6 +35,16 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
         made = training.add("output", training.fresh(f"eval_{name}"), {"when": "eval"})
         training.wires.append((*places[what], made.id, "input", 0))
         training.outputs.append(made.id)
+
+
+def _innermost(training: Draft, evaluation: Draft) -> str:
+    """Return the path of the innermost module whose calls differ between the modes."""
+    theirs = {node.name: node.inner for node in evaluation.nodes.values()}
+    for node in training.nodes.values():
+        mine, other = node.inner, theirs.get(node.name)
+        if mine is not None and other is not None and _CallKeys(mine).all_keys() != _CallKeys(other).all_keys():
+            return _innermost(mine, other)
+    return training.path
 
 
 def _settle_norms(training: Draft, evaluation: Draft) -> None:
