@@ -236,8 +236,9 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
             if known.setdefault(id(tensor), name) != name:
                 yield f"{name} (shared)", known[id(tensor)]
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
+    kind: Any = type(module)
     for name, value in module.__dict__.items():
-        if name not in _OWN and name in _names_in(type(module)):
+        if name not in _OWN and name in _names_in(kind):
             yield from _attribute_facts(value, f"{dot}{name}", depth, own)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:
