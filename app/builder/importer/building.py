@@ -83,6 +83,7 @@ def import_module(
     chooser = FallbackChooser(model, own, drawing.examples, drawing.is_catalog_layer, cancelled)
     for path, why in (apart or {}).items():
         chooser.set_apart(path, why)
+    drawing.catalog = own.with_these(catalog) if own else catalog
     while True:
         try:
             drawn = drawing.drawn(chooser)
@@ -156,7 +157,7 @@ class _Drawing:
             owners = [self.model.get_submodule(parent(name)) for name in names]
             if buffers.issuperset(names) and not any(map(self.is_catalog_layer, owners)):
                 continue  # never written, so two buffers with equal values are equivalent
-            if not chooser.covers(path) and (buffers.intersection(names) or not tie(root, names, path)):
+            if not chooser.hides(path) and (buffers.intersection(names) or not tie(root, names, path)):
                 why = f"{names[0]} and {names[-1]} are the same tensor, which a network can hold under one name only"
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
 

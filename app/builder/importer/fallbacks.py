@@ -63,6 +63,10 @@ class FallbackChooser:
         """Return whether a submodule lies inside an untraced one."""
         return any(inside(path, outer) for outer in self.apart)
 
+    def hides(self, path: str) -> bool:
+        """Return whether a submodule is, or lies inside, one node."""
+        return any(one.spec is not None and inside(path, outer) for outer, one in self.apart.items())
+
     def fallbacks(self) -> tuple[Fallback, ...]:
         """List the fallbacks in the order of the model."""
         modules = self._model.named_modules(remove_duplicate=False)
@@ -174,7 +178,8 @@ class FallbackChooser:
         """Make it one node, and with it every other that is the same. Raises BindingError."""
         if self._own is None:
             raise BindingError(f"{type(module).__name__} is not defined in a custom layer file")
-        spec, params = self._own.stand_in(module)
+        result = None if path else run_alone(module, *self._examples)  # a model may return a record, a part may not
+        spec, params = self._own.stand_in(module, result)
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
         for other, twin in self._model.named_modules():
             alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(

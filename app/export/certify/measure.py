@@ -130,8 +130,9 @@ def _split(value: Any) -> Record:
 
 def _loss(value: Any, seed: int) -> torch.Tensor:
     total = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    for number, (_, leaf) in enumerate(leaves(value)):
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+    tensors = (leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor))  # a drawing returns no other
+    for number, leaf in enumerate(tensors):
+        if leaf.requires_grad:
             plain = torch.view_as_real(leaf) if leaf.is_complex() else leaf
             weights = noise(f"loss {seed} {number}", plain.numel()).reshape(plain.shape)
             total = total + (plain * weights.to(plain.dtype)).sum().double()

@@ -28,6 +28,7 @@ LINES = (
     "y = (i & (i + 1)) | ~i",
     "y = torch.embedding(self.w, i) + torch.pow(h.abs() + 1, x).mean() + h.masked_fill(h < 0, x.mean()).sum()",
     "y = torch.zeros_like(h).scatter_add_(1, i.unsqueeze(-1).expand_as(h), h)",
+    "y = nn.GELU()(h.type(torch.float64)).type(x.dtype) @ torch.eye(6, 6)",
     "y = F.interpolate(q, size=q.shape[-1] * 2, mode='nearest')",
 )
 

@@ -54,8 +54,9 @@ class OwnClasses:
         files = (self.file, *self._packaged.values())
         return tuple(str(file.path) for file in files if any(spec.key in ops for spec in file.specs))
 
-    def stand_in(self, module: nn.Module) -> tuple[OpSpec, dict[str, Any]]:
-        """Return the op and the parameters that reproduce a module. Raises BindingError with the obstacle."""
+    def stand_in(self, module: nn.Module, result: Any = None) -> tuple[OpSpec, dict[str, Any]]:
+        """Return the op and the parameters that reproduce a module. The op of a package's class gives the tensors of a
+        `result`, if that is a record. Raises BindingError with the obstacle."""
         kind, given = type(module), _arguments(module)
         if self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem:
             layer = self._own_layer(kind)
@@ -69,7 +70,7 @@ class OwnClasses:
                 name, why = next(iter(unfit.items()))
                 raise BindingError(f"{kind.__name__} was constructed with {name}{why}")
         else:
-            layer, spec, params = self._of_a_package(kind, given)
+            layer, spec, params = self._of_a_package(kind, given, result)
         _check(module, spec, params, layer.name)
         return spec, params
 
@@ -84,7 +85,9 @@ class OwnClasses:
             raise BindingError(f"{name} cannot be a layer: {layer.reason}")
         return layer
 
-    def _of_a_package(self, kind: type[nn.Module], given: dict[str, Any]) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
+    def _of_a_package(
+        self, kind: type[nn.Module], given: dict[str, Any], result: Any
+    ) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
         """Return the class of an installed package in its generated file, which has the arguments that no form holds,
         its op and the other arguments."""
         if self._folder is None:
@@ -93,7 +96,8 @@ class OwnClasses:
         while True:
             files = (self.file, *self._packaged.values())
             known = {one.module: one.file.sha256 for one in files if one.file is not None}
-            file = package_classes.layer_of(kind, self._folder, self.file.path.resolve().parent, fixed, known)
+            beside = self.file.path.resolve().parent
+            file = package_classes.layer_of(kind, self._folder, beside, fixed, known, result)
             if file.problem:
                 raise BindingError(file.problem)
             layer = file.classes[0]

@@ -11,14 +11,16 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from app.builder.catalog.catalog import catalog
-from app.builder.catalog.custom import CustomFile, module_name, read_file
+from app.builder.catalog.catalog import OpSpec, catalog
+from app.builder.catalog.custom import CustomFile, file_of, module_name, read_file
 from app.builder.catalog.custom_classes import returned_names
 from app.builder.codegen.call_code import wrapped
 from app.builder.importer.lowering.argument_code import ArgumentCode
@@ -53,12 +55,18 @@ def importable(kind: type) -> bool:
 
 
 def layer_of(
-    kind: type[nn.Module], folder: Path, beside: Path, fixed: Mapping[str, Any], known: Mapping[str, str]
+    kind: type[nn.Module],
+    folder: Path,
+    beside: Path,
+    fixed: Mapping[str, Any],
+    known: Mapping[str, str],
+    result: Any = None,
 ) -> CustomFile:
     """Write the layer file of a class to `folder`, with the constructor's `fixed` arguments in it. Raises BindingError
     if the class or an argument cannot be imported by name, or comes from `beside`, the folder of the imported file.
 
-    `known` has the hashes of the files that there are, by module: another text of one of these gets a number.
+    `known` has the hashes of the files that there are, by module: another text of one of these gets a number. With a
+    `result` of a call, a record or a nested one, the layer returns the tensors in it.
     """
     if not importable(kind):
         raise BindingError(
@@ -66,7 +74,7 @@ def layer_of(
         )
     if why := _barred(kind.__module__, beside):
         raise BindingError(f"{kind.__name__} {why}")
-    text = _text(kind, fixed, beside)
+    text = _text(kind, fixed, beside, result)
     root = kind.__module__.partition(".")[0]
     stem = first = re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}")
     number = 1
@@ -100,7 +108,7 @@ def _barred(module: str, beside: Path) -> str:
     return ""
 
 
-def _text(kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path) -> str:
+def _text(kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path, result: Any) -> str:
     label = kind.__name__.strip("_")
     code = ArgumentCode(lambda module: _barred(module, beside), _made_with)
     texts: dict[str, str] = {}
@@ -117,8 +125,38 @@ def _text(kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path) -> str:
     given, passed = _arguments(kind, "forward", {})
     names = _returned(kind)
     call = wrapped("super().forward(", passed, ")", 16)
+    if is_record(result):
+        line = f"found = {call}\n        return {', '.join(f'found{place}' for place in _tensors_in(result))}"
+        return text + _METHOD.format(method="forward", given=given, line=line)
     several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
     return text + _METHOD.format(method="forward", given=given, line=several if names else f"return {call}")
+
+
+def is_generated(spec: OpSpec) -> bool:
+    """Return whether an op is a class of a file that was written here."""
+    file = file_of(spec)
+    return file is not None and FOLDER in Path(file.path).parts
+
+
+def is_record(result: Any) -> bool:
+    """Return whether a result is more than a tensor or a tuple of tensors."""
+    flat = result if isinstance(result, tuple | list) and not hasattr(result, "_fields") else (result,)
+    return result is not None and not all(isinstance(one, torch.Tensor) for one in flat)
+
+
+def _tensors_in(result: Any, place: str = "") -> Iterator[str]:
+    """Yield the expression behind a result for each tensor in it, in the order of its leaves."""
+    if isinstance(result, torch.Tensor):
+        yield place
+    elif isinstance(result, tuple | list):
+        for number, item in enumerate(result):
+            yield from _tensors_in(item, f"{place}[{number}]")
+    elif isinstance(result, dict):
+        for key, item in result.items():
+            yield from _tensors_in(item, f"{place}[{key!r}]")
+    elif is_dataclass(result):
+        for one in fields(result):
+            yield from _tensors_in(getattr(result, one.name), f"{place}.{one.name}")
 
 
 def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> tuple[str, list[str]]:

@@ -33,6 +33,9 @@ class Modules:
             raise TraceError("cancelled")
         running, module = tracer.frames[-1], tracer.names.in_the_copy(module)
         path = tracer.names.of_module(module, running.path)
+        stateless = not any(True for _ in (*module.parameters(), *module.buffers()))
+        if path is None and stateless and not isinstance(module, torch.jit.ScriptModule):
+            return self.forward(module, None)(module, *args, **kwargs)  # such as an activation made in passing
         if path is None:
             kind = type(module).__name__
             raise tracer.refused(f"a {kind} is constructed in forward, or not registered as a submodule", True)
@@ -57,9 +60,9 @@ class Modules:
             return forward(module, *args, **kwargs)  # no tensor arrives, or stateless: part of the enclosing module
         return tracer.enter(module, path, forward, args, kwargs, running)[1]
 
-    def forward(self, module: nn.Module, path: str) -> Callable[..., Any]:
+    def forward(self, module: nn.Module, path: str | None) -> Callable[..., Any]:
         """Return what a module call runs: its own code with hooks, or its exported replay."""
-        apart = self._tracer.apart.get(path)
+        apart = self._tracer.apart.get(path) if path is not None else None
         if apart is not None and apart.replay is not None:
             return apart.replay
         own, kind = module.__dict__.get("forward"), type(module)  # the instance's attribute takes precedence

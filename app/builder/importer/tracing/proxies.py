@@ -102,6 +102,8 @@ class ValueProxy(fx.Proxy):
         return Attribute(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_dynamo_"):
+            return  # a hint for torch.compile
         if name not in _ITS_OWN:
             raise self.tracer.refused(f"it sets {name} of a tensor")
         object.__setattr__(self, name, value)

@@ -295,7 +295,7 @@ def _item(x: Any, index: Any) -> Any:
 
 
 _DROPOUTS = tuple(getattr(F, name) for name in (*DROPOUTS, "feature_alpha_dropout"))
-_EMPTY = torch.empty  # while a model is followed, torch has another under this name
+_EMPTY, _EYE = torch.empty, torch.eye  # while a model is followed, torch has others under these names
 # By the name that a function of torch and a method of tensors share.
 _NAMED: dict[str, Callable[..., Any]] = {
     "outer": _outer, "ger": _outer, "addcmul": _addcmul, "addcdiv": _addcdiv, "addmm": _addmm, "baddbmm": _baddbmm,
@@ -323,6 +323,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "new_tensor": lambda x, data, dtype=None, **_: (
         torch.tensor(data).type_as(x) if dtype is None else torch.tensor(data, dtype=dtype)),
     "new_empty": lambda x, *args, **named: x.new_zeros(*args, **named),
+    "type": lambda x, dtype=None, *_, **__: None if dtype is None or isinstance(dtype, str) else x.to(dtype),
     "expand_as": _expand_as, "view_as": _view_as, "reshape_as": _reshape_as, "to": _to, "where": _where_method,
     **{name: functools.partial(_cast, dtype) for name, dtype in (
         ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16),
@@ -352,6 +353,8 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return _added(*args)
     if target in (operator.mul, operator.imul):
         return _repeated(*args)
+    if target is _EYE and len(args) == 2 and type(args[0]) is int and args[0] == args[1]:
+        return torch.eye(args[0], **kwargs)
     if target in FACTORIES and target is not _EMPTY:
         return _like_another(target, args, kwargs)
     name = target if isinstance(target, str) else getattr(target, "__name__", "")

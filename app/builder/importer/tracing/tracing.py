@@ -27,7 +27,7 @@ from app.builder.importer.tracing.frames import Apart, Frame, TraceError, leaf_n
 from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
 from app.builder.importer.tracing.module_calls import Modules
 from app.builder.importer.tracing.patches import plain, refilled, watched
-from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Training, ValueProxy
+from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Attribute, Training, ValueProxy, dtype_source
 from app.builder.importer.tracing.qualified_names import QualifiedNames
 from app.builder.importer.tracing.refused_calls import check_call, is_in_place, method_of
 from app.builder.importer.tracing.rewrites import rewritten
@@ -52,6 +52,9 @@ class Tracer(fx.Tracer):
         self.loose: set[str] = set()  # layers inlined because others use their tensors
         self.accepted: set[str] = set()  # doubts that no fallback resolves, so they become remarks
         self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
+        self._left: dict[
+            fx.Graph, tuple[Frame, fx.Node, Frame]
+        ] = {}  # frames that were left, with call and outer frame
         self.carried: dict[int, str] = {}  # tensors that an earlier call stored in the model, by id
         self._computing = MetaEvaluator(lambda: self.apart, self.where)
         self._silent = 0
@@ -133,10 +136,14 @@ class Tracer(fx.Tracer):
         seen: dict[fx.Node, Any] = {}
         for leaf, name in zip(leaves, names, strict=True):
             if type(leaf) in PROXIES:
-                node = self.latest(leaf.node)
+                source = dtype_source(leaf) if isinstance(leaf.known, torch.dtype) else leaf
+                if source is None:
+                    fresh.append(leaf.known)
+                    continue
+                node = self.latest(source.node)
                 if node not in seen:
                     seen[node] = self._placeholder(frame, name, self.values[node], node)
-                fresh.append(seen[node])
+                fresh.append(seen[node] if source is leaf else Attribute(seen[node], "dtype"))
             elif isinstance(leaf, torch.Tensor):
                 fresh.append(self._placeholder(frame, name, leaf, None))
             else:
@@ -165,6 +172,7 @@ class Tracer(fx.Tracer):
         call = self._call_of(frame, outer)
         self.values[call] = tuple(known)
         outer.inner[call] = self.entered[call] = frame
+        self._left[frame.graph] = frame, call, outer
         items = []
         for number, leaf in enumerate(frame.outputs):
             if isinstance(leaf, fx.Node):
@@ -205,10 +213,29 @@ class Tracer(fx.Tracer):
         node = self.latest(leaf.node)
         if node.graph is frame.graph:
             return node
+        if node.graph in self._left:
+            return self._own(frame, self.proxy(self._returned_too(node)))
         known = next((p for p, outer in frame.outer.items() if outer is node), None)
         if known is not None:
             return self.latest(known)
         return self._placeholder(frame, "taken", self.values[node], node).node
+
+    def _returned_too(self, node: fx.Node) -> fx.Node:
+        """Let a module return a value that another reads off an object both know, such as a cache; return the item."""
+        frame, call, outer = self._left[node.graph]
+        number = next((place for place, leaf in enumerate(frame.outputs) if leaf is node), len(frame.outputs))
+        if number == len(frame.outputs):
+            frame.outputs.append(node)
+            self.values[call] = (*self.values[call], self.values[node])
+        item = next((one for one in call.users if one.args == (call, number)), None)
+        if item is None:
+            with outer.graph.inserting_after(call):
+                item = outer.graph.create_node("call_function", operator.getitem, (call, number))
+            self.values[item] = self.values[node]
+            frame.extra[number] = item
+            if node in self.gradients.quiet:
+                self.gradients.quiet.add(item)
+        return item
 
     def latest(self, node: fx.Node) -> fx.Node:
         """Return the node with the current version of a tensor, after in-place changes."""

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from app.builder.catalog.inits import FUNCTIONS
 from app.builder.graph import Init
+from app.builder.importer.tracing.arguments import plain_number
 from app.util.frozen import FrozenMap
 
 MANY = 100_000  # values that are checked, spread over the whole tensor
@@ -119,7 +120,7 @@ def _noted(plain: Callable[..., Any], name: str, notes: InitRecorder) -> Callabl
         result = plain(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         tensor = given.get("tensor")
-        params = {key: value for key, value in given.items() if key in known and value != known[key]}
+        params = {key: plain_number(value) for key, value in given.items() if key in known and value != known[key]}
         plainly = all(isinstance(value, int | float | str) for value in params.values())
         notes.note(tensor, _tidy(Init(name, FrozenMap(params))) if plainly else OTHER)
         return result
