@@ -257,3 +257,47 @@ def test_one_thread_compares_where_several_are_slower_and_the_number_is_put_back
         assert set(seen) == {chosen} and torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+class Cache:
+    """What one module leaves for another beside its results."""
+
+    held: torch.Tensor
+
+
+class Fills(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, cache: Cache) -> torch.Tensor:
+        y: torch.Tensor = self.fc(x)
+        cache.held = y.tanh()
+        return y
+
+
+class Reads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor, cache: Cache) -> torch.Tensor:
+        return x + cache.held * self.w
+
+
+class Cached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fills, self.reads = Fills(), Reads()
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        cache = Cache()
+        y = self.fills(x, cache)
+        return {"first": y, "cache": cache, "second": self.reads(y, cache)}
+
+
+def test_a_cache_that_modules_share_is_drawn_as_values_between_them(tmp_path: Path) -> None:
+    project = imported(Cached(), Wish("it", "it", (ModelInput((2, 4)),)), tmp_path, dict)
+    assert "outputs, gradients and buffers equal in eval and train mode" in project.notes
+    nodes = project.graph.nodes.values()
+    assert sorted(node.op for node in nodes if node.op != "output") == ["block.Fills", "block.Reads", "input"]
