@@ -85,7 +85,7 @@ def arrays(folder: Path) -> DataConfig:
 
 def dictionaries(folder: Path) -> DataConfig:
     """A trusted Dataset class whose samples are dictionaries."""
-    layer_files.allow(layer_files.LayerFile.of("gated", DICTIONARIES, "").sha256)
+    layer_files.allow(layer_files.LayerFile.from_text("gated", DICTIONARIES, "").sha256)
     (folder / "gated.py").write_text(DICTIONARIES)
     return DataConfig("file.dataset", path=str(folder / "gated.py"))
 
