@@ -108,10 +108,13 @@ LONGEST = 600
 LONG_FILES: dict[str, str] = {}
 
 # What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, the one that
-# compiles files of layers, once a person trusts them, and the child process that compiles what a person typed.
+# compiles files of layers, once a person trusts them, the child process that compiles what a person typed, and the one
+# that imports an installed package statement by statement.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
-COMPILES_SOURCE = {"app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet"}
+COMPILES_SOURCE = {
+    "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet", "app.util.import_in_steps",
+}  # fmt: skip
 
 # Who knows the window as one: itself, and the program that opens it. All others are made with a workspace.
 WINDOW, KNOWS_WINDOW = "MainWindow", {"app.views.main_window", "app.views.app"}

@@ -44,7 +44,6 @@ class _Missing:
 def _late(cls: type, options: dict[str, Any]) -> type:
     if type(cls) is not type or options.get("slots") or not options.keys() <= {"frozen", "eq", "order"}:
         return dataclasses.dataclass(**options)(cls)
-    _waiting[cls] = dict(cls.__dict__), options
     names = list(_ALWAYS)
     if options.get("eq", True):
         names += ("__eq__", "__hash__")
@@ -52,10 +51,18 @@ def _late(cls: type, options: dict[str, Any]) -> type:
         names += _ORDER
     if options.get("frozen"):
         names += ("__setattr__", "__delattr__")
-    for name in names:
-        if cls.__dict__.get(name) is None:  # Python puts None for the hash of a class that defines equality
-            setattr(cls, name, _Missing(cls, name))
+    with _lock:
+        _waiting[cls] = dict(cls.__dict__), options
+        for name in names:
+            if cls.__dict__.get(name) is None:  # Python puts None for the hash of a class that defines equality
+                setattr(cls, name, _Missing(cls, name))
     return cls
+
+
+def complete_all() -> None:
+    """Compile what has been put off until now, on a thread for which nobody waits."""
+    for cls in list(_waiting):
+        _complete(cls)
 
 
 def _complete(cls: type) -> None:

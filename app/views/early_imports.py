@@ -1,13 +1,19 @@
-"""Imports for the late pages that need no Qt, run by a worker after the window has started.
+"""Imports for the late pages, after the window has started: by a worker, and those of Qt in steps by the window.
 
-Nothing here may import PySide6, not even pyqtgraph: PySide creates its classes on first use, and doing so in two
-threads at once crashes the program.
+What the worker loads may not import PySide6, not even pyqtgraph: PySide creates its classes on first use, and doing so
+in two threads at once crashes the program.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
+from time import perf_counter
 
+from app.util.import_in_steps import import_in_steps
+
+SLICE = 0.005  # seconds of importing in one turn of the event loop
+QT = ("QtCore", "QtGui", "QtWidgets")  # of which pyqtgraph copies every name
 MODULES = """
     numpy graphviz multiprocessing xml.etree.ElementTree
     app.builder.dimensions.dimensions app.builder.shapes.input_sizes app.builder.search
@@ -17,6 +23,7 @@ MODULES = """
     app.autograd.pictures.diagram app.autograd.pictures.search
     app.autograd.snippets.snippet app.autograd.pictures.replay_html app.graphviz_export app.engine.snippet_process
     app.data.downloads.download app.engine.dispatch
+    pydoc profile cProfile decimal
 """
 
 
@@ -27,3 +34,24 @@ def load() -> None:
     from pygments.lexers.python import PythonLexer
 
     list(PythonLexer().get_tokens(""))
+
+
+def charts_in_steps() -> Iterator[None]:
+    """Import pyqtgraph on the thread of the window, a few milliseconds a step: in one go it takes a quarter second."""
+    began = perf_counter()
+    for _ in _charts():
+        if perf_counter() - began > SLICE:
+            yield
+            began = perf_counter()
+
+
+def _charts() -> Iterator[None]:
+    for part in QT:
+        module = import_module(f"PySide6.{part}")
+        for name in dir(module):
+            getattr(module, name, None)  # PySide makes the class
+            yield
+    for part in ("QtSvg", "QtTest", "QtOpenGLWidgets"):
+        import_module(f"PySide6.{part}")
+        yield
+    yield from import_in_steps("pyqtgraph")

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QMainWindow, QWidget
 from app.builder.catalog.catalog import catalog
 from app.project.document import Document
 from app.project.project import Project
+from app.util import late_dataclass
 from app.views import early_imports, feature
 from app.views.actions import Actions
 from app.views.analysis_service import AnalysisService, Hearers
@@ -280,10 +281,14 @@ class MainWindow(QMainWindow):
 
     def _furnish_one(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
         if next(self._steps, "done") == "done":
-            self.housekeeping.go_on()
+            self.background.ask("dataclasses", late_dataclass.complete_all, on_answer=self._settled)
             self.live.start()
         else:
             QTimer.singleShot(1, self, self._furnish_one)
+
+    def _settled(self, _none: None) -> None:
+        """All that lasts as long as the window is there: what comes from now on is looked through for garbage."""
+        self.housekeeping.go_on()
 
     def open_first(self) -> None:
         """Open the project opened last, else the example that trains in seconds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
@@ -27,6 +28,11 @@ class Figures:
     loss: str = ""
     beside: tuple[tuple[str, History], ...] = ()
 
+    def same(self, other: Figures) -> bool:
+        """Whether these are the figures of the same runs."""
+        mine, its = ([each.history, *(history for _, history in each.beside)] for each in (self, other))
+        return len(mine) == len(its) and all(map(is_, mine, its)) and self.source is other.source
+
 
 class ShownRun(QObject):
     """`changed(Figures or None)` is emitted when another run is shown, `layer_chosen(path)` when a layer is clicked."""
@@ -40,9 +46,10 @@ class ShownRun(QObject):
         self.selected: frozenset[str] = frozenset()  # layers of the nodes that are selected
 
     def show(self, figures: Figures | None) -> None:
-        """Show a run, or none."""
-        self.figures = figures
-        self.changed.emit(figures)
+        """Show a run, or none. The one that is shown already stays as it is."""
+        if figures is None or self.figures is None or not figures.same(self.figures):
+            self.figures = figures
+            self.changed.emit(figures)
 
     def choose_layer(self, path: str) -> None:
         """Select the nodes of a layer."""

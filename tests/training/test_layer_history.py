@@ -8,6 +8,7 @@ import pytest
 from app.telemetry.histogram import BINS, Histogram
 from app.training.events import GainFigures, Histograms, LayerFigures, Looking, Started
 from app.training.history import History
+from app.training.monitoring import gradient_verdict
 from app.training.monitoring.gradient_verdict import verdict
 from app.training.monitoring.layer_history import HistogramSeries, LayerHistory, LayerTable, spread
 
@@ -25,6 +26,13 @@ def test_a_layer_that_comes_later_was_not_there_before():
     np.testing.assert_array_equal(table.columns.matrix(), [[0.5, 0.25, np.nan], [np.nan, 1.0, 0.5]])
     table.cut(5)
     assert table.steps.tolist() == [1, 5] and len(table.columns) == 2
+
+
+def test_what_is_said_of_gradients_is_of_their_medians():
+    random = np.random.default_rng(0)
+    rows = random.choice([0.0, 1e-9, 1.0, 3.0, 1e9, math.inf, math.nan], (400, 8))
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    np.testing.assert_array_equal(gradient_verdict._medians(rows), np.nanmedian(rows, axis=1))
 
 
 def test_histograms_of_a_long_run_are_thinned_and_reach_from_its_begin_to_its_end():

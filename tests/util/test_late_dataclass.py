@@ -119,6 +119,13 @@ def test_its_first_use_finds_a_dataclass(use: str):
     assert str(here).replace("late_dataclass.", "") == str(there) and here == there or use == "doc"
 
 
+def test_all_are_completed_before_anybody_waits_for_them():
+    kind = made(late_dataclass.dataclass)["Named"]
+    late_dataclass.complete_all()
+    assert not late_dataclass._waiting and "__init__" in vars(kind) and inspect.isfunction(vars(kind)["__init__"])
+    assert kind(1, name="x") == kind(1, name="x")
+
+
 def test_threads_that_make_the_first_one_together_all_get_one():
     """As a worker and the window do: no thread finds a class that has lost its stand-ins and lacks its methods."""
     switch = sys.getswitchinterval()

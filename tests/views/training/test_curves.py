@@ -59,9 +59,29 @@ def curves(qtbot, qapp):
 def run_curves(qtbot, curves, run):
     curves.loss.set_loss_name(run.job.training.loss_name)
     curves.set_history(run.history, run.job.source)
+    qtbot.waitUntil(lambda: not any(chart.plot.blank for chart in curves.charts))
     for _ in range(4):  # run_curves, laid out, resized, drawn again
         QApplication.processEvents()
     return curves
+
+
+def test_charts_that_come_into_sight_together_are_painted_one_after_the_other(qtbot, curves, run):
+    """In one turn of the event loop the six take longer than two frames."""
+    shown = []
+    curves._next_painting.timeout.connect(lambda: shown.append(sum(not chart.plot.blank for chart in curves.charts)))
+    curves.set_history(run.history, run.job.source)
+    assert one_colour(curves.memory.plot), "no rest of another picture"
+    qtbot.waitUntil(lambda: len(shown) == 6)
+    assert shown == [1, 2, 3, 4, 5, 6] and not one_colour(curves.memory.plot)
+    curves.hide()
+    curves.show()
+    qtbot.waitUntil(lambda: len(shown) == 12)
+    assert shown[6:] == shown[:6]
+
+
+def one_colour(plot):
+    picture = plot.viewport().grab().toImage()
+    return len({picture.pixel(x, y) for x in range(picture.width()) for y in range(picture.height())}) == 1
 
 
 def wheel(plot, x=0.5, up=True, modifiers=Qt.KeyboardModifier.NoModifier):

@@ -33,6 +33,7 @@ FASTEST, SLOWEST = 0.1, 1.5  # seconds between two redraws, at least and at most
 SHARE = 0.01  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
 STAGGER = 20  # milliseconds between the redraws of two charts
+PAINTING = 5  # milliseconds between the first paintings of two charts
 
 
 class Charts(NamedTuple):
@@ -97,6 +98,11 @@ class Curves(QWidget):
         self.room = 1  # how many times `SHARE` it may take
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._redraw_if_new)
+        self._fit = QTimer(self, singleShot=True, interval=0)  # several views are resized at once
+        self._fit.timeout.connect(self._redraw_shown)
+        self._unpainted: list[Chart] = []
+        self._next_painting = QTimer(self, singleShot=True, interval=PAINTING)
+        self._next_painting.timeout.connect(self._paint_next)
         self._build()
         self._connect()
 
@@ -139,7 +145,7 @@ class Curves(QWidget):
         for chart in self.charts:
             chart.plot.view.handled.connect(self._on_handled)
             chart.plot.released.connect(self.follow)
-            chart.plot.view.sigResized.connect(self._on_resized)
+            chart.plot.view.sigResized.connect(lambda _view: self._fit.start())
             chart.plot.pointed.connect(self._on_pointed)
         theme.manager().changed.connect(self._restyle)
         self.set_smoothing(self.controls.smoothing)
@@ -164,28 +170,24 @@ class Curves(QWidget):
         """Return whether the x range grows with the run."""
         return self._following
 
-    def set_history(self, history: History | None, source: Source | None = None) -> None:
-        """Show another history; `source` maps layers to nodes. None shows the empty state."""
+    def set_history(
+        self, history: History | None, source: Source | None = None, others: Sequence[tuple[str, History]] = ()
+    ) -> None:
+        """Show another history, and the loss and accuracy of other runs beside it.
+
+        `source` maps layers to nodes. None shows the empty state.
+        """
         self._history = history or History()
         self._source = source
         self._known = ((), {})
-        self._set_others(())
+        for overlays in (self.loss.others, self.accuracy.others):
+            overlays.set_runs([Other(title, each) for title, each in others])
+        if history is not None and not self.has_run:
+            self._paint_in_turns()
         self._stack.setCurrentWidget(self.cards if history is not None else self.empty)
         self.controls.set_run(history is not None)
-        self._end = 0.0
         self._drawn = (-1, -1, -1, -1)
         self.set_mode(self._scale.mode)
-        self.follow()
-
-    def compare(self, history: History, source: Source | None, others: Sequence[tuple[str, History]]) -> None:
-        """Show a history, and the loss and accuracy of other runs beside it."""
-        self.set_history(history, source)
-        self._set_others([Other(title, each) for title, each in others])
-        self.follow()
-
-    def _set_others(self, others: Sequence[Other]) -> None:
-        for overlays in (self.loss.others, self.accuracy.others):
-            overlays.set_runs(others)
 
     def _reach(self) -> float:
         """Return the last x of the longest run."""
@@ -197,7 +199,6 @@ class Curves(QWidget):
         self.controls.show_mode(mode)
         for chart in self.charts:
             chart.set_history(self._history, mode)
-        self._end = 0.0
         self.follow()
 
     def set_smoothing(self, weight: float) -> None:
@@ -321,17 +322,29 @@ class Curves(QWidget):
         self._set_range(low, high)
         self.redraw()
 
-    def _on_resized(self, _view: object) -> None:
-        # What fits a pixel has changed; several views are resized at once.
-        QTimer.singleShot(0, self, self._redraw_shown)
-
     def _redraw_shown(self) -> None:
-        if self.isVisible() and self._stack.currentWidget() is self.cards:
+        """What fits a pixel has changed."""
+        if self.isVisible() and self.has_run:
             self.redraw()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        if self.has_run:
+            self._paint_in_turns()
         self._redraw_if_new(every=True)
+
+    def _paint_in_turns(self) -> None:
+        """Six charts that come into sight at once are painted one after the other: together they take too long."""
+        self._unpainted = list(self.charts)
+        for chart in self.charts:
+            chart.plot.set_blank(True)
+        self._next_painting.start()
+
+    def _paint_next(self) -> None:
+        chart, *self._unpainted = self._unpainted
+        chart.plot.set_blank(False)
+        if self._unpainted:
+            self._next_painting.start()
 
     def sizeHint(self) -> QSize:
         return QSize(980, 304)

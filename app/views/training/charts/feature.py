@@ -6,8 +6,11 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QTimer
+
+from app.views import early_imports
 from app.views.feature import Feature, Page, Steps
-from app.views.shown_run import Figures
+from app.views.ui.turns import TURN
 
 if TYPE_CHECKING:
     from app.views.training.charts.curves import Curves
@@ -27,6 +30,8 @@ class ChartsFeature(Feature):
         super().__init__(workspace)
         self._painted = 0.0
         self._gradients: GradientOverlay | None = None
+        self._another = QTimer(self, singleShot=True, interval=TURN)  # the turn that starts a run is long enough
+        self._another.timeout.connect(self._show)
 
     def pages(self) -> Iterable[Page]:
         yield Page("curves", "Curves", "curves", "bottom", self._make, 338, words="C&urves",
@@ -36,6 +41,16 @@ class ChartsFeature(Feature):
         return (GRADIENTS,)
 
     def _make(self) -> Steps:
+        yield from early_imports.charts_in_steps()
+        from app.views.training.charts import plot  # noqa: F401  its import is a step, and so are those of the others
+
+        yield
+        from app.views.training.charts import charts  # noqa: F401
+
+        yield
+        from app.views.training.charts import gradient_map  # noqa: F401
+
+        yield
         from app.views.training.charts.curves import Curves, made_in_steps
 
         yield
@@ -48,7 +63,7 @@ class ChartsFeature(Feature):
         curves.layerSelected.connect(lambda node: chosen.set([node], curves))
         curves.layerHovered.connect(chosen.hover)
         chosen.changed.connect(self._selected)
-        workspace.shown_run.changed.connect(self._show)
+        workspace.shown_run.changed.connect(lambda _figures: self._another.start())
         workspace.shown_run.layer_chosen.connect(curves.choose_layer)
         workspace.run_control.started.connect(self._run_started)
         workspace.session.stateChanged.connect(self._run_state)
@@ -58,12 +73,13 @@ class ChartsFeature(Feature):
         workspace.overlays.changed.connect(self.paint_gradients)
         return None
 
-    def _show(self, figures: Figures | None) -> None:
+    def _show(self) -> None:
+        figures = self.workspace.shown_run.figures
         if figures is None:
             self.curves.set_history(None)
             return
         self.curves.loss.set_loss_name(figures.loss)
-        self.curves.compare(figures.history, figures.source, figures.beside)
+        self.curves.set_history(figures.history, figures.source, figures.beside)
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
         self.curves.select_nodes(ids)
@@ -85,7 +101,7 @@ class ChartsFeature(Feature):
         """Clear the curves of the previous project, unless its run is still active."""
         if not self.workspace.session.active:
             self._gradients = None
-            if self.curves.has_run:
+            if self.workspace.shown_run.figures is not None:
                 self.workspace.shown_run.show(None)
             self.workspace.overlays.draw_gradients({})
 

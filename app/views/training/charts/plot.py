@@ -195,6 +195,7 @@ class StepPlot(pg.PlotWidget):
         super().__init__(viewBox=self.view, axisItems={"left": self.left, "bottom": self.bottom})
         self.curves: list[Curve] = []
         self.paint_seconds = 0.0
+        self.blank = False  # nothing but the background is painted
         self.pointer_y = 0.0  # of the view, where the pointer was last
         item = self.getPlotItem()
         item.hideButtons()
@@ -269,7 +270,17 @@ class StepPlot(pg.PlotWidget):
         super().leaveEvent(event)
         self.pointed.emit(None)
 
+    def set_blank(self, blank: bool) -> None:
+        """Paint nothing but the background, or everything."""
+        self.blank = blank
+        self.viewport().update()
+
     def paintEvent(self, event: QPaintEvent) -> None:
+        if self.blank:
+            painter = QPainter(self.viewport())
+            painter.fillRect(event.rect(), theme.current().panel)
+            painter.end()
+            return
         began = perf_counter()
         super().paintEvent(event)
         self.paint_seconds += perf_counter() - began
