@@ -58,7 +58,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Action:
-    """A command: `does` is called without arguments; if `late`, only after all pages exist.
+    """A command: `does` is called without arguments; if `late`, only after the pages of its feature exist.
 
     `app.views.menus` assigns the menus; a command not named there is appended to `menu`. One without `text` has no menu
     entry and is for other features to trigger, with arguments.

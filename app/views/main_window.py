@@ -22,7 +22,7 @@ from app.views.analysis_service import AnalysisService, Hearers
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.drawing import CanvasFacade
 from app.views.engine_service import EngineService
-from app.views.feature import LIST_HEIGHT, Action, Adopted, Page, Submenu
+from app.views.feature import LIST_HEIGHT, Action, Adopted, Feature, Page, Submenu
 from app.views.files.files import FileMenu
 from app.views.menus import build_menus
 from app.views.navigation import Navigation, SheetDocument
@@ -54,12 +54,13 @@ from app.views.ui.widgets.toast import ToastStack
 from app.views.workspace import Workspace
 
 EXAMPLE = "digits.tape"
+MADE = object()
 
 
 class MainWindow(QMainWindow):
     """One window on one project. `start` loads torch behind it; before that the window draws and names already.
 
-    The pages that are not in front are made after the first painting, by `furnish`.
+    The pages that are not in front are made when they are wanted, else after the first painting, by `furnish`.
     """
 
     def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
@@ -74,14 +75,14 @@ class MainWindow(QMainWindow):
         self.features = [kind(self.workspace) for kind in feature.feature_classes()]
         self._pages_of = [(each, tuple(each.pages())) for each in self.features]
         self._pages = [page for _, pages in self._pages_of for page in pages]
+        self._owners = {page.key: each for each, pages in self._pages_of for page in pages}
+        self._unmade = {each: self._make_late(each, pages) for each, pages in self._pages_of}
         self.overlay = Segmented([name for each in self.features for name in each.overlays()], "Overlay")
         self._make_menus()
         self._lay_out()
         self._follow()
         for each in self.features:
             each.begin()
-        self.furnished = False
-        self._steps = self._make_late()
         self._restore()
 
     def _make_models(self) -> None:
@@ -106,7 +107,7 @@ class MainWindow(QMainWindow):
         self.toasts = ToastStack(self.middle, free_place)
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
-        self.pages, self.drawing = Pages(self.furnish, self), CanvasFacade()
+        self.pages, self.drawing = Pages(self._make_pages, self), CanvasFacade()
         self.files = FileMenu(self.document, self.settings, RunGuard(self.session, self), self)
         self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
         self.cures = CureControl(self.sheet, self.catalog, self.layers, self.drawing, self.actions_by_key)
@@ -127,11 +128,10 @@ class MainWindow(QMainWindow):
     # -- menus, docks and tabs ----------------------------------------------------------------------------------------
 
     def _make_menus(self) -> None:
-        declared = [one for each in self.features for one in each.actions()]
+        declared = [self._after_pages(each, one) for each in self.features for one in each.actions()]
         declared += [self._show_action(page) for page in self._pages if page.words]
         declared += [Submenu("docks", "&Docks", lambda _actions, _menu: None)]
-        late = [self._after_pages(one) for one in declared]
-        menus = build_menus(self.menuBar(), self.actions_by_key, late)
+        menus = build_menus(self.menuBar(), self.actions_by_key, declared)
         self.dock_menu = menus["docks"]
         self.toolbar = Toolbar(self.actions_by_key["undo"], self.actions_by_key["redo"], self)
         self.toolbar.set_project_menu(menus["file"])
@@ -141,14 +141,14 @@ class MainWindow(QMainWindow):
         return Action(f"show.{page.key}", page.words, partial(self.pages.show, page.key), page.shortcut, icon,
                       menu="view")  # fmt: skip
 
-    def _after_pages(self, one: Action | Adopted | Submenu) -> Action | Adopted | Submenu:
-        """Wrap a command that needs pages so that they are created first."""
+    def _after_pages(self, each: Feature, one: Action | Adopted | Submenu) -> Action | Adopted | Submenu:
+        """Wrap a command that needs the pages of its feature so that they are created first."""
         if not isinstance(one, Action) or not one.late:
             return one
         does = one.does
 
         def do() -> None:
-            self.furnish()
+            self.furnish(each)
             does()
 
         return replace(one, does=do)
@@ -204,22 +204,19 @@ class MainWindow(QMainWindow):
                 self.pages.add_page(page.key, dock, made)
                 pane.add(page.key, page.title, page.icon, made, page.edge, after=page.after)
 
-    def _make_late(self) -> Iterator[None]:
-        """Yield after each step: creating a page or a part of it, adding its tab, or connecting a feature's pages."""
+    def _make_late(self, each: Feature, pages: tuple[Page, ...]) -> Iterator[None]:
+        """Yield after each step: creating a page or a part of it, adding its tab, or connecting the feature's pages."""
         panes = {"centre": self.centre, "left": self.left.pane, "right": self.right.pane, "bottom": self.bottom.pane}
-        for each, pages in self._pages_of:
-            for page in pages:
-                if not page.early:
-                    made = page.make()
-                    widget = made if isinstance(made, QWidget) else (yield from made)
-                    yield  # being put under the tab styles all that is in it
-                    panes[page.dock].fill(page.key, widget)
-                    if page.controls is not None:
-                        panes[page.dock].add_controls(page.key, page.controls())
-                    yield
-            yield from each.finish() or ()
-            yield
-        self.furnished = True
+        for page in pages:
+            if not page.early:
+                made = page.make()
+                widget = made if isinstance(made, QWidget) else (yield from made)
+                yield  # being put under the tab styles all that is in it
+                panes[page.dock].fill(page.key, widget)
+                if page.controls is not None:
+                    panes[page.dock].add_controls(page.key, page.controls())
+                yield
+        yield from each.finish() or ()
 
     def _follow(self) -> None:
         """Connect the window's title, toolbar, overlay and keyboard focus."""
@@ -273,18 +270,34 @@ class MainWindow(QMainWindow):
         self.housekeeping.begin()
         self.background.ask("pages", early_imports.load, on_answer=self._furnish_one, on_error=self._furnish_one)
 
-    def furnish(self) -> None:
-        """Make all pages that are not there yet, now."""
-        if not self.furnished:
-            for _ in self._steps:
+    @property
+    def furnished(self) -> bool:
+        """Whether all pages are there."""
+        return not self._unmade
+
+    def furnish(self, *features: Feature) -> None:
+        """Make the pages of these features, of all if none is named, that are not there yet, now."""
+        for each in features or tuple(self._unmade):
+            for _ in self._unmade.get(each, ()):
                 pass
+            self._unmade.pop(each, None)
+
+    def _make_pages(self, *keys: str) -> None:
+        self.furnish(*(self._owners[key] for key in keys))
 
     def _furnish_one(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
-        if next(self._steps, "done") == "done":
+        if not self._unmade:
             self.background.ask("dataclasses", late_dataclass.complete_all, on_answer=self._settled)
             self.live.start()
-        else:
-            QTimer.singleShot(1, self, self._furnish_one)
+            return
+        QTimer.singleShot(1, self, self._furnish_one)  # first: who cannot make a page keeps nobody from making theirs
+        each, steps = next(iter(self._unmade.items()))
+        made = True
+        try:
+            made = next(steps, MADE) is MADE
+        finally:
+            if made:
+                self._unmade.pop(each, None)
 
     def _settled(self, _none: None) -> None:
         """All that lasts as long as the window is there: what comes from now on is looked through for garbage."""

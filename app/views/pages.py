@@ -19,9 +19,10 @@ class Pages(QObject):
 
     shown = Signal(str)
 
-    def __init__(self, make_all: Callable[[], None], parent: QObject) -> None:
+    def __init__(self, make: Callable[..., None], parent: QObject) -> None:
+        """`make(key)` makes a page if it is not there yet, `make()` all of them."""
         super().__init__(parent)
-        self._make_all = make_all
+        self._make = make
         self._panes: dict[str, tuple[TabbedPane, QDockWidget | None]] = {}
         self._dock_of: dict[str, str] = {}
         self._below: dict[str, list[QWidget]] = {}
@@ -49,12 +50,12 @@ class Pages(QObject):
     # -- for features -------------------------------------------------------------------------------------------------
 
     def make_all(self) -> None:
-        """Make all pages that are not there yet, now."""
-        self._make_all()
+        """Make all pages that are not there yet, now: those that follow a run must be there when it begins."""
+        self._make()
 
     def show(self, key: str) -> None:
-        """Bring a page to the front and show its dock; create pages that do not exist yet."""
-        self._make_all()
+        """Bring a page to the front and show its dock; create the page if it does not exist yet."""
+        self._make(key)
         pane, dock = self._panes[self._dock_of[key]]
         if dock is not None:
             dock.show()

@@ -104,7 +104,6 @@ class WeightsControl(QObject):
     def ask_save(self) -> None:
         """Ask where to, and write the weights of the newest run, else those that one would begin with."""
         workspace = self._workspace
-        workspace.pages.make_all()
         source, trouble = self._net()
         if source is None:
             workspace.notifier.refuse("No weights were saved", trouble)

@@ -91,6 +91,28 @@ def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(windo
     assert "forget-count" not in {action.objectName() for action in window.actions_by_key.all()}
 
 
+def test_a_page_is_made_when_it_is_wanted_and_no_other(window: MainWindow) -> None:
+    counting = window.findChild(Counting)
+    window.show_page("count")
+    assert counting.label.isVisible() and not window.furnished
+    assert not any(hasattr(each, name) for each in window.features for name in ("curves", "room", "costs"))
+    window.actions_by_key["find"].trigger()
+    assert window.left.pane.page == "outline" and not any(hasattr(each, "curves") for each in window.features)
+
+
+def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(
+    qtbot: QtBot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window.live, "start", lambda: None)
+    counting = window.findChild(Counting)
+    monkeypatch.setattr(counting, "finish", lambda: 1 / 0)
+    with qtbot.captureExceptions() as said:
+        window.start()
+        qtbot.waitUntil(lambda: window.furnished and not window.background.busy)
+    assert [kind for kind, *_ in said] == [ZeroDivisionError]
+    assert window.centre.widget_of("autograd").layout() is not None and window.findChild(Counting).label is not None
+
+
 def test_an_overlay_is_offered_beside_the_others(window: MainWindow) -> None:
     heard: list[str] = []
     window.overlays.changed.connect(heard.append)

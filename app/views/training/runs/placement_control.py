@@ -108,6 +108,7 @@ class PlacesControl(QObject):
             return
         from app.engine.watched.follow import stand_in  # with the first run that is watched
 
+        workspace.pages.make_all()
         run = workspace.session.start(stand_in(path), place=RunPlacement(watched=path))
         workspace.pages.show("curves")
         workspace.run_control.started.emit(run)
