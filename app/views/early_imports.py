@@ -23,7 +23,11 @@ MODULES = """
     app.autograd.pictures.diagram app.autograd.pictures.search
     app.autograd.snippets.snippet app.autograd.pictures.replay_html app.graphviz_export app.engine.snippet_process
     app.data.downloads.download app.engine.dispatch
-    pydoc profile cProfile decimal
+    app.builder.catalog.ops app.engine.requests.layer app.engine.requests.choices app.engine.requests.data
+    app.engine.requests.evaluation app.engine.requests.measure app.engine.requests.playback
+    app.engine.requests.findings app.engine.requests.gradcheck app.engine.requests.export app.telemetry.ring
+    app.autograd.place app.autograd.node_notes app.observe.picture app.export.certify.certificate
+    importlib.resources colorama multiprocessing.connection statistics pydoc profile cProfile
 """
 
 

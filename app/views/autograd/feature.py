@@ -77,10 +77,16 @@ class AutogradFeature(Feature):
     def _make_graph(self) -> Steps:
         from app.views.autograd.capture_control import AutogradControl
         from app.views.autograd.inspector.inspector import TapeInspector
+
+        yield
         from app.views.autograd.page import AutogradPage
+
+        yield
         from app.views.autograd.snippets.snippet_control import SnippetControl, create_pages
         from app.views.autograd.tape.player import Player
         from app.views.autograd.tape.replay_control import ReplayControl
+
+        yield
         from app.views.autograd.tape.tape_control import TapeControl
 
         yield
@@ -99,6 +105,8 @@ class AutogradFeature(Feature):
 
     def _make_findings(self) -> Steps:
         from app.views.autograd.findings.findings_control import FindingsControl
+
+        yield
         from app.views.autograd.findings.findings_page import FindingsPage
         from app.views.autograd.findings.gain_over_steps import GainsOverRun
 

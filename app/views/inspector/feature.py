@@ -37,7 +37,10 @@ class InspectorFeature(Feature):
         workspace.hearers.add(self._on_analysis)
 
     def finish(self) -> Iterator[None]:
-        from app.views.inspector import node_page  # noqa: F401  its import is a step
+        from app.views.inspector.fields import form  # noqa: F401  its import is a step
+
+        yield
+        from app.views.inspector import node_page  # noqa: F401
 
         yield
         self.inspector.node_page  # noqa: B018  made by asking for it

@@ -21,10 +21,13 @@ class EvaluationFeature(Feature):
         yield Page("evaluation", "Evaluation", "check", "bottom", self._make, 338, words="E&valuation")
 
     def _make(self) -> Steps:
-        from app.views.training.evaluation.control import EvaluationControl
         from app.views.training.evaluation.page import EvaluationPage
 
         yield
+        from app.views.training.evaluation.control import EvaluationControl
+
+        yield
         self.evaluation = EvaluationPage()
+        yield
         self.evaluation_control = EvaluationControl(self.evaluation, self.workspace)
         return self.evaluation

@@ -27,6 +27,9 @@ class TrainingFormFeature(Feature):
         yield Action("choose-data", "", self.choose_data)
 
     def _make(self) -> Steps:
+        from app.views.training.form import data_section  # noqa: F401  its import is a step
+
+        yield
         from app.views.training.form.settings_form import TrainingForm
 
         yield
