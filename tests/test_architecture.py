@@ -113,7 +113,7 @@ LONG_FILES: dict[str, str] = {}
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
 COMPILES_SOURCE = {
-    "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet", "app.util.import_in_steps",
+    "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet", "app.views.early_imports",
 }  # fmt: skip
 
 # Who knows the window as one: itself, and the program that opens it. All others are made with a workspace.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.util.import_in_steps import import_in_steps
+from app.views.early_imports import import_in_steps
 
 INIT = """
 from .part import one
