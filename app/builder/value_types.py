@@ -78,8 +78,8 @@ class TensorType:
 class NumberType:
     """A number: its value at each of the two batch sizes, and its kind, "int", "float" or "bool".
 
-    >>> str(NumberType.of(1009, 2017)), str(NumberType.of(64, 64)), str(NumberType.of(0.5, 0.5))
-    ('N', '64', '0.5')
+    >>> [str(NumberType.from_batches(*pair)) for pair in ((1009, 2017), (64, 64), (0.5, 0.5))]
+    ['N', '64', '0.5']
     """
 
     first: int | float | bool

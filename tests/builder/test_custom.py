@@ -150,7 +150,7 @@ def test_a_text_that_is_no_python_is_said_in_words(text: str) -> None:
         ("a.txt", b"", "must end in .py"),
         ("gone.py", None, "was not found in"),
         ("latin.py", "x = 'é'".encode("latin-1"), "not in UTF-8"),
-        ("says.py", b"# coding: latin-1\nx = '\xc3\xa9'\n", "save it in UTF-8"),
+        ("says.py", b"# coding: latin-1\nx = '\xc3\xa9'\n", "save it as UTF-8"),
         ("odd.py", b"# coding: no-such-thing\n", "not in UTF-8"),
         ("big.py", b"#" * (custom.LARGEST_FILE + 1), "larger than 1 MiB"),
         ("broken.py", b"class A(\n", "line 1 is not valid Python"),

@@ -109,8 +109,10 @@ def maximum(param: ParamLike) -> float | None:
 def equal_values(a: Any, b: Any) -> bool:
     """Return whether values are equal, with equal types throughout: 1 is not True, and (1, 1) is not 1.
 
-    >>> same(1, True), same((1, 2), (1, 2)), same(1, 1.0), same(float("nan"), float("nan"))
-    (False, True, False, True)
+    >>> equal_values(1, True), equal_values((1, 2), (1, 2)), equal_values(1, 1.0)
+    (False, True, False)
+    >>> equal_values(float("nan"), float("nan"))
+    True
     """
     if type(a) is not type(b):
         return False
