@@ -10,14 +10,17 @@ from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
+    from app.engine.requests.import_model import ModelInput, ModelSource
     from app.project.project import Project
 
 WORDS = """
-SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). Your own files run only with --trust, in a
-separate process. The project starts from the weights and buffers of the model, saved beside it; with --no-weights from
-the buffers only. SOURCE may also be a state_dict, FILE.pt or FILE.safetensors: it is printed as a table, and with
---into P compared with the network of P, key by key.
+SOURCE is torchvision:resnet18, file.py:Class, file.py:make_model(), or any other that `tapedeck draw` takes. Your own
+files run only with --trust, in a separate process. The project starts from the weights and buffers of the model, saved
+beside it; with --no-weights from the buffers only. SOURCE may also be a state_dict, FILE.pt or FILE.safetensors: it is
+printed as a table, and with --into P compared with the network of P, key by key.
 """
+# Refusals of models that run, but that no drawing is.
+ONLY_OBSERVED = ("not_followed", "another_net", "data_dependent", "failed", "empty_tensor")
 
 
 def add(commands: Any) -> None:
@@ -27,7 +30,7 @@ def add(commands: Any) -> None:
     parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
     parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
     parser.add_argument(
-        "--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="input shapes of forward"
+        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]", help="input shapes of forward"
     )
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument(
@@ -96,15 +99,16 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     out: Path = options.out
     known = cli.digest(out)
     try:
-        source = import_model.parse_source(options.source)
+        source = _source(options.source)
         arguments = import_model.parse_arguments(options.args)
-        inputs = tuple(map(import_model.parse_input, options.input))
-        if source.file and not options.trust:
-            raise cli.CommandError(f"{source.file} was not run; review it, then pass --trust", 1)
+        inputs = _inputs(source, options.input)
+        own = source.spec is not None and source.spec.as_run.own_code
+        if (source.file or own) and not options.trust:
+            raise cli.CommandError(f"{source.file or source} was not run; review it, then pass --trust", 1)
         seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
         chosen = (options.pretrained, not options.no_weights, options.take_inits)
         request = import_model.ImportModel(source, arguments, inputs, *chosen)
-        if source.file:
+        if source.file or own:
             project = import_process.import_file(request, folder, options.timeout)
         else:
             project = task.answer(request, folder)
@@ -119,7 +123,10 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     except import_model.ImportTimeoutError as error:
         raise cli.CommandError(f"{error}; increase the limit with --timeout SECONDS", 1) from error
     except import_model.ModelImportError as error:
-        raise cli.CommandError(import_advice.with_cure(error), 1) from error
+        words = import_advice.with_cure(error)
+        if source.spec is not None and error.code in ONLY_OBSERVED:
+            words = f"{words.removesuffix('.')}. `tapedeck draw {source}` draws it from one forward pass"
+        raise cli.CommandError(words, 1) from error
     except (WeightsError, OSError, file.ProjectFileError) as error:
         raise cli.CommandError(str(error)) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
@@ -137,6 +144,40 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     for problem in analysis.errors:
         print(f"error: {problem.message}. {problem.reason}")
     return 1 if analysis.errors else 0
+
+
+def _source(text: str) -> ModelSource:
+    """Raises ImportRequestError."""
+    from app.engine.requests.import_model import ImportRequestError, ModelSource, parse_source
+    from app.sources.finding import file_of
+    from app.sources.spec import SourceError
+    from app.sources.spec import parse_source as parse_any
+
+    try:
+        return parse_source(text)
+    except ImportRequestError as error:
+        try:
+            spec = parse_any(text)
+        except SourceError:
+            raise error from None
+    here = str(Path.cwd())
+    if spec.kind == "module" and (file := file_of(spec, here)) is not None and file.parent == Path(here):
+        return ModelSource(file.name, spec.name, spec.call)
+    return ModelSource("", spec.name or spec.where, spec.call, spec, here if spec.as_run.own_code else "")
+
+
+def _inputs(source: ModelSource, given: list[str]) -> tuple[ModelInput, ...]:
+    """Raises ImportRequestError."""
+    from app.engine.requests.import_model import ImportRequestError, ModelInput, parse_input
+    from app.sources.spec import SourceError
+    from app.sources.spec import parse_input as parse_named
+
+    if source.spec is None:
+        return tuple(map(parse_input, given))
+    try:
+        return tuple(ModelInput(one.shape, one.dtype, one.name) for one in map(parse_named, given))
+    except SourceError as error:
+        raise ImportRequestError(str(error), "input") from error
 
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:

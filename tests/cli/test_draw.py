@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import run
+from app.project import file
 
 NET = """
 import torch
@@ -128,6 +129,20 @@ def test_a_model_of_torchvision_is_drawn_without_trust(folder: Path) -> None:
     )
     assert run(["draw", "torchvision:resnet50", "--unfolded", "--out", "net.dot"]) == 0
     assert "layer3.4.bn2" in (folder / "net.dot").read_text()
+
+
+def test_what_can_be_drawn_by_hand_too_is_imported_by_the_same_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = ["import", "mine.net:make()", "-o", "net.tape", "--input", "2x8"]
+    assert run(ask) == 1 and "mine.net:make() was not run; review it" in capsys.readouterr().err
+    assert run([*ask, "--trust"]) == 0
+    told = capsys.readouterr().out
+    assert "Checked against the model" in told and "net.safetensors" in told
+    project = file.read(folder / "net.tape")
+    assert project.origin is not None and project.origin.model == "mine.net:make()"
+    assert run(["import", "mine.net:Nope", "-o", "no.tape", "--input", "2x8", "--trust"]) == 1
+    assert "has no class or function Nope" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

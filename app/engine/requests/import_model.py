@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from app.builder.literals import DTYPES
 from app.engine.protocol import MAIN, Request
 from app.project.project import Project
+from app.sources.spec import SourceSpec
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -44,21 +45,28 @@ class ImportTimeoutError(ModelImportError):
 
 @dataclass(frozen=True)
 class ModelInput:
-    """An example of one argument of `forward`: its shape with the batch first, and its dtype."""
+    """An example of one argument of `forward`: its shape with the batch first, and its dtype. Those of a source that
+    `tapedeck draw` takes may have names."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """The source of a model. `file` is empty for one of torchvision's; `call` means that `name` is a function."""
+    """The source of a model. `file` is empty for one of torchvision's; `call` means that `name` is a function. `spec`
+    is any other source, whose modules are looked for in `folder` first."""
 
     file: str
     name: str
     call: bool = False
+    spec: SourceSpec | None = None
+    folder: str = ""
 
     def __str__(self) -> str:
+        if self.spec is not None:
+            return str(self.spec)
         return f"{self.file or 'torchvision'}:{self.name}{'()' if self.call else ''}"
 
 

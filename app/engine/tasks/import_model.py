@@ -108,7 +108,12 @@ def answer(
     source, inputs, own = request.source, request.inputs, None
     tell(f"Making {source.name}")
     with recording_inits() as notes:
-        if source.file:
+        if source.spec is not None:
+            from app.engine.tasks.import_source import made
+
+            model, inputs, own = made(request, folder)
+            words = str(source)
+        elif source.file:
             model = make_from_file(source, request.arguments)
             own = _own_classes(Path(source.file), folder)
             words = str(replace(source, file=Path(source.file).name))

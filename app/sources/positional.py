@@ -1,0 +1,42 @@
+"""A model whose tensors are all positional, as an import wants them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+
+from app.sources.loading import Loaded
+from app.sources.spec import SourceError
+
+
+def positional(loaded: Loaded) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Return a model and its positional tensors: the model itself if its arguments by name are the first that its
+    forward takes, else one around it, whose `model` it is. Raises SourceError for arguments that are no tensors."""
+    given = (*loaded.args, *loaded.kwargs.values())
+    if not all(isinstance(one, Tensor) for one in given):
+        raise SourceError("it takes more than tensors, which no drawing does")
+    names = [*inspect.signature(loaded.model.forward).parameters]
+    if [*loaded.kwargs] == names[len(loaded.args) : len(given)]:
+        return loaded.model, given
+    by_order = sorted(loaded.kwargs, key=lambda name: names.index(name) if name in names else len(names))
+    if not loaded.args and by_order == names[: len(by_order)]:
+        return loaded.model, tuple(loaded.kwargs[name] for name in by_order)
+    return _called(loaded), given
+
+
+def _called(loaded: Loaded) -> nn.Module:
+    count, names = len(loaded.args), [*loaded.kwargs]
+
+    def forward(self: Any, *tensors: Tensor) -> Any:
+        return self.model(*tensors[:count], **dict(zip(names, tensors[count:], strict=True)))
+
+    own = [*inspect.signature(loaded.model.forward).parameters][:count]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+                  for name in ("self", *own, *(f"x{at}" for at in range(len(own), count)), *names)]  # fmt: skip
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    kind: Any = type(f"Called{type(loaded.model).__name__}", (nn.Module,), {"forward": forward})
+    model: nn.Module = kind()
+    model.model = loaded.model
+    return model
