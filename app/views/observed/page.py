@@ -113,6 +113,8 @@ class ObservedPage(QWidget):
         self.summary.setToolTip(summary(found))
         self._pages.setCurrentIndex(GRAPH)
         self.banner.hide()
+        self.scene.choose("")  # keys name other parts from now on
+        self.detail.emit(None, None)
         self._redraw(then=self._show_whole)
 
     def _show_whole(self) -> None:
@@ -252,13 +254,15 @@ class ObservedPage(QWidget):
         if len(self.observation.calls) <= AT_ONCE:
             self._show_arranged(work(), then)
             return
-        self._work = BackgroundTask(lambda _tell, _cancelled: work())
-        self._work.ended.connect(partial(self._laid_out, then=then), Qt.ConnectionType.QueuedConnection)
-        self._work.begin()
+        task = self._work = BackgroundTask(lambda _tell, _cancelled: work())
+        task.ended.connect(lambda answer: self._laid_out(task, answer, then), Qt.ConnectionType.QueuedConnection)
+        task.begin()
         self.fold_all.setEnabled(False)
         self.summary.setText(f"{self._words} · laying out …")
 
-    def _laid_out(self, answer: Arrangement | WorkerFailure, then: Callable[[], object]) -> None:
+    def _laid_out(self, task: BackgroundTask, answer: Arrangement | WorkerFailure, then: Callable[[], object]) -> None:
+        if task is not self._work:  # another picture was asked for when this one was on its way
+            return
         self._work = None
         if isinstance(answer, WorkerFailure):
             raise answer.error
