@@ -147,9 +147,8 @@ def same_bits(one: Any, other: Any) -> bool:
         return False
     if one.layout != torch.strided:
         one, other = one.to_dense(), other.to_dense()
-    return (
-        torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8)) if one.numel() else True
-    )
+    one, other = (each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (one, other))
+    return torch.equal(one, other)
 
 
 def redrawn(public: Public, folder: Path) -> dict[str, Any]:
@@ -289,13 +288,16 @@ def main() -> int:
 
 
 def _missing(wanted: list[Public]) -> set[str]:
-    """Import the packages, so that a child begins with them; those that are not there."""
+    """Import the packages as an import does, so that a child begins with them; return those that are not there."""
+    from app.builder.importer.lowering.constructor_args import recording
+
     found = set()
-    for package in dict.fromkeys(name for public in wanted for name in public.package.split()):
-        try:
-            importlib.import_module(package)
-        except (ImportError, OSError):  # the second: its own library was built for another torch
-            found.add(package)
+    with recording():
+        for package in dict.fromkeys(name for public in wanted for name in public.package.split()):
+            try:
+                importlib.import_module(package)
+            except (ImportError, OSError):  # the second: its own library was built for another torch
+                found.add(package)
     return found
 
 

@@ -86,7 +86,8 @@ TORCH_MODULES = """
     builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes builder.shapes.try_sizes
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
     engine.tasks export observe.observe observe.recorder observe.tensors preflight.net_cost
-    preflight.random_batch sources.examples sources.loading sources.positional telemetry training.checkpoints.checkpoint
+    preflight.random_batch sources.examples sources.loading sources.positional
+    sources.stored_weights telemetry training.checkpoints.checkpoint
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers
     training.monitoring.measured_memory training.multi_output training.registry training.script_recipes
     training.setup.devices training.setup.prepare training.task training.trials.lr_range_test

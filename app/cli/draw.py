@@ -31,6 +31,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     add_source(parser)
     parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
     parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation")
+    parser.add_argument(
+        "--weights", metavar="LAYER", help="of hf:FOLDER, describe the stored weights of a layer too, reading no others"
+    )
     parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (120)")
     parser.set_defaults(command=run)
     return parser
@@ -63,14 +66,32 @@ def run(options: argparse.Namespace) -> int:
         raise cli.CommandError("--timeout must be a number of seconds above 0")
     request = request_of(asked_model(options))
     source = request.source
+    if options.weights is not None and not (source.kind in ("hf", "diffusers") and Path(source.name).is_dir()):
+        raise cli.CommandError("--weights is for hf:FOLDER, a folder with safetensors")
     if source.own_code and not options.trust:
         raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
     try:
         found = observe_process.observe(request, options.timeout) if source.own_code else task.answer(request)
+        lines = weight_lines(Path(source.name), options.weights) if options.weights is not None else []
     except (SourceError, OSError) as error:
         raise cli.CommandError(str(error), 1) from error
     _write(found, options)
-    return _report(found)
+    status = _report(found)
+    for line in lines:
+        print(cli.printable(line))
+    return status
+
+
+def weight_lines(folder: Path, layer: str) -> list[str]:
+    """Describe the stored weights of a layer, one a line. Raises SourceError."""
+    from app.sources.stored_weights import weights_of
+    from app.util.formatting import figure, shape_text
+
+    return [
+        f"{one.name}  {shape_text(one.shape, 'scalar')} {one.dtype}  mean {figure(one.mean)}, std {figure(one.std)}, "
+        f"from {figure(one.least)} to {figure(one.greatest)}"
+        for one in weights_of(folder, layer)
+    ]
 
 
 def asked_model(options: argparse.Namespace) -> AskedModel:

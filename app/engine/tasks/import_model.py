@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from app.builder.importer.lowering.ir import DraftError
     from app.builder.importer.lowering.opaque import OwnClasses
     from app.builder.importer.tracing.frames import TraceError
+    from app.sources.spec import SourceSpec
 
 # Sizes of torchvision's images and clips, for models without weights that state them.
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
@@ -109,9 +110,7 @@ def answer(
     tell(f"Making {source.name}")
     with recording_inits() as notes:
         if source.spec is not None:
-            from app.engine.tasks.import_source import made
-
-            model, inputs, own = made(request, folder)
+            model, inputs, own = make_from_source(request, folder)
             words = str(source)
         elif source.file:
             model = make_from_file(source, request.arguments)
@@ -138,6 +137,44 @@ def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
     if read.file is not None:
         layer_files.allow(read.file.sha256, tried=True)
     return OwnClasses(read_file(path), vars(sys.modules[path.stem]), folder)
+
+
+def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tuple[ModelInput, ...], OwnClasses]:
+    """Return the model with positional inputs, and the classes that may be nodes. Raises ModelImportError."""
+    from app.builder.importer.lowering.constructor_args import recording
+    from app.sources.loading import load
+    from app.sources.positional import positional
+    from app.sources.spec import InputSpec, SourceError
+
+    spec = request.source.spec
+    assert spec is not None
+    if request.source.folder:
+        os.chdir(request.source.folder)
+    inputs = tuple(InputSpec(one.shape, one.dtype, one.name) for one in request.inputs)
+    try:
+        with recording():
+            loaded = load(spec.as_run, request.arguments, inputs, False, request.source.folder)
+        model, given = positional(loaded)
+    except SourceError as error:
+        raise ModelImportError(str(error), "constructor" if "cannot be made" in str(error) else "failed") from error
+    shapes = tuple(ModelInput(tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in given)
+    return model, shapes, _classes_of(spec, request.source.folder, folder)
+
+
+def _classes_of(spec: SourceSpec, where: str, folder: Path) -> OwnClasses:
+    """Return those of the module's file, or, of a collection, those of installed packages alone."""
+    from app.builder.catalog.custom import read_file
+    from app.builder.importer.lowering.opaque import OwnClasses
+    from app.sources.finding import file_of
+
+    file = file_of(spec, where)
+    if file is not None:
+        installed = "site-packages" in file.parts
+        return OwnClasses(read_file(file), vars(sys.modules[spec.where]), folder if installed else None)
+    empty = folder / "source" / "source.py"
+    empty.parent.mkdir(exist_ok=True)
+    empty.write_text('"""Stands for a collection of models, of which no class is in a file of its own."""\n', "utf-8")
+    return OwnClasses(read_file(empty), {}, folder)
 
 
 # --- Models
