@@ -170,7 +170,7 @@ class AutogradFeature(Feature):
 
     def _show_backward(self, places: tuple[CallPlace, ...], front: bool) -> None:
         """Select the backward nodes of calls of the opened model, and with `front` show them."""
-        if self.autograd_control.opened is None:
+        if not hasattr(self, "autograd_control") or self.autograd_control.opened is None:
             return
         from app.views.autograd.model_links import select_calls
 
