@@ -57,7 +57,7 @@ class Counting(Feature):
 @pytest.fixture
 def window(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[MainWindow]:
     found = feature.feature_classes()
-    monkeypatch.setattr(feature, "found", lambda: [*found, Counting])
+    monkeypatch.setattr(feature, "feature_classes", lambda: [*found, Counting])
     with shown(qapp, "features") as made:
         yield made
 
