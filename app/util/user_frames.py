@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 import sysconfig
@@ -11,6 +12,7 @@ from types import FrameType, TracebackType
 
 _OURS = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 GENERATED = "<tapedeck-"  # how the name begins that a net's source is compiled under
+_OF_FX = "<eval_with_key>"  # the same of torch.fx
 _PYTHON = sysconfig.get_paths()["stdlib"]
 
 
@@ -37,10 +39,19 @@ def location_of_error(trace: TracebackType | None) -> tuple[str, int]:
     return found
 
 
-@cache
 def is_users(file: str) -> bool:
-    """Return whether a file belongs neither to this program, nor to torch, nor to Python. Installed packages count."""
-    if file.startswith(("<", _OURS)):
+    """Return whether a file belongs neither to this program, nor to torch, nor to Python. Installed packages count.
+
+    So does text without a file whose lines are known, such as a cell of a notebook.
+    """
+    if file.startswith("<"):
+        return file in linecache.cache and not file.startswith((GENERATED, _OF_FX))
+    return _is_users_file(file)
+
+
+@cache
+def _is_users_file(file: str) -> bool:
+    if file.startswith(_OURS):
         return False
     torch = getattr(sys.modules.get("torch"), "__file__", None)
     if torch is not None and file.startswith(f"{Path(torch).parent}{os.sep}"):

@@ -18,6 +18,7 @@ from app.autograd.playback.steps import PassResult
 from app.builder.analysis import analyse
 from app.project.custom_layers import ops_of
 from app.project.file import read
+from app.source.compiled import random_inputs
 from app.util.resources import path as resource_path
 from app.util.torchvision_import import import_torchvision
 from tests.support.playback_nets import NETS, Several, batch, loss
@@ -70,7 +71,7 @@ def test_the_gradients_are_those_of_backward(name: str, dtype: torch.dtype) -> N
 def test_the_examples_play_as_they_train(path: Path) -> None:
     project = read(path)
     source = analyse(project.graph, ops_of(project)).source
-    x = tuple(torch.randn(2, *spec.shape) for spec in source.inputs)
+    x = random_inputs(source, 2)
 
     square = ReadyLoss(nn.MSELoss(), lambda out: out.mean())
     with compile_batch(source, x, torch.zeros(()), square, 0).hold() as graph:

@@ -40,7 +40,7 @@ def test_a_package_is_played_as_a_page_without_trust(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["kinds.py:Masked", "--trust"], 1, "say what kinds.py:Masked takes, for instance --input"),
+        (["kinds.py:Masked", "--trust"], 1, "describe the inputs of kinds.py:Masked, for instance --input"),
         (["kinds.py:Tied", "--trust", "--input", "2x5"], 1, "RuntimeError at line 64 of kinds.py: mat1 and mat2"),
         (["kinds.py:Tied", "--trust", "--random"], 2, "--random: not for a model"),
         (["kinds.py:Tied", "--trust", "--outputs", "9", "--input", "2x4"], 1, "the network has fewer outputs"),

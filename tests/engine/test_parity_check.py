@@ -238,7 +238,7 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
 def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "smallest", lambda *_all: "0")
     found = ParityResult(differences=(Difference("outputs", "output", "is another"),))
-    with pytest.raises(ModelImportError, match=r"What differs is 0 \(Linear.*of your own, or of an installed"):
+    with pytest.raises(ModelImportError, match=r"What differs is 0 \(Linear.*of your own file, or of an installed"):
         held.part_to_keep(nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None)
 
 

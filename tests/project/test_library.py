@@ -85,7 +85,7 @@ def test_a_node_of_the_library_becomes_an_instance(tmp_path: Path) -> None:
     assert sheet.graph.nodes[new] == Node(new, "block.Unit", "unit1")
     assert set(project.blocks) == {"Half", "Unit"}
     assert not list(library.offered(found, project.blocks)), "what the project has is not offered twice"
-    with pytest.raises(BlockError, match="not in the library"):
+    with pytest.raises(BlockError, match="no longer in the library"):
         library.with_library_blocks(
             Project(), edits.add(Project(), offers, "library.Unit", (0.0, 0.0))[0], library.Library()
         )

@@ -57,7 +57,7 @@ def test_pause_step_look_and_resume(qtbot, begin):
     thread.step()
     qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused, Paused], timeout=60_000)
     assert thread.run_between_steps(SetRate(0.25)).result(30) == 0.001
-    assert "cannot be looked at" in str(thread.run_between_steps(lambda live: live.step).exception(30))
+    assert "is in a separate process" in str(thread.run_between_steps(lambda live: live.step).exception(30))
     assert sum(isinstance(event, StepDone) for event in thread.drain()) == 1
     thread.resume()
     qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)

@@ -214,5 +214,5 @@ def test_an_edit_that_cannot_be_is_said_and_not_made(qtbot, tmp_path: Path) -> N
     live.set_library(library.Library())
     with qtbot.waitSignal(sheet.refused) as refused:
         sheet.apply("Add Unit", drawn)
-    assert "not in the library" in refused.args[0]
+    assert "no longer in the library" in refused.args[0]
     assert document.project == Project()

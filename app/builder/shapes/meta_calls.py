@@ -366,7 +366,10 @@ def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[s
 def _without_chance(module: torch.nn.Module, inputs: FrozenMap[str, Any], batch: int) -> None:
     """Fractional pooling chooses its windows at random; here they are given, so that no random number is drawn."""
     if isinstance(module, torch.nn.FractionalMaxPool2d | torch.nn.FractionalMaxPool3d):
-        shape, spatial = inputs["input"][0].at(batch), 3 if isinstance(module, torch.nn.FractionalMaxPool3d) else 2
+        shape, spatial = (
+            inputs["input"][0].with_batch(batch),
+            3 if isinstance(module, torch.nn.FractionalMaxPool3d) else 2,
+        )
         samples = 1 if len(shape) <= spatial + 1 else shape[0]
         channels = shape[-spatial - 1] if len(shape) > spatial else 1
         module._random_samples = torch.full((samples, channels, spatial), 0.5)

@@ -146,7 +146,7 @@ def parse_input(text: str) -> ModelInput:
     """`1x3x32x32`, or `1x16:int64`. Raises ModelImportError.
 
     >>> parse_input("1x3x32x32"), parse_input("2x16:int64").dtype
-    (ModelInput(shape=(1, 3, 32, 32), dtype='float32'), 'int64')
+    (ModelInput(shape=(1, 3, 32, 32), dtype='float32', name=''), 'int64')
     """
     found = _INPUT.fullmatch(text.strip().replace("×", "x"))
     if not found:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QTimer
 
 from app.views import early_imports
 from app.views.feature import Feature, Page, Steps
+from app.views.shown_run import Figures
 from app.views.ui.turns import TURN
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class ChartsFeature(Feature):
         curves.layerSelected.connect(lambda node: chosen.set([node], curves))
         curves.layerHovered.connect(chosen.hover)
         chosen.changed.connect(self._selected)
-        workspace.shown_run.changed.connect(lambda _figures: self._another.start())
+        workspace.shown_run.changed.connect(self._on_run)
         workspace.shown_run.layer_chosen.connect(curves.choose_layer)
         workspace.run_control.started.connect(self._run_started)
         workspace.session.stateChanged.connect(self._run_state)
@@ -72,6 +73,14 @@ class ChartsFeature(Feature):
         workspace.place.changed.connect(lambda _before, _after: self.paint_gradients())
         workspace.overlays.changed.connect(self.paint_gradients)
         return None
+
+    def _on_run(self, figures: Figures | None) -> None:
+        """Show another run in a turn of its own; that of a project which was left goes at once."""
+        if figures is None:
+            self._another.stop()
+            self._show()
+        else:
+            self._another.start()
 
     def _show(self) -> None:
         figures = self.workspace.shown_run.figures
