@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from app.util import gc_pause
+
 ROOT = Path(__file__).resolve().parent.parent
 APP = ROOT / "app"
 
@@ -182,6 +184,21 @@ def modules() -> dict[str, Path]:
 @cache
 def tree(name: str) -> ast.Module:
     return ast.parse(modules()[name].read_text("utf-8"))
+
+
+@cache
+def nodes(name: str) -> tuple[ast.AST, ...]:
+    """All of a module's tree: walking through it takes nearly as long as parsing it."""
+    return tuple(ast.walk(tree(name)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """The collector would look through a million nodes again and again, here and in each test that comes after."""
+    with gc_pause.put_off():
+        yield
+        for read in (tree, nodes):
+            read.cache_clear()
 
 
 @cache
@@ -403,7 +420,7 @@ def test_dataclasses_are_compiled_when_they_are_used() -> None:
         f"{name} (line {node.lineno})"
         for name in modules()
         if name != "app.util.late_dataclass"
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
         if any(alias.name == "dataclass" for alias in node.names)
     ]
@@ -420,7 +437,7 @@ def test_only_the_source_is_compiled() -> None:
         f"{name} (line {node.lineno}) calls {node.func.id}"
         for name in modules()
         if name not in COMPILES_SOURCE
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in UNSAFE_CALLS
     ]
     assert not wrong, "\n".join(wrong)
@@ -447,7 +464,7 @@ def test_nobody_reaches_for_the_window() -> None:
         f"{name} (line {node.lineno}) imports {WINDOW}"
         for name in modules()
         if name not in KNOWS_WINDOW
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.ImportFrom) and any(alias.name == WINDOW for alias in node.names)
     ]
     assert not wrong, "\n".join(wrong)
@@ -474,7 +491,7 @@ def test_a_service_is_changed_by_its_own_methods_alone() -> None:
     wrong = [
         f"{name} (line {node.lineno}) sets {ast.unparse(target)}"
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if re.search(r"\b_?(workspace|document|session|control|thread)\.\w+(\.\w+)?$", ast.unparse(target))
@@ -488,7 +505,7 @@ def test_torch_load_takes_weights_only() -> None:
     wrong = [
         f"{name} (line {node.lineno}): {ast.unparse(node)}"
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "load_state_dict_from_url"}
         if not any(word.arg == "weights_only" and ast.unparse(word.value) == "True" for word in node.keywords)
     ]
@@ -499,7 +516,7 @@ def test_no_error_is_swallowed_whole() -> None:
     wrong = [
         f"{name} (line {node.lineno})"
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.ExceptHandler)
         if node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"}
         if all(isinstance(line, ast.Pass) for line in node.body)
@@ -525,7 +542,7 @@ def test_functions_are_named_by_terms_of_the_field() -> None:
     wrong = [
         f"{name} (line {node.lineno}) defines {node.name}"
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in DIALECT_NAMES
     ]
     assert not wrong, "name these after what they do or return:\n" + "\n".join(wrong)
@@ -536,14 +553,14 @@ def test_texts_and_docstrings_say_what_an_engineer_searches_for() -> None:
     wrong = [
         f"{name} (line {node.lineno}) says {found[0]!r}: say {DIALECT[found[0].lower()]}"
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := phrases.search(node.value))
     ]
     wrong += [
         f"{name} (line {node.lineno}) begins with Whether: say Return whether"
         for name in modules()
         if not inside(name, "views")
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.FunctionDef) and (ast.get_docstring(node) or "").startswith("Whether")
     ]
     assert not wrong, "\n".join(wrong)
@@ -644,7 +661,7 @@ def test_each_failure_is_an_error_with_a_code_of_its_own() -> None:
         (name, node)
         for name in modules()
         if not inside(name, "views")
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     known = {"Exception", "ValueError", "RuntimeError", "OSError", "KeyError", "TypeError", "LookupError"}
