@@ -220,6 +220,7 @@ def window(qtbot: PatientBot, qapp, shared_window: SharedWindow) -> Iterator[Mai
 
 _collector = gc_pause.Collector(many=100_000)
 _collects = {"here": False}
+_kept = {"modules": 0}  # that no collection looks through
 
 
 @pytest.hookimpl(wrapper=True)
@@ -228,6 +229,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if "qapp" in getattr(item, "fixturenames", ()) and not _collects["here"]:
         gc_pause.begin()
         _collects["here"] = True
+    if not _collects["here"]:
+        _keep_new_modules()
     result = yield
     if _collects["here"] and "qapp" in getattr(nextitem, "fixturenames", ("qapp",)):
         _collector.collect_due(lambda _seconds: False)
@@ -246,8 +249,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end: no test that looks for garbage looks through all of it."""
     gc.enable()
-    gc.collect()
-    gc.freeze()
+    _keep_new_modules()
+
+
+def _keep_new_modules() -> None:
+    """So does what the tests import, torch's compiler above all."""
+    if len(sys.modules) > _kept["modules"] + gc_pause.MODULES:
+        gc.collect()
+        gc.freeze()
+        _kept["modules"] = len(sys.modules)
 
 
 @pytest.hookimpl(tryfirst=True)
