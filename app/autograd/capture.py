@@ -245,7 +245,7 @@ def tensors_of(output: Any) -> list[Tensor]:
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor):
             found.append(leaf)
-        elif isinstance(leaf, Mapping):  # a class of its own that torch does not know as a container
+        elif isinstance(leaf, Mapping):  # a Mapping that is not registered as a pytree node
             found += tensors_of(dict(leaf))
         elif is_dataclass(leaf) and not isinstance(leaf, type):
             found += tensors_of([getattr(leaf, one.name, None) for one in fields(leaf)])

@@ -40,7 +40,7 @@ def _is_class(file: Path, name: str) -> bool:
 
 
 def of_model(options: argparse.Namespace, source: SourceSpec) -> int:
-    """Capture a model and write what was requested; return 1 if there are findings."""
+    """Capture a model and write the requested files; return 1 if there are findings."""
     from app import cli
     from app.autograd.errors import CaptureError
     from app.autograd.playback.steps import PassResult

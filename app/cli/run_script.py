@@ -1,4 +1,4 @@
-"""`tapedeck run`: a person's training script, unchanged, in this terminal, while it can be watched."""
+"""`tapedeck run`: run a training script unchanged in this terminal, with monitoring."""
 
 from __future__ import annotations
 

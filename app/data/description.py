@@ -72,8 +72,8 @@ def batch(preview: BatchPreview) -> str:
     shape, labels = shape_text(preview.shape), shape_text(preview.label_shape)
     if several := preview.spec.inputs:
         count = preview.shape[0]
-        told = ", ".join(f"{one.name} {shape_text((count, *one.shape))} {one.dtype}" for one in several)
-        return f"A batch: inputs {told}; labels {labels} {preview.label_dtype}."
+        fields = ", ".join(f"{one.name} {shape_text((count, *one.shape))} {one.dtype}" for one in several)
+        return f"A batch: inputs {fields}; labels {labels} {preview.label_dtype}."
     seen = " Above: before the transforms." if preview.before else ""
     return (
         f"A batch: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "

@@ -128,7 +128,7 @@ class Engine:
             self._listeners.remove(listener)
 
     def listen_to_starts(self, listener: Callable[[], object]) -> None:
-        """Have `listener` told, on a thread of this object, that a process has started."""
+        """Register a callback for the start of a process; called on a thread of this object."""
         self._start_listeners.append(listener)
 
     def unlisten_to_starts(self, listener: Callable[[], object]) -> None:

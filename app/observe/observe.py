@@ -29,7 +29,7 @@ def observe(
     model: nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, *, train: bool = False,
     seed: int = 0, name: str = "",
 ) -> Observation:  # fmt: skip
-    """Run `model(*args, **kwargs)` once and return what it called, up to the exception if it raised one.
+    """Run `model(*args, **kwargs)` once and return the recorded calls, up to the exception if it raised one.
 
     Weights, buffers, modes and torch's generators are afterwards as before. A model that raises is run again with less
     observed, to distinguish its exception from one caused by observing it.

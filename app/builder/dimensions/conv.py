@@ -62,10 +62,10 @@ def sliding(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     at = call.params["dimension"] % len(arrived.shape)
     size, step = Symbol("k", "size", call.params["size"]), Symbol("s", "step", call.params["step"])
-    told = [unchanged(arrived, i) for i in range(len(arrived.shape))]
+    notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
     words = "The number of windows that fit, one per step."
-    told[at] = SizeNote(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
-    return (*told, set_by("size", call.params["size"], "The values of one window."))
+    notes[at] = SizeNote(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
+    return (*notes, set_by("size", call.params["size"], "The values of one window."))
 
 
 def _window_count(call: SizeCall, height: Size, width: Size, arrived: InputTensor) -> tuple[str, tuple[Symbol, ...]]:

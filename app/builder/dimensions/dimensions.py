@@ -107,14 +107,14 @@ def _stories(
     call = _call(graph, analysis, here, spec, output)
     if call is None:
         return ()
-    told = _notes(call, spec)
+    notes = _notes(call, spec)
     names = _names(call, spec)
     stories: list[DimensionStory | None] = []
     for i, size in enumerate(call.shape):
         if only is not None and i != only:
             stories.append(None)
             continue
-        one = told[i] if told else None
+        one = notes[i] if notes else None
         if spec.kind == "block" and not here.muted:
             one = through(graph, catalog, analysis, node, output, i, size)
         if one is None or one.formula.result != size:
@@ -244,17 +244,17 @@ def _notes(call: SizeCall, spec: OpSpec) -> tuple[SizeNote, ...] | None:
     if rule is None:
         return None
     try:
-        told = _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
+        notes = _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
     except (IndexError, KeyError, TypeError, ZeroDivisionError):  # arguments that the rule does not cover
         return None
-    return told if told is not None and len(told) == len(call.shape) else None
+    return notes if notes is not None and len(notes) == len(call.shape) else None
 
 
 def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:
     """Apply the rule once per repetition; the last one's formula is returned."""
-    told = rule(call)
+    notes = rule(call)
     for number in range(2, call.repeat + 1):
-        sizes = tuple(one.formula.result for one in told)
+        sizes = tuple(one.formula.result for one in notes)
         if None in sizes:
             return None
         before = call.first
@@ -262,11 +262,11 @@ def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:
         port = next(iter(call.inputs))
         arrived = replace(before, name=f"repetition {number - 1}", type=shape)
         call = replace(call, inputs={**call.inputs, port: (arrived, *call.inputs[port][1:])})
-        told = rule(call)
+        notes = rule(call)
     last = f" This is the last of {call.repeat} in sequence."
     changed = tuple(size != was for size, was in zip(call.shape, call.first.shape, strict=False))
     return tuple(replace(one, words=one.words + last) if i < len(changed) and changed[i] else one
-                 for i, one in enumerate(told))  # fmt: skip
+                 for i, one in enumerate(notes))  # fmt: skip
 
 
 def _names(call: SizeCall, spec: OpSpec) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from app.builder.value_types import Dim
 def _with(arrived: InputTensor, at: int, here: SizeNote | None, words: str = "") -> tuple[SizeNote, ...]:
     """Note all dimensions as unchanged but one, which is dropped if `here` is None."""
     others = range(len(arrived.shape))
-    told = [here if i == at else unchanged(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
-    return tuple(one for one in told if one is not None)
+    notes = [here if i == at else unchanged(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
+    return tuple(one for one in notes if one is not None)
 
 
 def _dim(call: SizeCall, name: str = "dim", default: int = 0) -> int:
@@ -54,40 +54,40 @@ def squeeze(call: SizeCall) -> tuple[SizeNote, ...]:
 def unsqueeze(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     at = call.params["dim"] % (len(arrived.shape) + 1)
-    told = [unchanged(arrived, i) for i in range(len(arrived.shape))]
-    told.insert(at, SizeNote(Formula("1"), "A dimension of size 1 is inserted here."))
-    return tuple(told)
+    notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
+    notes.insert(at, SizeNote(Formula("1"), "A dimension of size 1 is inserted here."))
+    return tuple(notes)
 
 
 def expand(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, sizes = call.first, call.params["size"]
     missing = len(sizes) - len(arrived.shape)
-    told = []
+    notes = []
     for i, size in enumerate(sizes):
         if i >= missing and size in (-1, arrived.shape[i - missing]):
-            told.append(unchanged(arrived, i - missing))
+            notes.append(unchanged(arrived, i - missing))
         else:
             source = arrived.origin(i - missing) if i >= missing else None
             words = f"Stretches from 1 to {size}." if source else f"A new dimension: repeated {size} times."
-            told.append(set_by(f"size[{i}]", size, words, source))
-    return tuple(told)
+            notes.append(set_by(f"size[{i}]", size, words, source))
+    return tuple(notes)
 
 
 def tile(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, times = call.first, call.params["dims"]
     rank = len(arrived.shape)
     times = (1,) * (rank - len(times)) + tuple(times)
-    told = []
+    notes = []
     for i, many in enumerate(times):
         at = i - (len(times) - rank)
         if at < 0:
-            told.append(set_by(f"dims[{i}]", many))
+            notes.append(set_by(f"dims[{i}]", many))
         elif many == 1:
-            told.append(unchanged(arrived, at))
+            notes.append(unchanged(arrived, at))
         else:
             symbols = (arrived.symbol("x", at), Symbol("t", "times", many))
-            told.append(SizeNote(Formula("x*t", symbols), f"Repeated {many} times.", arrived.origin(at)))
-    return tuple(told)
+            notes.append(SizeNote(Formula("x*t", symbols), f"Repeated {many} times.", arrived.origin(at)))
+    return tuple(notes)
 
 
 def repeat_interleave(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -140,9 +140,9 @@ def stack(call: SizeCall) -> tuple[SizeNote, ...]:
     tensors = call.inputs["tensors"]
     first = tensors[0]
     at = call.params.get("dim", 0) % (len(first.shape) + 1)
-    told = [unchanged(first, i, "Must be equal in all stacked tensors.") for i in range(len(first.shape))]
-    told.insert(at, set_by("number of tensors", len(tensors), f"One for each of the {len(tensors)} inputs."))
-    return tuple(told)
+    notes = [unchanged(first, i, "Must be equal in all stacked tensors.") for i in range(len(first.shape))]
+    notes.insert(at, set_by("number of tensors", len(tensors), f"One for each of the {len(tensors)} inputs."))
+    return tuple(notes)
 
 
 def einsum(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -172,17 +172,17 @@ def one_hot(call: SizeCall) -> tuple[SizeNote, ...]:
 def compared(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both inputs broadcast, one dimension is reduced."""
     tensors = tuple(many[0] for many in call.inputs.values())
-    told = stretched(tensors)
+    notes = stretched(tensors)
     at = call.params.get("dim", 1) if "dim" in call.params else -1
     if call.params.get("keepdim"):
-        told[at] = SizeNote(Formula("1"), "keepdim=True keeps the reduced dimension with size 1.", told[at].source)
+        notes[at] = SizeNote(Formula("1"), "keepdim=True keeps the reduced dimension with size 1.", notes[at].source)
     else:
-        del told[at]
-    return tuple(told)
+        del notes[at]
+    return tuple(notes)
 
 
 def gather(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.gather`: one value for each index, so the shape is that of `index`."""
     index = call.inputs["index"][0]
-    words = f"One value is picked for each index of {index.name}."
+    words = f"One value is gathered for each index of {index.name}."
     return tuple(unchanged(index, i, "" if size == Dim(1) else words) for i, size in enumerate(index.shape))

@@ -26,9 +26,9 @@ def leading(arrived: InputTensor, less: int) -> tuple[SizeNote, ...]:
 def looked_up(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a lookup in a wired table: the sizes of the indices, then the row size."""
     indices, table = call.first, call.inputs["weight"][0]
-    told = [unchanged(indices, i) for i in range(len(indices.shape))]
+    notes = [unchanged(indices, i) for i in range(len(indices.shape))]
     words = f"Each index is a row of {table.name}."
-    return (*told, SizeNote(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)))
+    return (*notes, SizeNote(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)))
 
 
 def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -69,14 +69,14 @@ def padded(call: SizeCall) -> tuple[SizeNote, ...]:
     padding, rank = call.params[name], len(arrived.shape)
     sides = padding if isinstance(padding, tuple) else (padding,) * (2 * int(call.op[-2]))
     axes = len(sides) // 2
-    told = [unchanged(arrived, i) for i in range(rank - axes)]
+    notes = [unchanged(arrived, i) for i in range(rank - axes)]
     for i in range(rank - axes, rank):
         place = 2 * (rank - 1 - i)
         before, after = sides[place : place + 2]
         added = (Symbol("a", f"{name}[{place}]", before), Symbol("b", f"{name}[{place + 1}]", after))
         words = f"{before} are added before the {arrived.shape[i]}, {after} after them."
-        told.append(SizeNote(Formula("a + x + b", (arrived.symbol("x", i), *added)), words, arrived.origin(i)))
-    return tuple(told)
+        notes.append(SizeNote(Formula("a + x + b", (arrived.symbol("x", i), *added)), words, arrived.origin(i)))
+    return tuple(notes)
 
 
 def shuffled(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -93,28 +93,28 @@ def _shuffled(call: SizeCall, name: str, channels: str, side: str, words: str) -
     arrived = call.first
     rank = len(arrived.shape)
     r = Symbol("r", name, call.params[name])
-    told = [unchanged(arrived, i) for i in range(rank - 3)]
-    told.append(SizeNote(Formula(channels, (arrived.symbol("c", rank - 3), r)), words, arrived.origin(rank - 3)))
+    notes = [unchanged(arrived, i) for i in range(rank - 3)]
+    notes.append(SizeNote(Formula(channels, (arrived.symbol("c", rank - 3), r)), words, arrived.origin(rank - 3)))
     for i in (rank - 2, rank - 1):
-        told.append(SizeNote(Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)))
-    return tuple(told)
+        notes.append(SizeNote(Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)))
+    return tuple(notes)
 
 
 def upsampled(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `size` as given, or the input size times `scale_factor`, rounded down."""
     arrived = call.first
-    told = list(unchanged(arrived, i) for i in range(2))
+    notes = list(unchanged(arrived, i) for i in range(2))
     for axis, i in enumerate(range(2, len(arrived.shape))):
         if call.params.get("size") is not None:
-            told.append(set_by("size", call.each("size", axis)))
+            notes.append(set_by("size", call.each("size", axis)))
             continue
         factor = call.each("scale_factor", axis)
         whole = factor == int(factor)
         scale = Symbol("f", "scale_factor", int(factor) if whole else float(factor))
         words = f"Each becomes {int(factor)} in a row." if whole else f"{factor} times as many, rounded down."
         text = "x*f" if whole else "floor(x*f)"
-        told.append(SizeNote(Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)))
-    return tuple(told)
+        notes.append(SizeNote(Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)))
+    return tuple(notes)
 
 
 def recurrent(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -144,10 +144,10 @@ def attention(call: SizeCall) -> tuple[SizeNote, ...]:
     place = 1 if batched and call.params.get("batch_first") else 0
     extra = [name for name in ("add_bias_kv", "add_zero_attn") if call.params.get(name)]
     keys = Formula("s" + " + 1" * len(extra), (key.symbol("s", place),))
-    told = [unchanged(query, 1 - place)] if batched else []
+    notes = [unchanged(query, 1 - place)] if batched else []
     if not call.params.get("average_attn_weights", True):
-        told.append(set_by("num_heads", call.params["num_heads"]))
-    told.append(unchanged(query, place, f"A row for each position of {query.name}."))
+        notes.append(set_by("num_heads", call.params["num_heads"]))
+    notes.append(unchanged(query, place, f"A row for each position of {query.name}."))
     more = f", and one for {' and '.join(extra)}" if extra else ""
-    told.append(SizeNote(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
-    return tuple(told)
+    notes.append(SizeNote(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
+    return tuple(notes)

@@ -27,9 +27,9 @@ def like_indices(call: SizeCall) -> tuple[SizeNote, ...]:
         text, symbols = product(indices, range(len(indices.shape)))
         return (SizeNote(Formula(text, symbols), f"One value for each index of {indices.name}.", indices.origin(0)),)
     at = call.params["dim"] % len(arrived.shape)
-    told = stretched((arrived, indices))
-    told[at] = _size_note(indices, at, "i", f"One value is picked for each index of {indices.name}.")
-    return tuple(told)
+    notes = stretched((arrived, indices))
+    notes[at] = _size_note(indices, at, "i", f"One value is gathered for each index of {indices.name}.")
+    return tuple(notes)
 
 
 def like_second(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -119,9 +119,9 @@ def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
         channels *= call.params.get("groups", 1)
     params = {**call.params, "out_channels": channels, "kernel_size": weight[2:]}
     at = len(call.first.shape) - len(weight) + 1
-    told = windows.transposed(replace(call, op=call.op.replace("F.conv_transpose", "nn.ConvTranspose"), params=params))
+    notes = windows.transposed(replace(call, op=call.op.replace("F.conv_transpose", "nn.ConvTranspose"), params=params))
     words = f"The second size of {call.inputs['weight'][0].name} sets it."
-    return tuple(replace(one, words=words) if i == at else one for i, one in enumerate(told))
+    return tuple(replace(one, words=words) if i == at else one for i, one in enumerate(notes))
 
 
 def sampled(call: SizeCall) -> tuple[SizeNote, ...]:

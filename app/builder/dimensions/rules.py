@@ -22,14 +22,14 @@ def _input(call: SizeCall) -> tuple[SizeNote, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
     batch = SizeNote(n, "N is the batch size.")
     sizes, place = call.params.get("shape") or (), call.params.get("batch", 0)
-    told = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
+    notes = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
     if place is not None:
-        told.insert(place, batch)
-    arrives = tuple(one.formula.result for one in told if one.formula is not None)
+        notes.insert(place, batch)
+    arrives = tuple(one.formula.result for one in notes if one.formula is not None)
     if arrives != call.shape:  # a block's input has the shape that its instance gets
         words = f"The input {call.name} of the block."
         return tuple(set_by(f"dim {i} of the input", size, words) for i, size in enumerate(call.shape))
-    return tuple(told)
+    return tuple(notes)
 
 
 _RULES: tuple[tuple[str, Rule], ...] = (

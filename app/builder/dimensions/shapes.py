@@ -51,12 +51,12 @@ def _literal_sizes(
     sizes: tuple[int, ...], result: tuple[Size, ...], name: str, arrived: InputTensor, dimensions: range
 ) -> tuple[SizeNote, ...]:
     """Note literal sizes; −1 is inferred from the dimensions that it divides."""
-    told = []
+    notes = []
     for place, size in enumerate(sizes):
         meaning = f"{name}[{place}]"
         source = _same_place(result, place, arrived, dimensions)
         if size != -1:
-            told.append(set_by(meaning, size, source=source))
+            notes.append(set_by(meaning, size, source=source))
             continue
         text, symbols = product(arrived, dimensions)
         others = tuple(Symbol(f"s{i}", f"{name}[{i}]", other) for i, other in enumerate(sizes) if i != place)
@@ -64,8 +64,8 @@ def _literal_sizes(
             text += f"/({'*'.join(symbol.letter for symbol in others)})"
         used = " × ".join(str(symbol.value) for symbol in others)
         words = "−1 is inferred: all values" + (f" divided by {used}." if used else ".")
-        told.append(SizeNote(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
-    return tuple(told)
+        notes.append(SizeNote(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
+    return tuple(notes)
 
 
 def _same_place(
@@ -112,14 +112,14 @@ def reduction(call: SizeCall) -> tuple[SizeNote, ...]:
     rank, dim = len(arrived.shape), call.params.get("dim")
     named = range(rank) if dim is None or dim == () else dim if isinstance(dim, tuple) else (dim,)
     gone = {number % rank for number in named} if rank else set()
-    told = []
+    notes = []
     for i, size in enumerate(arrived.shape):
         if i not in gone:
-            told.append(unchanged(arrived, i))
+            notes.append(unchanged(arrived, i))
         elif call.params.get("keepdim"):
             words = f"keepdim=True leaves a 1 where the {size} of dimension {i} were reduced."
-            told.append(SizeNote(Formula("1"), words, arrived.origin(i)))
-    return tuple(told)
+            notes.append(SizeNote(Formula("1"), words, arrived.origin(i)))
+    return tuple(notes)
 
 
 def cat(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -138,15 +138,15 @@ def cat(call: SizeCall) -> tuple[SizeNote, ...]:
 
 def matmul(call: SizeCall) -> tuple[SizeNote, ...]:
     a, b = (many[0] for many in call.inputs.values())
-    told: list[SizeNote] = []
+    notes: list[SizeNote] = []
     if len(a.shape) > 2 or len(b.shape) > 2:
-        told += stretched((a, b), cut=2)
+        notes += stretched((a, b), cut=2)
     inner = f"The {a.shape[-1]} columns of {a.name} are multiplied with the rows of {b.name} and summed."
     if len(a.shape) > 1:
-        told.append(unchanged(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
+        notes.append(unchanged(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
     if len(b.shape) > 1:
-        told.append(unchanged(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}"))
-    return tuple(told)
+        notes.append(unchanged(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}"))
+    return tuple(notes)
 
 
 def elementwise(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -166,7 +166,7 @@ def stretched(tensors: tuple[InputTensor, ...], cut: int = 0) -> list[SizeNote]:
     """Broadcasting: shapes are aligned at their right, a 1 or a missing dimension stretches. The last `cut` of each
     are left out."""
     rank = max(len(one.shape) - cut for one in tensors)
-    told = []
+    notes = []
     for place in range(rank):
         there = [(one, len(one.shape) - cut - rank + place) for one in tensors]
         letters = {i: letter for i, letter in enumerate(ascii_lowercase[: len(tensors)])}
@@ -176,8 +176,8 @@ def stretched(tensors: tuple[InputTensor, ...], cut: int = 0) -> list[SizeNote]:
         for symbol in symbols[1:]:
             text = f"broadcast({text}, {symbol.letter})"
         full = next((spot for spot in present if spot[1].shape[spot[2]] != 1), present[0])
-        told.append(SizeNote(Formula(text, symbols), _stretching(there, full), full[1].origin(full[2])))
-    return told
+        notes.append(SizeNote(Formula(text, symbols), _stretching(there, full), full[1].origin(full[2])))
+    return notes
 
 
 def _stretching(there: list[tuple[InputTensor, int]], full: tuple[str, InputTensor, int]) -> str:

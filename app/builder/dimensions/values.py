@@ -20,13 +20,13 @@ def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
 
 def constant(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the nesting of a typed value."""
-    value, told = call.params["value"], list[SizeNote]()
+    value, notes = call.params["value"], list[SizeNote]()
     while isinstance(value, tuple):
         inner = value[0] if value else None
         what = "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
-        told.append(set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as typed."))
+        notes.append(set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as typed."))
         value = inner
-    return tuple(told)
+    return tuple(notes)
 
 
 def counting(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -56,19 +56,19 @@ def square(call: SizeCall) -> tuple[SizeNote, ...]:
 def index_select(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, index = call.first, call.inputs["index"][0]
     at = call.params["dim"] % len(arrived.shape)
-    told = [unchanged(arrived, i) for i in range(len(arrived.shape))]
+    notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
     words = f"One for each value of {index.name}."
-    told[at] = SizeNote(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
-    return tuple(told)
+    notes[at] = SizeNote(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
+    return tuple(notes)
 
 
 def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a convolution with a wired weight: its first size is the channels, its last ones the kernel."""
     weight = call.inputs["weight"][0].shape
     params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
-    told = windows.convolution(replace(call, params=params))
+    notes = windows.convolution(replace(call, params=params))
     words = f"The first size of {call.inputs['weight'][0].name} sets it."
-    return tuple(replace(one, words=words) if i == 1 else one for i, one in enumerate(told))
+    return tuple(replace(one, words=words) if i == 1 else one for i, one in enumerate(notes))
 
 
 def linear(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -87,21 +87,21 @@ def item(call: SizeCall) -> tuple[SizeNote, ...]:
     items = index if isinstance(index, tuple) else (index,)
     if Ellipsis not in items:
         items = (*items, Ellipsis)
-    told: list[SizeNote] = []
+    notes: list[SizeNote] = []
     at = 0
     for part in items:
         if part is Ellipsis:
             stop = len(arrived.shape) - _after_ellipsis(items)
-            told += [unchanged(arrived, i) for i in range(at, stop)]
+            notes += [unchanged(arrived, i) for i in range(at, stop)]
             at = stop
         elif part is None:
-            told.append(SizeNote(Formula("1"), "None inserts a dimension of size 1 here."))
+            notes.append(SizeNote(Formula("1"), "None inserts a dimension of size 1 here."))
         elif isinstance(part, slice | Slice):
-            told.append(_sliced(arrived, at, part))
+            notes.append(_sliced(arrived, at, part))
             at += 1
         else:
             at += 1  # an int removes its dimension
-    return tuple(told)
+    return tuple(notes)
 
 
 def _after_ellipsis(items: tuple[Any, ...]) -> int:

@@ -37,7 +37,7 @@ def acyclic(count: int, links: Sequence[Link]) -> tuple[list[bool], list[int]]:
 
 
 def layers(vertices: list[Vertex], links: list[Link], rank: list[int]) -> list[int]:
-    """Assign layers by longest path; then move sources and what is computed from them alone right, next to their
+    """Assign layers by longest path; then move sources, and nodes that depend on sources alone, next to their
     consumers."""
     order = sorted(range(len(vertices)), key=rank.__getitem__)
     after: list[list[int]] = [[] for _ in vertices]

@@ -20,7 +20,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Observe(Request[Observation]):
-    """Build the model of a source, run it once with example inputs, and return what it called.
+    """Build the model of a source, run it once with example inputs, and return the recorded calls.
 
     `folder` comes first on Python's path. Without `inputs` they are proposed from the source. With `meta` the model has
     no weights and computes no values. Raises SourceError; send it to a separate engine.

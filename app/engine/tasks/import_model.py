@@ -173,7 +173,9 @@ def _classes_of(spec: SourceSpec, where: str, folder: Path) -> OwnClasses:
         return OwnClasses(read_file(file), vars(sys.modules[spec.where]), folder if installed else None)
     empty = folder / "source" / "source.py"
     empty.parent.mkdir(exist_ok=True)
-    empty.write_text('"""Stands for a collection of models, of which no class is in a file of its own."""\n', "utf-8")
+    empty.write_text(
+        '"""Placeholder for a model from a collection: its class has no file that could be imported."""\n', "utf-8"
+    )
     return OwnClasses(read_file(empty), {}, folder)
 
 

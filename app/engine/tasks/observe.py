@@ -97,7 +97,7 @@ def report_on_model(request: ModelReport, context: Context) -> ModelReported:
 
 
 def report(request: ModelReport, tell: Callable[[str], None] = lambda _words: None) -> ModelReported:
-    """Capture a model in this process, and do with it what is asked for. Raises as `batch_of_model`."""
+    """Capture a model in this process; play, diagnose and check it as requested. Raises as `batch_of_model`."""
     from app.autograd.diagnostics import report as reports
     from app.autograd.node_notes import notes_of_tape
     from app.autograd.playback.full_backward import play_through

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from pytestqt.qtbot import QtBot
 
 from app.views.main_window import MainWindow
-from tests.tapedeck.test_watching import Script
+from tests.tapedeck.test_watching import Script, script  # noqa: F401
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Iterator[Script]:
-    tmp_path.chmod(0o700)
-    made = Script(tmp_path)
-    yield made
-    made.ending.set()
-    made.join(60)
-
-
-def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: MainWindow, script: Script) -> None:
+def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: MainWindow, script: Script) -> None:  # noqa: F811
     session, control = window.session, window.run_control
 
     def until(holds) -> None:
