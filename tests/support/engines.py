@@ -18,8 +18,11 @@ def stop(pid: int) -> None:
         pass
 
 
-def asked(engine: Engine, kind: type[Request[object]]) -> bool:
-    """Whether a question of that kind was sent and has no answer; one that waits for its turn would go to the next
-    process."""
+def asked(engine: Engine, wanted: type[Request[object]] | Request[object]) -> bool:
+    """Whether that question, or one of that kind, was sent and has no answer; one that waits for its turn would go to
+    the next process."""
     process = engine._process
-    return process is not None and any(isinstance(question.request, kind) for question in [*process.open.values()])
+    if process is None:
+        return False
+    sent = [question.request for question in [*process.open.values()]]
+    return any(isinstance(one, wanted) if isinstance(wanted, type) else one == wanted for one in sent)

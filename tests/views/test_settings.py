@@ -123,7 +123,8 @@ def test_an_engine_that_ends_while_a_value_is_checked_is_said_and_the_next_check
     stop(shared().pid)  # so that the question is still open when it ends
     lr = line(form, "optimizer", "lr")
     into(qtbot, lr, "0.01")
-    qtbot.waitUntil(lambda: asked(shared(), CheckOptimizer))
+    newest = CheckOptimizer(Choice("Adam", FrozenMap(lr=0.01)))  # each digit that was typed asked a question of its own
+    qtbot.waitUntil(lambda: asked(shared(), newest))
     os.kill(shared().pid, signal.SIGKILL)
     problem = form.optimizer.form.rows["lr"].problem
     qtbot.waitUntil(lambda: "SIGKILL" in problem.text())

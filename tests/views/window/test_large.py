@@ -172,14 +172,14 @@ def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_
     qtbot: QtBot, window: MainWindow
 ) -> None:
     project = file.loads(MONSTERS["5,000 wires into one cat"]())
-    some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_100]))
+    some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:2_500]))
     window.document.new(some)
     scene, fresh = window.canvas.scene, CanvasScene(window.catalog)
     shown = [len(scene.wires)]
-    while shown[-1] < 1_100:
+    while shown[-1] < 2_500:
         qtbot.waitUntil(lambda: len(scene.wires) > shown[-1])
         shown.append(len(scene.wires))
-    assert len(shown) > 3, "they come in turns"
+    assert len(shown) > 2, "they come in turns"
     at_rest(qtbot, window)
     fresh.show_project(some)
     fresh.set_analysis(window.live.analysis)
