@@ -115,13 +115,16 @@ def request_of(asked: AskedModel) -> Observe:
 
 
 def _write(found: Observation, options: argparse.Namespace) -> None:
+    import msgspec
+
     from app import cli
     from app.observe.folding import Tree
     from app.observe.picture import to_drawing
     from app.observe.plain import to_plain
 
     if options.out.suffix.lower() == ".json":
-        cli.write_text(options.out, json.dumps(to_plain(found), indent=1) + "\n")
+        plain = msgspec.json.format(json.dumps(to_plain(found)).encode(), indent=1)  # json itself indents slowly
+        cli.write_text(options.out, plain.decode() + "\n")
         return
     opened = frozenset(Tree(found).by_key) if options.unfolded else None
     print(cli.picture(to_drawing(found, opened), options.out))

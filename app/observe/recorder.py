@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from types import FrameType
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch._C import DisableTorchFunction
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.weak import WeakIdKeyDictionary
 
 from app.observe import tensors
 from app.observe.observation import Call, Flow, Kind, TensorFacts
@@ -34,6 +35,18 @@ READS = frozenset((
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero", "equal",
     "allclose",
 ))  # fmt: skip
+# Getters of facts, of which a forward pass has several for each operation. They make no tensor and run no kernel.
+FACTS = frozenset(
+    f"torch.Tensor.{name}" for name in (
+        *(f"{name}.__get__" for name in (
+            "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_meta",
+            "is_mps", "is_xpu", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "itemsize",
+            "nbytes", "names", "_version", "grad_fn",
+        )),
+        "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset", "is_contiguous",
+        "is_floating_point", "is_complex", "is_signed", "is_inference", "is_conj", "is_neg", "get_device", "__len__",
+    )
+)  # fmt: skip
 LONGEST = 60  # letters of a value that was read
 _ONE_AT_A_TIME = threading.RLock()  # `nn.Module.__call__` is one for all threads
 
@@ -77,13 +90,13 @@ class Recorder:
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._made = Counter[str]()
         self._thread = threading.get_ident()
-        # Where a tensor comes from: the call and the number of its result.
-        self._sources: Any = WeakIdKeyDictionary()
+        # Where a tensor comes from, by its id: the call and the number of its result.
+        self._sources: dict[int, tuple[ref[Tensor], tuple[int, int]]] = {}
         self._written: dict[int, tuple[int, int]] = {}  # by storage: the last call that wrote to it
         self._by_grad_fn: Any = {}  # autograd nodes are kept alive, so that their ids stay theirs
-        self._names: Any = WeakIdKeyDictionary()
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            self._names[tensor] = name
+        # Parameters and buffers are kept alive, so that their ids stay theirs.
+        self._held = [*model.named_parameters(), *model.named_buffers()]
+        self._names = {id(tensor): name for name, tensor in self._held}
 
     # -- what runs the pass
 
@@ -133,12 +146,14 @@ class Recorder:
         self._made[path] += 1
         draft = self._begin("module", path, f"{kind.__module__}.{kind.__qualname__}", sys._getframe(2))
         draft.call = self._made[path]
-        draft.inputs = tuple(map(tensors.facts, tensors.tensors_in((args, kwargs))))
-        with contextlib.suppress(Exception):  # an extra_repr of the model's own may raise anything
-            draft.settings = (module.extra_repr(),)
+        with DisableTorchFunction():  # what is asked here is none of the model's calls
+            draft.inputs = tuple(map(tensors.facts, tensors.tensors_in((args, kwargs))))
+            with contextlib.suppress(Exception):  # an extra_repr of the model's own may raise anything
+                draft.settings = (module.extra_repr(),)
         with self._running(draft):
             result = call(module, *args, **kwargs)
-        draft.outputs = tuple(map(tensors.facts, tensors.tensors_in(result)))
+        with DisableTorchFunction():
+            draft.outputs = tuple(map(tensors.facts, tensors.tensors_in(result)))
         return result
 
     def function(
@@ -190,7 +205,7 @@ class Recorder:
         if kind == "input":
             draft.outputs = described
             for number, tensor in enumerate(held):
-                self._sources[tensor] = (draft.id, number)
+                self._set_source(tensor, draft.id, number)
                 self._note_storage(tensor, draft.id, number)
         else:
             draft.inputs = described
@@ -226,11 +241,12 @@ class Recorder:
             self._flow(flow, draft.id)
 
     def _end(self, draft: Draft, given: list[Tensor], made: list[Tensor], changed: list[Tensor]) -> None:
-        draft.parameters = tuple(dict.fromkeys(self._names[tensor] for tensor in given if tensor in self._names))
+        names = self._names
+        draft.parameters = tuple(dict.fromkeys(names[id(tensor)] for tensor in given if id(tensor) in names))
         draft.outputs = tuple(map(tensors.facts, made))
         storages = {tensors.storage_of(tensor) for tensor in given} - {None}
         for number, tensor in enumerate(made):
-            self._sources[tensor] = (draft.id, number)
+            self._set_source(tensor, draft.id, number)
             if tensor.grad_fn is not None:
                 self._by_grad_fn.setdefault(id(tensor.grad_fn), (tensor.grad_fn, draft.id, number))
             if tensors.storage_of(tensor) not in storages:
@@ -238,11 +254,14 @@ class Recorder:
             elif not any(tensor is one for one in given):
                 draft.view = True
         for tensor in changed:
-            if tensor in self._names and not tensor.requires_grad and not any(tensor is one for one in made):
+            if id(tensor) in names and not tensor.requires_grad and not any(tensor is one for one in made):
                 continue  # running statistics
             draft.written = True
-            self._sources[tensor] = (draft.id, 0)
+            self._set_source(tensor, draft.id, 0)
             self._note_storage(tensor, draft.id, 0)
+
+    def _set_source(self, tensor: Tensor, call: int, number: int) -> None:
+        self._sources[id(tensor)] = ref(tensor), (call, number)
 
     def _note_storage(self, tensor: Tensor, call: int, number: int) -> None:
         storage = tensors.storage_of(tensor)
@@ -251,11 +270,12 @@ class Recorder:
 
     def _source_of(self, tensor: Tensor) -> tuple[int, int] | None:
         """Return the call that a tensor comes from, and the number of its result; None for one from outside."""
-        found: tuple[int, int] | None = self._sources.get(tensor)
+        known_source = self._sources.get(id(tensor))
+        found = known_source[1] if known_source is not None and known_source[0]() is tensor else None
         if found is None and tensor.grad_fn is not None:
             known = self._by_grad_fn.get(id(tensor.grad_fn))
             found = known[1:] if known is not None else None
-        if found is None and tensor in self._names:
+        if found is None and id(tensor) in self._names:
             return None
         storage = tensors.storage_of(tensor)
         written = self._written.get(storage) if storage is not None else None
@@ -283,11 +303,25 @@ class _Functions(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
+        self._names: dict[Any, str] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self._recorder.listening:
             return func(*args, **(kwargs or {}))
-        return self._recorder.function(_name_of(func), func, args, kwargs or {})
+        name = self._name_of(func)
+        if name in FACTS:
+            with contextlib.suppress(Exception):  # one that raises is a call, which raises again
+                return func(*args, **(kwargs or {}))
+        return self._recorder.function(name, func, args, kwargs or {})
+
+    def _name_of(self, func: Any) -> str:
+        try:
+            name = self._names.get(func)
+        except TypeError:  # unhashable
+            return _name_of(func)
+        if name is None:
+            name = self._names[func] = _name_of(func)
+        return name
 
 
 class _Kernels(TorchDispatchMode):

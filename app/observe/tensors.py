@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,53 +14,62 @@ from torch import Tensor
 from app.observe.observation import TensorFacts
 
 DEEPEST = 12  # containers within containers; a cache of caches is less
+PLAIN = (str, bytes, int, float, complex, bool, type, torch.dtype, torch.device)  # hold none
 LONGEST = 40  # letters of an argument that is no tensor
 
 
 def tensors_in(value: Any, objects: bool = False) -> list[Tensor]:
     """List the tensors of a value in order: of lists, tuples, mappings and dataclasses, and with `objects` of others
     that hold some, such as a cache."""
-    return list(_tensors(value, 0, set(), objects))
+    found: list[Tensor] = []
+    _collect(value, found, 0, set(), objects)
+    return found
 
 
-def _tensors(value: Any, depth: int, seen: set[int], objects: bool) -> Iterator[Tensor]:
+def _collect(value: Any, found: list[Tensor], depth: int, seen: set[int], objects: bool) -> None:
     if isinstance(value, Tensor):
-        yield value
+        found.append(value)
         return
-    if depth > DEEPEST or value is None or isinstance(value, str | bytes | int | float | complex | bool | type):
+    if depth > DEEPEST or value is None or isinstance(value, PLAIN):
         return
     if isinstance(value, torch.nn.Module) or id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, Mapping):
-        parts: Iterator[Any] = iter([*value.values()])
-    elif isinstance(value, list | tuple | set | frozenset):
-        parts = iter([*value])
+    parts: Iterable[Any]
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [*value]
+    elif isinstance(value, Mapping):
+        parts = [*value.values()]
     elif is_dataclass(value):
-        parts = (getattr(value, one.name, None) for one in fields(value))
+        parts = [getattr(value, one.name, None) for one in fields(value)]
     elif type(value).__module__.partition(".")[0] in ("builtins", "numpy", "torch", "collections"):
         return
     elif not objects:
         return
     else:
-        parts = iter([*getattr(value, "__dict__", {}).values()])
+        parts = [*getattr(value, "__dict__", {}).values()]
     for part in parts:
-        yield from _tensors(part, depth + 1, seen, objects)
+        _collect(part, found, depth + 1, seen, objects)
 
 
 def facts(tensor: Tensor) -> TensorFacts:
     """Describe a tensor; what it does not tell (a nested or functorch tensor's sizes) is left empty."""
-    try:
-        shape = tuple(map(int, tensor.shape))
-    except (RuntimeError, TypeError):  # nested tensors, symbolic sizes
-        shape = ()
-    try:
-        count = tensor.numel() * tensor.element_size()
-    except (RuntimeError, TypeError):
-        count = 0
+    with contextlib.suppress(RuntimeError, TypeError):  # nested tensors, symbolic sizes
+        return _facts(tensor.shape, tensor.dtype, tensor.device, tensor.layout, tensor.requires_grad)
     return TensorFacts(
-        shape, str(tensor.dtype).removeprefix("torch."), str(tensor.device),
-        str(tensor.layout).removeprefix("torch."), int(count), bool(tensor.requires_grad),
+        (), str(tensor.dtype).removeprefix("torch."), str(tensor.device), str(tensor.layout).removeprefix("torch."), 0,
+        bool(tensor.requires_grad),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _facts(
+    shape: torch.Size, dtype: torch.dtype, device: torch.device, layout: torch.layout, requires_grad: bool
+) -> TensorFacts:
+    """Return the facts of all tensors of one kind, which are many: layers repeat."""
+    return TensorFacts(
+        tuple(map(int, shape)), str(dtype).removeprefix("torch."), str(device), str(layout).removeprefix("torch."),
+        shape.numel() * dtype.itemsize, bool(requires_grad),
     )  # fmt: skip
 
 
