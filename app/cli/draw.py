@@ -57,9 +57,12 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Observe a model and write its picture; exit with 1 if it raised."""
     from app import cli
-    from app.engine import observe_process
-    from app.engine.tasks import observe as task
     from app.sources.spec import SourceError
+    from app.util import gc_pause
+
+    with gc_pause.put_off():  # torch makes very many objects that stay
+        from app.engine import observe_process
+        from app.engine.tasks import observe as task
 
     cli.can_be_written(options.out, cli.PICTURES, "a picture can end in")
     if not options.timeout > 0:

@@ -29,7 +29,7 @@ from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.sources.loading import LARGEST, Loaded, load
 from app.sources.spec import SourceError
-from app.util import rng
+from app.util import gc_pause, rng
 from app.util.formatting import bytes_text
 
 
@@ -43,15 +43,17 @@ def observe_model(request: Observe, context: Context) -> Observation:
 
 def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) -> Observation:
     """Make and observe a model in this process, or read its graph from a file. Raises SourceError."""
-    from app.observe.observe import observe
-
     if request.source.looked_at:
         from app.sources.looking import look_at
 
         tell(f"Reading {request.source}")
         return look_at(request.source, request.folder)
     tell(f"Making {request.source}")
-    loaded = load(request.source, request.arguments, request.inputs, request.meta, request.folder)
+    with gc_pause.put_off():  # packages of models import thousands of modules, which stay
+        loaded = load(request.source, request.arguments, request.inputs, request.meta, request.folder)
+        from app.observe.observe import observe
+
+    gc_pause.freeze_new_modules()
     tell(f"Running {request.source} once")
     found = observe(loaded.model, loaded.args, loaded.kwargs, train=request.train, name=type(loaded.model).__name__)
     if found.failed is not None and request.meta:
