@@ -199,7 +199,7 @@ def _cluster(group: Group, number: int) -> Iterator[str]:
 
 def _box(name: str, box: Box) -> str:
     line, fill = _INK.get(box.category, _PLAIN)
-    text = "\n".join(part for part in (box.title, box.subtitle, *box.lines, _chips(box)) if part)
+    text = "\n".join(part for part in (box.title, box.subtitle, *box.lines, _chips(box), *box.tags[:1]) if part)
     style = "rounded,filled" if box.shape == "leaf" else "filled"
     color = fill if box.shape == "folded" or box.category == "error" else "#FFFFFF"
     return (

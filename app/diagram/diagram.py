@@ -31,7 +31,9 @@ class Box(msgspec.Struct, frozen=True):
     """One node. `group` is the id of its group. A "call" has its subtitle and lines below its title.
 
     `under` is the id of a box under which this one hangs (a parameter under its operation) instead of a position in the
-    row. `link` is the node on the canvas that it represents, if any.
+    row. `link` is the node on the canvas that it represents, if any. `tags` are texts for a tag at its lower edge, from
+    the longest to the shortest, of which the first that fits is shown: the layout leaves no room for them, so they come
+    and go without moving anything.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Box(msgspec.Struct, frozen=True):
     chips: tuple[Chip, ...] = ()
     under: str | None = None
     link: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 class Arrow(msgspec.Struct, frozen=True):
@@ -58,7 +61,8 @@ class Arrow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Group:
-    """A named frame around boxes. `caption` is right-aligned in its title (a subtotal)."""
+    """A named frame around boxes. `caption` is right-aligned in its title (a subtotal), the first of `tags` that fits
+    is left of it; see `Box`."""
 
     id: str
     title: str
@@ -66,6 +70,7 @@ class Group:
     parent: str | None = None
     caption: str = ""
     link: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

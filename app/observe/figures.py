@@ -6,6 +6,8 @@ import msgspec
 
 from app.util.formatting import bytes_text, figure
 
+NONFINITE = "NaN or Inf"
+
 
 class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
     """Of the module at `path` with all modules in it: how many numbers its parameters are, the L2 norm of their `.grad`
@@ -39,23 +41,23 @@ class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
 
 
 def of_modules(modules: tuple[ModuleFigures, ...]) -> tuple[str, ...]:
-    """Return the most important figures of a module, or of several equal ones together, as lines for a box.
+    """Return the most important figures of a module, or of several equal ones together, as texts for a tag: from the
+    longest to the shortest, all of them for what holds none.
 
     >>> of_modules((ModuleFigures("fc", 5130, 0.25, 2048),))
-    ('5,130 parameters', '‖grad‖ 0.250 · 2.00 KiB saved')
+    ('5,130 parameters · ‖grad‖ 0.250 · 2.00 KiB saved', '‖grad‖ 0.250 · 2.00 KiB saved', '‖grad‖ 0.250')
     >>> of_modules((ModuleFigures("a", 10, 0.5), ModuleFigures("b", 10, 0.1, nonfinite=3)))
-    ('20 parameters', '‖grad‖ 0.100 to 0.500 · 3 NaN or Inf')
+    ('20 parameters · 3 NaN or Inf · ‖grad‖ 0.100 to 0.500', '3 NaN or Inf · ‖grad‖ 0.100 to 0.500', '3 NaN or Inf')
     """
     count = sum(one.parameters for one in modules)
     norms = sorted(one.gradient for one in modules if one.gradient is not None)
     saved, broken = sum(one.saved for one in modules), sum(one.nonfinite for one in modules)
-    parts = []
+    parts = [f"{broken:,} {NONFINITE}"] if broken else []
     if norms:
         shown = dict.fromkeys((figure(norms[0]), figure(norms[-1])))
         parts.append(f"‖grad‖ {' to '.join(shown)}")
     if saved:
         parts.append(f"{bytes_text(saved)} saved")
-    if broken:
-        parts.append(f"{broken:,} NaN or Inf")
-    weights = f"{count:,} parameters" if count else ""
-    return tuple(filter(None, (weights, " · ".join(parts))))
+    every = [f"{count:,} parameters", *parts] if count else parts
+    shorter = (every, *(parts[:length] for length in range(len(parts), 0, -1)))
+    return tuple(dict.fromkeys(" · ".join(one) for one in shorter if one))

@@ -104,18 +104,37 @@ class Tree:
 
         What leads to the call that raised is open in any case.
         """
+        found = frozenset(self._above_failed())
+        for opened, shown in self.levels():
+            if shown > most:
+                break
+            found = opened
+        return found
+
+    def levels(self) -> Iterator[tuple[frozenset[str], int]]:
+        """Yield what is open with one level, two and so on, and how many boxes are shown then; equal layers stay one,
+        and what leads to the call that raised is always open."""
         found = set(self._above_failed())
         level = list(self.parts)
-        shown = len(level)
-        while level:
-            level = [part for part in level if part.parts and part.repeated == 1]
-            more = sum(len(part.parts) - 1 for part in level if part.key not in found)
-            if shown + more > most:
-                break
-            shown += more
+        shown = len(level) + sum(len(self.by_key[key].parts) - 1 for key in found)
+        while level := [part for part in level if part.parts and part.repeated == 1]:
+            shown += sum(len(part.parts) - 1 for part in level if part.key not in found)
             found |= {part.key for part in level}
+            yield frozenset(found), shown
             level = [inner for part in level for inner in part.parts]
-        return frozenset(found)
+
+    @cached_property
+    def parents(self) -> dict[str, str]:
+        """The part around each part that is in one, by their keys."""
+        return {inner.key: part.key for part in self.by_key.values() for inner in part.parts}
+
+    def shown_for(self, key: str, opened: frozenset[str]) -> str:
+        """Return the part that shows `key` while these are open: itself, or the outermost closed one around it."""
+        found = at = key
+        while (above := self.parents.get(at)) is not None:
+            at = above
+            found = at if at not in opened else found
+        return found
 
     def leveled(self, opened: frozenset[str], by: int) -> frozenset[str]:
         """Return what is open with one level more everywhere, or one less; of what is nested, the innermost closes."""

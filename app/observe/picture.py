@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import PurePath
 
-from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group, Shape
+from app.diagram.diagram import Arrow, Box, Drawing, Group, Shape
 from app.observe.figures import ModuleFigures, of_modules
 from app.observe.folding import Part, Tree
 from app.observe.observation import Call, Observation, TensorFacts
@@ -54,8 +55,8 @@ def to_drawing(
         for part in parts:
             if part.parts and part.key in opened:
                 first = observation.calls[part.first]
-                caption = " · ".join(filter(None, (part.kind, *_figures(observation, part, known)[-1:])))
-                groups.append(Group(part.key, part.title, _category(first), group, caption))
+                tags = _figures(observation, part, known)
+                groups.append(Group(part.key, part.title, _category(first), group, part.kind, tags=tags))
                 add(part.parts, part.key)
                 continue
             ids = {id for call in part.every for id in _inside(observation, call)}
@@ -127,7 +128,9 @@ def _sizes(facts: TensorFacts) -> str:
 
 
 def _figures(observation: Observation, part: Part, figures: Mapping[str, ModuleFigures]) -> tuple[str, ...]:
-    """Return the lines of figures of a module, or of the modules that a row stands for."""
+    """Return texts with the figures of a module, or of the modules that a row stands for."""
+    if not figures:
+        return ()
     calls = [observation.calls[one] for one in part.calls]
     found = {call.path: figures[call.path] for call in calls if call.kind == "module" and call.path in figures}
     return of_modules(tuple(found.values()))
@@ -137,7 +140,6 @@ def _box(
     observation: Observation, part: Part, group: str | None, failed: bool, figures: Mapping[str, ModuleFigures]
 ) -> Box:
     call = observation.calls[part.first]
-    measured = _figures(observation, part, figures)
     lines = []
     if call.kind == "operation" and call.settings:
         lines.append(", ".join(call.settings))
@@ -152,13 +154,11 @@ def _box(
     shape: Shape = "call" if failed else "folded" if part.parts or part.repeated > 1 else "op"
     tensors = (*call.outputs, *call.inputs) if call.kind in ("input", "output") else call.outputs
     sizes = _all_sizes(tensors) if call.kind in ("input", "output", "operation") else ""
-    if shape == "folded":
-        lines = [*measured, *lines]
-    chips = tuple(map(Chip, measured)) if shape == "op" else ()
     texts = tuple(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in lines if line)
     return Box(
-        part.key, part.title, sizes or part.kind, texts, ERROR if failed else _category(call), shape, group, chips
-    )
+        part.key, part.title, sizes or part.kind, texts, ERROR if failed else _category(call), shape, group,
+        tags=_figures(observation, part, figures),
+    )  # fmt: skip
 
 
 def _category(call: Call) -> str:
@@ -166,4 +166,9 @@ def _category(call: Call) -> str:
         return "io"
     if call.kind == "module":
         return _LAYERS.get(call.op.split(".")[3], "block") if call.is_layer else "block"
-    return next((category for category, pattern in _PATTERNS if pattern.fullmatch(call.name)), "shape")
+    return _category_of(call.name)
+
+
+@lru_cache(maxsize=1024)
+def _category_of(function: str) -> str:
+    return next((category for category, pattern in _PATTERNS if pattern.fullmatch(function)), "shape")

@@ -8,7 +8,7 @@ in the parent. A box with `Box.under` is placed below its parent box as part of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
 from typing import Literal
@@ -29,6 +29,15 @@ _LINE = 17.0
 _CHARACTER = 7.0
 # The end of an arrow's segment on the border of its group.
 PORT = "port"
+OFTEN = 500  # arrows between two calls of `progress`
+PLACING = 0.75  # of the time is spent on placing boxes, the rest on leading arrows
+
+KnownPlaces = dict[Hashable, Placed]
+Progress = Callable[[float], object]
+
+
+def no_progress(_done: float) -> None:
+    """Hear nothing of a layout's progress."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +71,23 @@ def arrange(
     width: float | None = None,
     spacing: Spacing | None = None,
     page: tuple[float, float] = PAGE,
+    *,
+    known: KnownPlaces | None = None,
+    progress: Progress = no_progress,
 ) -> Layout:
     """Lay out a drawing in rows of at most `width` pixels; None chooses a width that matches the aspect ratio of
     `page`.
 
-    `sizes` are those that the painter measured; without them they are estimated from the texts' lengths.
+    `sizes` are those that the painter measured; without them they are estimated from the texts' lengths. `known` are
+    groups that were placed before, by their contents, and takes up those that are placed now: equal layers are placed
+    once, and so is what stays open while another group opens. `progress` is called often with the fraction that is
+    done, and may raise to end the layout.
     """
     if not drawing.boxes:
         return Layout({}, {}, (), (), 0.0, 0.0)
-    return _Arranger(drawing, sizes or estimated_sizes(drawing), width, spacing or Spacing(), page).run()
+    given = sizes or estimated_sizes(drawing)
+    known = {} if known is None else known
+    return _Arranger(drawing, given, width, spacing or Spacing(), page, known, progress).run()
 
 
 def estimated_sizes(drawing: Drawing) -> Sizes:
@@ -100,8 +117,13 @@ def row_width(sizes: Iterable[tuple[float, float]], spacing: Spacing, page: tupl
 class _Arranger:
     """The state of one call of `arrange`."""
 
-    def __init__(self, drawing: Drawing, sizes: Sizes, width: float | None, spacing: Spacing, page: Point) -> None:
+    def __init__(
+        self, drawing: Drawing, sizes: Sizes, width: float | None, spacing: Spacing, page: Point, known: KnownPlaces,
+        progress: Progress,
+    ) -> None:  # fmt: skip
         self.drawing, self.sizes, self.spacing = drawing, sizes, spacing
+        self.known, self.progress = known, progress
+        self.placed, self.all_parts = 0, len(drawing.boxes) + len(drawing.groups)
         self.limit, self.page = width, page
         self.boxes = {box.id: box for box in drawing.boxes}
         self.place_in_drawing = {box.id: number for number, box in enumerate(drawing.boxes)}
@@ -237,7 +259,9 @@ class _Arranger:
         limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
         if self.limit is not None:
             limit = self.limit if group is None else 0.8 * self.limit
-        placed = self._place_rows(Layered(vertices, made, self.spacing), limit, group)
+        placed = self._placed(vertices, made, limit, group)
+        self.placed += len(members)
+        self.progress(PLACING * self.placed / self.all_parts)
         width = placed.width
         if group is not None:
             width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
@@ -247,7 +271,7 @@ class _Arranger:
             x, y = placed.corners[index[name]]
             self.origin[name] = (x + shift, y)
         for (number, left, right), link, route, at in zip(links, made, placed.routes, placed.labels, strict=True):
-            points = [(px + shift, py) for px, py in route] if shift else route
+            points = [(px + shift, py) for px, py in route] if shift else list(route)
             if group is not None and left == PORT:
                 points[0] = (-PAD, points[0][1])
                 self.ports[(group, number, "left")] = points[0][1] + HEADER + PAD
@@ -258,6 +282,18 @@ class _Arranger:
             if link.label_width and at is not None:
                 self.label_at[number] = (group, (at[0] + shift, at[1]))
         return width, placed.height
+
+    def _placed(self, vertices: list[Vertex], links: list[Link], limit: float, group: str | None) -> Placed:
+        """Place the vertices, or take the places of equal ones that were placed before."""
+        key = (tuple(vertices), tuple(links), self.spacing, limit, self.limit, self.page if group is None else None)
+        placed = self.known.get(key)
+        if placed is None:
+            done = PLACING * self.placed / self.all_parts
+            layered = Layered(vertices, links, self.spacing, tick=lambda: self.progress(done))
+            placed = self._place_rows(layered, limit, group)
+            if len(vertices) > 1:
+                self.known[key] = placed
+        return placed
 
     def _place_rows(self, layered: Layered, limit: float, group: str | None) -> Placed:
         """Place at the row limit; without one, at the first tried limit with nearly the best scale on the page."""
@@ -308,12 +344,16 @@ class _Arranger:
             for box, rect in piece.rects.items():
                 (x, y), (dx, dy), (rx, ry, width_, height_) = corner[self.boxes[box].group], self.origin[name], rect
                 boxes[box] = Rect(x + dx + rx, y + dy + ry, width_, height_)
-        routes = tuple(
-            _down(boxes[arrow.source], boxes[arrow.target]) if number in hanging else self._route(number, corner, boxes)
-            for number, arrow in enumerate(self.drawing.arrows)
-        )
+        routes = []
+        for number, arrow in enumerate(self.drawing.arrows):
+            if not number % OFTEN:
+                self.progress(PLACING + (1 - PLACING) * number / len(self.drawing.arrows))
+            hangs = number in hanging
+            routes.append(
+                _down(boxes[arrow.source], boxes[arrow.target]) if hangs else self._route(number, corner, boxes)
+            )
         labels = tuple(None if at is None else _plus(corner[at[0]], at[1]) for at in self.label_at)
-        return Layout(boxes, groups, routes, labels, width, height)
+        return Layout(boxes, groups, tuple(routes), labels, width, height)
 
     def _route(self, number: int, corner: Mapping[str | None, Point], boxes: Mapping[str, Rect]) -> tuple[Point, ...]:
         arrow = self.drawing.arrows[number]

@@ -14,6 +14,7 @@ def assign_y(state: State) -> None:
     state.y = [0.0] * len(state.heights)
     before, after = (_heaviest(state, neighbours) for neighbours in (state.before, state.after))
     for a, b in state.bands:
+        state.tick()
         rows = state.rows[a:b]
         for row in rows:
             for above, item in zip(row, row[1:], strict=False):

@@ -70,6 +70,7 @@ def order_rows(state: State) -> None:
     """Barycentre sweeps over each band; the best order seen stays."""
     small = len(state.heights) < _COUNT_CROSSINGS_BELOW
     for a, b in state.bands:
+        state.tick()
         rows = state.rows[a:b]
         if max(map(len, rows)) < 2:
             continue

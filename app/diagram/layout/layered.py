@@ -9,7 +9,7 @@ length.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app.diagram.layout.chain_layout import is_chain, place_chain
 from app.diagram.layout.coordinates import assign_y
@@ -24,15 +24,18 @@ class Layered:
     """Boxes in layers, to be placed at several row widths.
 
     The order of `vertices` is the reading order; links against it are drawn backwards. With `routed` False the caller
-    routes the links: they get no route, and none crosses a row between its ends. Raises ValueError for a self-loop.
+    routes the links: they get no route, and none crosses a row between its ends. `tick` is called often while boxes are
+    placed, and may raise to end that. Raises ValueError for a self-loop.
     """
 
     def __init__(
-        self, vertices: Sequence[Vertex], links: Sequence[Link], spacing: Spacing | None = None, routed: bool = True
-    ) -> None:
+        self, vertices: Sequence[Vertex], links: Sequence[Link], spacing: Spacing | None = None, routed: bool = True,
+        tick: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
         if any(link.tail == link.head for link in links):
             raise ValueError("a link leads from a vertex to itself")
         self._vertices, self._spacing, self._routed = list(vertices), spacing or Spacing(), routed
+        self._tick = tick
         self._turned, rank = acyclic(len(vertices), links)
         self._links = [
             Link(k.head, k.tail, k.head_dy, k.tail_dy, k.label_width, k.below) if turn else k
@@ -88,7 +91,8 @@ class Layered:
         return max(state.right), height
 
     def _cut(self, rows: Rows) -> State:
-        state = State(self._vertices, self._links, self._spacing, self._layer, self._routed, self.is_chain)
+        self._tick()
+        state = State(self._vertices, self._links, self._spacing, self._layer, self._routed, self.is_chain, self._tick)
         state.heights = [v.height for v in self._vertices]
         state.weights = [v.weight for v in self._vertices]
         cut_into_bands(state, rows)

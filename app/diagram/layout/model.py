@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 from math import ceil
 from typing import Literal, NamedTuple
@@ -109,7 +110,7 @@ class State:
 
     `arms[band]` is the first layer of the decoder side in a skip layout, `frames[layer]` the frame of a layer; both are
     empty without such. `routed` means that links are routed through the rows; `chain` that each vertex links to the
-    next one alone.
+    next one alone. `tick` is called for each band.
     """
 
     vertices: list[Vertex]
@@ -118,6 +119,7 @@ class State:
     layer: list[int]
     routed: bool
     is_chain: bool
+    tick: Callable[[], object] = lambda: None
     band_of_layer: list[int] = field(default_factory=list)
     arms: list[int] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)

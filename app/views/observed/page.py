@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QCursor, QKeySequence, QShortcut
 from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
 from app.diagram.diagram import Drawing
+from app.diagram.layout import Rect
 from app.observe.figures import ModuleFigures
 from app.observe.folding import Part, Tree
 from app.observe.observation import Call, CallPlace, Observation
 from app.observe.picture import heading, summary, to_drawing
 from app.util import gc_pause
-from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene, arranged
+from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
+from app.views.observed.arrangement import EDGE, READABLE, Arrangement, Arranger
 from app.views.ui.background import WorkerFailure
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import hbox, vbox
@@ -26,20 +30,22 @@ from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
 
 EMPTY, GRAPH = range(2)
-PAGE_MARGIN = 110  # around the graph
-AT_ONCE = 400  # calls whose picture is laid out on the window's own thread
+AT_ONCE = 100  # calls whose picture is laid out on the window's own thread
+PADS = (16, 12, 16, 12)  # pixels around the whole picture: left, top, right, bottom
+INSIDE = 8  # pixels from its edge that the pointer is at least in a part that it was over
+POLL_INTERVAL = 100  # milliseconds
 
 
-Arrangement = tuple[frozenset[str], ArrangedDrawing]
+class Anchor(NamedTuple):
+    """A part whose corner was at a point of the view, and where in it the pointer was, if it was."""
+
+    key: str
+    corner: QPointF | None
+    pointer: QPointF | None
 
 
-def _arranged(
-    tree: Tree, opened: frozenset[str] | None, figures: Mapping[str, ModuleFigures], page: tuple[float, float],
-    row: float | None,
-) -> Arrangement:  # fmt: skip
-    opened = tree.opened() if opened is None else opened
-    drawing = to_drawing(tree.observation, opened, tree, figures)
-    return opened, arranged(drawing, page, row, indexed=True)
+def _within(rect: Rect | None, view: TapeView, point: QPointF) -> bool:
+    return rect is not None and QRectF(*rect).contains(view.mapToScene(point.toPoint()))
 
 
 class ObservedPage(QWidget):
@@ -57,9 +63,12 @@ class ObservedPage(QWidget):
         super().__init__(parent)
         self.observation: Observation | None = None
         self._tree: Tree | None = None
+        self._arranger: Arranger | None = None
         self._opened: frozenset[str] | None = None  # until the first picture is laid out
         self._words, self._source = "", ""
         self._work: BackgroundTask | None = None
+        self._look = QTimer(self, interval=POLL_INTERVAL)
+        self._look.timeout.connect(self._show_progress)
         self._row: float | None = None
         self.figures: dict[str, ModuleFigures] = {}
         self._quiet = False
@@ -74,6 +83,9 @@ class ObservedPage(QWidget):
         self.banner.hide()
         self.summary = label("", "label", "text2")
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.stop = Button("Stop")
+        self.stop.setToolTip("Keep the picture as it is (Esc)")
+        self.stop.hide()
         self.fold_all = Button("Fold all")
         self.capture = Button("Capture", icon="autograd")
         self.capture.setToolTip("Run it forward and keep its autograd graph, to play backward and to measure modules")
@@ -81,7 +93,7 @@ class ObservedPage(QWidget):
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
         head, graph = QWidget(), QWidget()
-        hbox((self.summary, 1), self.fold_all, self.capture, self.another, self.export, self.frame, on=head,
+        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.another, self.export, self.frame, on=head,
              margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
         vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
         self._empty = EmptyState(
@@ -100,6 +112,10 @@ class ObservedPage(QWidget):
         self.export.clicked.connect(self.exportRequested)
         self.frame.clicked.connect(self.view.frame_all)
         self.fold_all.clicked.connect(self._fold_all)
+        self.stop.clicked.connect(self.stop_layout)
+        self._escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self.view, self.stop_layout)
+        self._escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self._escape.setEnabled(False)
         self.view.folded.connect(self.toggle)
         self.view.leveled.connect(self._level)
         self.scene.chosen.connect(self._selected)
@@ -107,6 +123,7 @@ class ObservedPage(QWidget):
     def set_observation(self, found: Observation, source: str) -> None:
         """Show another model; of one that raised, the call that did is selected."""
         self.observation, self._tree, self.figures = found, Tree(found), {}
+        self._arranger = Arranger(self._tree)
         self.capture.setEnabled(found.failed is None)
         self._opened, self._row = None, None
         self._words, self._source = heading(found), source
@@ -115,12 +132,12 @@ class ObservedPage(QWidget):
         self.banner.hide()
         self.scene.choose("")  # keys name other parts from now on
         self.detail.emit(None, None)
-        self._redraw(then=self._show_whole)
+        self._redraw(then=self._show_first)
 
-    def _show_whole(self) -> None:
+    def _show_first(self) -> None:
         found = self.observation
         assert found is not None
-        self.view.frame_all()
+        self._frame()
         if found.failed is not None:
             call = found.calls[found.failed]
             self.banner.set("error", f"{self._source} raised in {call.path or call.name or found.name}", found.error)
@@ -131,21 +148,17 @@ class ObservedPage(QWidget):
             self.banner.show()
 
     def set_figures(self, figures: Iterable[ModuleFigures]) -> None:
-        """Show what a capture measured in the modules; the selection stays."""
+        """Show what a capture measured in the modules; nothing moves, and the selection stays."""
         self.figures = {one.path: one for one in figures}
-        if self._opened is None:  # the first picture is being laid out
-            if self.observation is not None:
-                self._redraw(then=self._show_whole)
-            return
-        key = self.scene.current_key()
+        if self._opened is not None and self._work is None:
+            self._show_figures()
 
-        def choose_again() -> None:
-            self._quiet = True
-            self.scene.choose(key)
-            self._selected(key)
-            self._quiet = False
-
-        self._redraw(self._opened, same_rows=True, then=choose_again)
+    def _show_figures(self) -> None:
+        assert self.observation is not None and self._opened is not None
+        self.scene.redraw_in_place(to_drawing(self.observation, self._opened, self._tree, self.figures))
+        self._quiet = True
+        self._selected(self.scene.current_key())
+        self._quiet = False
 
     def show_call(self, place: CallPlace) -> None:
         """Select what was called at a place, as if another view had done it."""
@@ -182,33 +195,85 @@ class ObservedPage(QWidget):
         return self.scene.drawing
 
     def toggle(self, key: str) -> None:
-        """Open or close a part; its corner stays where it is, under the pointer that clicked it."""
+        """Open or close a part; its corner stays where it is, or as much of it as is under the pointer."""
         if self._tree is None or self._opened is None or key not in self._tree.by_key:
             return
-        before = self.scene.rect_of(key)
-        at = self.view.mapFromScene(before.x, before.y) if before is not None else None
+        anchor = self._anchor(key)
 
         def keep_place() -> None:
-            after = self.scene.rect_of(key)
-            if at is not None and after is not None:
-                now = self.view.mapFromScene(after.x, after.y)
-                self.view.pan(at.x() - now.x(), at.y() - now.y())
+            self._put_back(anchor)
             self.scene.choose(key)
             self.view.setFocus()
 
         self._redraw(self._opened ^ {key}, same_rows=True, then=keep_place)
 
+    def _anchor(self, key: str) -> Anchor:
+        rect = self.scene.rect_of(key)
+        corner = QPointF(self.view.mapFromScene(rect.x, rect.y)) if rect is not None else None
+        pointer = QPointF(self.view.viewport().mapFromGlobal(QCursor.pos()))
+        if corner is None or not self.view.viewport().underMouse() or not _within(rect, self.view, pointer):
+            return Anchor(key, corner, None)
+        return Anchor(key, corner, pointer)
+
+    def _put_back(self, anchor: Anchor) -> None:
+        """Scroll so that a part is where it was, and still under the pointer that was over it."""
+        assert self._tree is not None and self._opened is not None
+        key = self._tree.shown_for(anchor.key, self._opened)
+        rect = self.scene.rect_of(key)
+        if rect is None or anchor.corner is None:
+            return
+        wanted, size, pointer = anchor.corner, QPointF(rect.width, rect.height) * self.view.zoom, anchor.pointer
+        if pointer is not None:
+            wanted = QPointF(min(max(wanted.x(), pointer.x() - size.x() + INSIDE), pointer.x() - INSIDE),
+                             min(max(wanted.y(), pointer.y() - size.y() + INSIDE), pointer.y() - INSIDE))  # fmt: skip
+        now = self.view.mapFromScene(rect.x, rect.y)
+        self.view.pan(wanted.x() - now.x(), wanted.y() - now.y())
+        if not self.view.visible_area().intersects(QRectF(*rect)):
+            self.view.ensure_seen(QRectF(*rect))
+
     def unfold_all(self) -> None:
         """Open every part, however many there are."""
         if self._tree is not None:
-            self._redraw(frozenset(self._tree.by_key), then=self.view.frame_all)
+            self._redraw(frozenset(self._tree.by_key), then=self._frame)
 
     def _level(self, by: int) -> None:
-        """Open a level more everywhere, or close one."""
+        """Open a level more everywhere, or close one; what is under the pointer, or else selected, stays where it
+        is."""
         if self._tree is not None and self._opened is not None:
             opened = self._tree.leveled(self._opened, by)
             if opened != self._opened:
-                self._redraw(opened, then=self.view.frame_all)
+                anchor = self._anchor(self._key_to_keep())
+                self._redraw(opened, same_rows=True, then=lambda: self._put_back(anchor))
+
+    def _key_to_keep(self) -> str:
+        """Return the innermost part under the pointer, or the selected one in sight, or the first in sight."""
+        if self.view.viewport().underMouse():
+            pointer = self.view.mapToScene(self.view.viewport().mapFromGlobal(QCursor.pos()))
+            if key := self.scene.innermost_at(pointer):
+                return key
+        seen, current = self.view.visible_area(), self.scene.current_key()
+        rect = self.scene.rect_of(current) if current else None
+        if rect is not None and seen.intersects(QRectF(*rect)):
+            return current
+        return min(
+            (key for key, rect in self.scene.layout_.boxes.items() if seen.contains(QRectF(*rect))), default="",
+            key=lambda key: self.scene.layout_.boxes[key][1::-1],
+        )  # fmt: skip
+
+    def _frame(self) -> None:
+        """Show everything, or its beginning where names would be too small to read."""
+        layout, room = self.scene.layout_, self._room()
+        area = QRectF(0, 0, layout.width, layout.height).adjusted(-EDGE, -EDGE, EDGE, EDGE)
+        scale = min(room[0] / area.width(), room[1] / area.height())
+        if scale >= READABLE:
+            self.view.frame(area, pads=PADS)
+        else:
+            self.view.show_corner(area.topLeft(), QPointF(*PADS[:2]), READABLE)
+
+    def _room(self) -> tuple[float, float]:
+        """Return the size of the view that a picture can fill."""
+        size = self.view.viewport().size()
+        return max(size.width() - PADS[0] - PADS[2], 320), max(size.height() - PADS[1] - PADS[3], 240)
 
     @property
     def busy(self) -> bool:
@@ -236,47 +301,79 @@ class ObservedPage(QWidget):
     def _fold_all(self) -> None:
         if self._tree is None or self._opened is None:
             return
-        root = {part.key for part in self._tree.parts if part.parts}
-        opened = self._tree.opened() if self._opened <= root else frozenset(root)
-        self._redraw(opened, then=self.view.frame_all)
+        if len(self._opened) > 1:
+            root = frozenset(part.key for part in self._tree.parts if part.parts)
+            self._redraw(root, then=self._frame)
+        else:
+            self._redraw(self._tree.leveled(self._opened, 1), then=self._frame)
 
     def _redraw(
         self, opened: frozenset[str] | None = None, *, same_rows: bool = False, then: Callable[[], object]
     ) -> None:
-        """Lay the picture out with these parts open (None: as many as fit); of many calls on another thread."""
-        assert self.observation is not None and self._tree is not None
-        room = self.view.viewport().size()
-        page = (min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360))
+        """Lay the picture out with these parts open (None: as many as are readable); of many calls on another
+        thread."""
+        assert self.observation is not None and self._arranger is not None
+        room, row = self._room(), self._row if same_rows else None
         if self._work is not None:
             self._work.abandon()
             self._work = None
-        work = partial(_arranged, self._tree, opened, self.figures, page, self._row if same_rows else None)
+        work = (
+            partial(self._arranger.fit, self.figures, room) if opened is None
+            else partial(self._arranger.arrange, opened, self.figures, room, row)
+        )  # fmt: skip
         if len(self.observation.calls) <= AT_ONCE:
             self._show_arranged(work(), then)
             return
-        task = self._work = BackgroundTask(lambda _tell, _cancelled: work())
+        task = self._work = BackgroundTask(lambda tell, cancelled: work(tell=tell, cancelled=cancelled), 0.0)
         task.ended.connect(lambda answer: self._laid_out(task, answer, then), Qt.ConnectionType.QueuedConnection)
         task.begin()
         self.fold_all.setEnabled(False)
-        self.summary.setText(f"{self._words} · laying out …")
+        self.stop.setVisible(self._opened is not None)
+        self._escape.setEnabled(self._opened is not None)
+        self._show_progress()
+        self._look.start()
+
+    def _show_progress(self) -> None:
+        if self._work is None:
+            self._look.stop()
+            return
+        done = f" {self._work.progress:.0%}" if self._work.progress else ""
+        self.summary.setText(f"{self._words} · laying out{done} …")
+
+    def stop_layout(self) -> None:
+        """Give up the layout that is on its way, and keep the picture that is shown."""
+        if self._work is not None and self._opened is not None:
+            self._work.abandon()
+            self._at_rest()
+
+    def _at_rest(self) -> None:
+        self._work = None
+        self._look.stop()
+        self.stop.hide()
+        self._escape.setEnabled(False)
+        self.fold_all.setEnabled(True)
+        self.summary.setText(self._words)
 
     def _laid_out(self, task: BackgroundTask, answer: Arrangement | WorkerFailure, then: Callable[[], object]) -> None:
         if task is not self._work:  # another picture was asked for when this one was on its way
             return
-        self._work = None
         if isinstance(answer, WorkerFailure):
+            self._at_rest()
             raise answer.error
         self._show_arranged(answer, then)
 
     def _show_arranged(self, answer: Arrangement, then: Callable[[], object]) -> None:
-        self._opened, done = answer
+        outdated = self._work is not None and answer.figures != self.figures
+        self._opened = answer.opened
+        self._at_rest()
         with gc_pause.put_off():
-            self._row = self.scene.show_arranged(done)
+            self._row = self.scene.show_arranged(answer.done)
+        self._row = answer.row or self._row
         self.fold_all.setText("Fold all" if len(self._opened) > 1 else "Unfold")
-        self.fold_all.setEnabled(True)
-        self.summary.setText(self._words)
         self.minimap.rebuild()
         then()
+        if outdated:
+            self._show_figures()
 
     def _selected(self, key: str) -> None:
         part: Part | None = self._tree.by_key.get(key) if self._tree is not None else None

@@ -89,7 +89,7 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
     qtbot.mouseClick(texts[0], Qt.MouseButton.LeftButton)
     assert room.isVisible()
     drawn = opened.drawing()
-    assert any("parameters" in chip.text for one in drawn.boxes if one.title == "first" for chip in one.chips)
+    assert any("parameters" in tag for one in drawn.boxes if one.title == "first" for tag in one.tags)
 
 
 def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(

@@ -15,6 +15,7 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, PAD, Sizes
+from app.observe.figures import NONFINITE
 from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_paint import Played, paint_freed, paint_next, paint_progress, paint_tick
 from app.views.ui import icons
@@ -23,6 +24,7 @@ from app.views.ui.theme import ROLES, Theme, faded, font, mix, svg
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
 LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
 INSET = 10.0
+TAG_OVERHANG = 8.0  # by which the text of a tag may be wider than its box
 
 
 @cache
@@ -191,6 +193,9 @@ class BoxFace:
             text.paint(painter, theme.color(text.color), vector)
         if played is not None:
             self._paint_played(painter, theme, area, radius, played)
+        if tag := _fitting(box.tags, self.width + TAG_OVERHANG):
+            tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 1
+            _tag(painter, tag, theme, vector)
         paint_rings(painter, area, radius, theme, state)
 
     def _texts(self, played: Played | None) -> list[Text]:
@@ -242,6 +247,10 @@ class GroupFace:
             over = played is not None and played.finished
             for text in (self.title,) if over else (self.title, self.caption):
                 text.paint(painter, theme.color(text.color), vector)
+            tag = _fitting(self.group.tags, self.caption.x - self.title.x - self.title.width - 2 * INSET)
+            if tag is not None:
+                tag.x, tag.middle = self.caption.x - INSET - tag.width, HEADER / 2
+                tag.paint(painter, _tag_color(tag, theme), vector)
             if over:
                 icons.draw(painter, "check", theme.run, width - 20, 4.5, 13)
         paint_rings(painter, area, 6.0, theme, state)
@@ -300,6 +309,23 @@ def paint_label(
     painter.drawRoundedRect(QRectF(at.x() - width / 2, at.y() - 8.5, width, 17), 8.5, 8.5)
     text.x, text.middle = at.x() - text.width / 2, at.y()
     text.paint(painter, color or theme.text2, vector)
+
+
+def _fitting(tags: tuple[str, ...], room: float) -> Text | None:
+    """Return the first text that fits; None where none does."""
+    return next((Text(text, "axis", 0, 0) for text in tags if _width(text, "axis") <= room), None)
+
+
+def _tag_color(tag: Text, theme: Theme) -> QColor:
+    return theme.error if NONFINITE in tag.text else theme.text2
+
+
+def _tag(painter: QPainter, tag: Text, theme: Theme, vector: bool) -> None:
+    color = _tag_color(tag, theme)
+    painter.setPen(QPen(theme.line3 if color == theme.text2 else color, 1))
+    painter.setBrush(theme.panel)
+    painter.drawRoundedRect(QRectF(tag.x - 4, tag.middle - 7, tag.width + 8, 14), 4, 4)
+    tag.paint(painter, color, vector)
 
 
 def _header(

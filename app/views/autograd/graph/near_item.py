@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.views.autograd.graph.faces import Text, paint_label
 from app.views.autograd.graph.overview_item import DIMMED
-from app.views.autograd.graph.parts import RING, ArrowPath, BoxPart, GroupPart
+from app.views.autograd.graph.parts import TAG, ArrowPath, BoxPart, GroupPart
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
 from app.views.ui.theme import Theme, current, mix
@@ -44,7 +44,7 @@ class NearGraph(SpriteItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         area = option.exposedRect
-        groups, numbers, boxes, labels = self._scene.seen_in(area.adjusted(-RING, -RING, RING, RING))
+        groups, numbers, boxes, labels = self._scene.seen_in(area.adjusted(-TAG, -TAG, TAG, TAG))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         now = current()
         for group in groups:

@@ -20,6 +20,7 @@ from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import current
 
 RING = 4.0  # around a box
+TAG = 12.0  # that the tag of a box reaches over its edges
 
 T = TypeVar("T")
 # ("box", id), ("group", id), ("arrow", number) or ("label", number)
@@ -65,7 +66,8 @@ class BoxPart(Part):
         super().__init__(face.box.id, face.box.link, rect)
         self.face = face
         self.corner = QPointF(rect.x, rect.y)
-        self.own_extent = QRectF(-RING, -RING, rect.width + 2 * RING, rect.height + 2 * RING)
+        out = TAG if face.box.tags else RING
+        self.own_extent = QRectF(-out, -RING, rect.width + 2 * out, rect.height + RING + out)
 
     def paint(self, painter: QPainter) -> None:
         """Paint it with its top left corner at the origin."""
@@ -81,7 +83,8 @@ class BoxPart(Part):
         if self._looks_like is None:
             box, state = self.face.box, self._state
             ringed = state.hovered, state.selected, state.linked
-            look = (box.shape, box.title, box.subtitle, box.lines, box.chips, box.category, ringed, self._played)
+            look = (box.shape, box.title, box.subtitle, box.lines, box.chips, box.tags, box.category, ringed,
+                    self._played)  # fmt: skip
             self._looks_like = Hashed(look)
         return self._looks_like
 
@@ -89,7 +92,8 @@ class BoxPart(Part):
     def tooltip(self) -> str:
         """Return all its text, for a tooltip."""
         box = self.face.box
-        return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *(chip.text for chip in box.chips))))
+        chips = (chip.text for chip in box.chips)
+        return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *chips, *box.tags[:1])))
 
 
 class GroupPart(Part):

@@ -5,6 +5,7 @@ Items are made for what comes into sight near; from afar one item paints all.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.diagram.diagram import Box, Drawing
-from app.diagram.layout import HEADER, Layout, Rect, arrange
+from app.diagram.layout import HEADER, KnownPlaces, Layout, Progress, Rect, arrange, no_progress
 from app.util.formatting import figure
 from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
@@ -46,11 +47,12 @@ class ArrangedDrawing:
 
 
 def arranged(
-    drawing: Drawing, page: tuple[float, float], row: float | None = None, indexed: bool = False
-) -> ArrangedDrawing:
-    """Lay a drawing out in the form of `page`, or in rows of a given width; usable on any thread."""
+    drawing: Drawing, page: tuple[float, float], row: float | None = None, indexed: bool = False,
+    known: KnownPlaces | None = None, progress: Progress = no_progress,
+) -> ArrangedDrawing:  # fmt: skip
+    """Lay a drawing out in the form of `page`, or in rows of a given width; usable on any thread. See `arrange`."""
     box_faces, group_faces, _, sizes = measure(drawing)
-    layout = arrange(drawing, sizes, row, page=page)
+    layout = arrange(drawing, sizes, row, page=page, known=known, progress=progress)
     index = places(drawing, layout) if indexed else None
     return ArrangedDrawing(drawing, layout, box_faces, group_faces, page, index)
 
@@ -100,6 +102,16 @@ class TapeScene(QGraphicsScene):
                 self.choose(key)
                 break
         return max(layout.width, done.page[0])
+
+    def redraw_in_place(self, drawing: Drawing) -> None:
+        """Show other texts and tags in the boxes and groups there are; nothing moves, and what is selected stays."""
+        assert self.drawing is not None and len(drawing.boxes) == len(self.drawing.boxes)
+        self.drawing = self._drawing = drawing
+        self._faces, self._group_faces = BoxFaces(drawing.boxes), {one.id: GroupFace(one) for one in drawing.groups}
+        self.__dict__.pop("_box_of", None)
+        self.boxes.made.clear()
+        self.groups.made.clear()
+        self.near.update()
 
     def empty(self) -> None:
         """Remove the drawing."""
@@ -407,6 +419,16 @@ class TapeScene(QGraphicsScene):
         arrows = [self._drawing.arrows[number] for number in self._touching.get(key, ())]
         leaves = {end for arrow in arrows for end in (arrow.source, arrow.target) if self._box_of[end].shape == "leaf"}
         return next_box(self.layout_.boxes, arrows, leaves, key, direction)
+
+    def innermost_at(self, at: QPointF) -> str:
+        """Return the key of the box at a point of the scene, or of the innermost open group around it; "" for none."""
+        here = self._index.inside(QRectF(at.x() - 0.5, at.y() - 0.5, 1, 1))
+        parts = [key for kind, key in here if kind in ("box", "group")]
+        return min(parts, key=lambda key: self._size_of(key), default="")
+
+    def _size_of(self, key: str) -> float:
+        rect = self.rect_of(key)
+        return rect.width * rect.height if rect is not None else math.inf
 
     def area_of(self, parts: Iterable[Part]) -> QRectF:
         """Return the bounding rectangle of some boxes and groups."""

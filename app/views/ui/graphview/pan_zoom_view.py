@@ -104,6 +104,13 @@ class PanZoomView(QGraphicsView):
         self.whole = area == self.whole_area()
         self.moved.emit()
 
+    def show_corner(self, corner: QPointF, spot: QPointF, zoom: float) -> None:
+        """Show the scene at a zoom, with a point of it at a point of the viewport."""
+        self.zoom_to(zoom)
+        self.widen()
+        self._put(corner, spot)
+        self.moved.emit()
+
     def show_point(self, point: QPointF) -> None:
         """Centre the view on a point of the scene."""
         self.whole = False
