@@ -193,10 +193,10 @@ class BoxFace:
             text.paint(painter, theme.color(text.color), vector)
         if played is not None:
             self._paint_played(painter, theme, area, radius, played)
-        if tag := _fitting(box.tags, self.width + TAG_OVERHANG):
-            tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 1
-            _tag(painter, tag, theme, vector)
         paint_rings(painter, area, radius, theme, state)
+        if tag := _fitting(box.tags, self.width + TAG_OVERHANG):
+            tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 2
+            _tag(painter, tag, theme, vector)
 
     def _texts(self, played: Played | None) -> list[Text]:
         """Return the current texts: a closed group counts what ran."""
