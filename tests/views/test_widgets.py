@@ -233,6 +233,9 @@ def test_no_tab_is_hidden_for_want_of_room(show_widget, qtbot, collect_signal):
     show_widget(tabs)
     full = [tabs.tabRect(index).width() for index in range(len(keys))]
     assert sum(full) == tabs.sizeHint().width(), "it asks for room for all words"
+    tabs.resize(sum(full) - 30, tabs.height())
+    qtbot.waitUntil(lambda: tabs.tabRect(len(keys) - 1).right() < tabs.width())
+    assert not any(map(tabs.tabToolTip, range(len(keys)))), "they lose their icons before any loses its name"
     tabs.resize(420, tabs.height())
     qtbot.waitUntil(lambda: tabs.tabRect(len(keys) - 1).right() < tabs.width())
     narrow = [tabs.tabRect(index).width() for index in range(len(keys))]

@@ -177,7 +177,8 @@ def _title(name: str, where: str, category: str) -> QWidget:
 
 
 def _saved_section(saved: Iterable[SavedTensor]) -> Section:
-    """Return a row per tensor: name, shape, dtype, bytes, version; memory held only for backward is totalled on top."""
+    """Return a row per tensor: name over shape, dtype, bytes, version; memory held only for backward is totalled on
+    top."""
     rows = list(saved)
     blocks = {s.storage: s.bytes for s in rows if s.kind == "activation"}
     section = Section("Saved tensors", f"{bytes_text(sum(blocks.values()))} held")
@@ -187,19 +188,22 @@ def _saved_section(saved: Iterable[SavedTensor]) -> Section:
     grid.setHorizontalSpacing(8)
     grid.setVerticalSpacing(6)
     right = Qt.AlignmentFlag.AlignRight
-    for column, head in enumerate(("Name", "Shape", "Type", "Size", "Version")):
-        grid.addWidget(label(head, "caption", "text3"), 0, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
+    for column, head in enumerate(("Tensor", "Type", "Size", "Version")):
+        grid.addWidget(label(head, "caption", "text3"), 0, column, right if column > 1 else Qt.AlignmentFlag.AlignLeft)
     for row, tensor in enumerate(rows, 1):
+        name, shape = QWidget(), shape_text(tensor.shape, "scalar")
+        vbox(cell(_short(tensor.name), "formula", "", tensor.name), cell(shape, "caption", "text2", shape), on=name,
+             margins=0, spacing=1)  # fmt: skip
         cells = (
-            cell(_short(tensor.name), "formula", "", tensor.name),
-            cell(shape_text(tensor.shape, "scalar"), "caption", "text2", shape_text(tensor.shape, "scalar")),
+            name,
             cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
             cell(bytes_text(tensor.bytes), "caption", "" if tensor.kind == "activation" else "text3"),
             _version(tensor),
         )
         for column, made in enumerate(cells):
-            grid.addWidget(made, row, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
-    grid.setColumnStretch(1, 1)
+            side = right if column > 1 else Qt.AlignmentFlag.AlignLeft
+            grid.addWidget(made, row, column, side | Qt.AlignmentFlag.AlignTop)
+    grid.setColumnStretch(0, 1)
     section.body_layout.addWidget(table)
     section.body_layout.addWidget(note(_saved_note(rows)))
     return section

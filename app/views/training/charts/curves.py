@@ -383,7 +383,7 @@ class Curves(QWidget):
         rect = chart.plot.view.sceneBoundingRect()
         place = rect.left() + (x - low) / (high - low) * rect.width()
         heading = f"step {formatting.grouped_digits(int(steps['step'][index]))}"
-        note = f"epoch {int(steps['epoch'][index])}"
+        note = f"epoch {int(steps['epoch'][index]):,}"
         chart.plot.readout.show_at(place, heading, note, chart.rows(index))
 
     # layers

@@ -139,7 +139,7 @@ class Backdrop(PlotLayer):
             place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
             painter.setPen(pen)
             painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
-            label = f"epoch {index + 1}"
+            label = f"epoch {index + 1:,}"
             if place + 4 + metrics.horizontalAdvance(label) < rect.right():
                 painter.setPen(now.text3)
                 painter.drawText(QPointF(place + 4, rect.top() + metrics.ascent() + 2), label)

@@ -70,7 +70,8 @@ def _started(event: Started) -> list[ConsoleLine]:
         ConsoleLine(
             f"Training on {event.device}, seed {event.seed}: {count}, "
             f"{grouped_digits(event.train_count)} training and {grouped_digits(event.validation_count)} validation "
-            f"samples, {event.epochs} epochs of {grouped_digits(event.steps_per_epoch)} batches of {event.batch_size}.",
+            f"samples, {grouped_digits(event.epochs)} epochs of {grouped_digits(event.steps_per_epoch)} batches of "
+            f"{event.batch_size}.",
             "text",
         )
     ]
@@ -88,8 +89,8 @@ def _sentences(*texts: str) -> str:
 
 
 def _epoch(event: EpochDone, epochs: int) -> str:
-    of = f"/{epochs}" if epochs else ""
-    text = f"Epoch {event.epoch}{of}: train loss {figure(event.train_loss)}{_share(event.train_accuracy)}"
+    of = f"/{epochs:,}" if epochs else ""
+    text = f"Epoch {event.epoch:,}{of}: train loss {figure(event.train_loss)}{_share(event.train_accuracy)}"
     if event.val_loss is None:
         return f"{text}; no validation samples."
     scores = "".join(f", {label_of(name)} {figure(value)}" for name, value in event.metrics)

@@ -226,7 +226,10 @@ class RunControl(QObject):
         if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
             words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
         title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
-        stopped = finished.note if self._session.watched_last else "It is saved and can be resumed under Runs."
+        run = self._session.current
+        project = self._drawn.get(run.number) if run is not None else None
+        of = f" of {project.name}" if project is not None and project.name else ""  # which may have been left
+        stopped = finished.note if self._session.watched_last else f"It is saved and can be resumed under Runs{of}."
         self.said.emit(title, words if finished.reason == "done" else stopped)
 
 

@@ -51,7 +51,7 @@ class RunGuard(QObject):
 
     def _where(self) -> str:
         progress = self._session.progress()
-        return f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"
+        return f"epoch {progress.epoch:,} of {progress.epochs:,}" if progress else "its beginning"
 
     def _wait(self) -> None:
         """Wait with a responsive window; after a while show a dialog that can be cancelled."""

@@ -100,7 +100,7 @@ class RunRow:
             STATES[self.state][1],
             device,
             options,
-            f"{shown.epochs}/{epochs}",
+            f"{shown.epochs:,}/{epochs:,}",
             formatting.grouped_digits(shown.steps),
             *(formatting.figure(value) for value in (shown.train_loss, shown.val_loss, shown.best_loss)),
             *(formatting.percent_sign(value) for value in (shown.val_accuracy, shown.best_accuracy)),

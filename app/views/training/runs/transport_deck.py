@@ -129,8 +129,8 @@ class RunDeck(QWidget):
             self._step = p.step
             return
         self.counter.set_fields([
-            ("Epoch", f"{p.epoch}/{p.epochs}"),
-            ("Batch", f"{p.batch}/{p.batches}"),
+            ("Epoch", f"{p.epoch:,}/{p.epochs:,}"),
+            ("Batch", f"{p.batch:,}/{p.batches:,}"),
             ("Samples/s", speed),
             ("Loss", formatting.figure(p.loss)),
             ("ETA", left),

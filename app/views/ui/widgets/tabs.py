@@ -13,6 +13,7 @@ from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box
 
 HEIGHT = 34
 PAD, BARE_PAD = 14, 9
+NAME_PADS = (12, 10, 8, 6, 5)  # of names without icons, from the roomiest
 ICON = 15
 LEGIBLE = 64  # pixels of a tab, its icon and a few letters
 
@@ -26,10 +27,13 @@ class _Tab:
     badge: TextLine | None = None
     badge_fill: str = "errorFill"
     bare: bool = False  # only its icon, for want of room
+    name_pad: int = 0  # only its name, with so much on either side; 0 for icon and name
 
-    def width(self, bare: bool) -> float:
-        """Return the width with or without words."""
+    def width(self, bare: bool, name_pad: int = 0) -> float:
+        """Return the width with icon and words, with its icon alone, or with its name alone."""
         badge = 7 + self.badge_width if self.badge else 0
+        if name_pad and not bare:
+            return 2 * name_pad + self.text.width + badge
         words = 0.0 if bare else (6 if self.icon else 0) + self.text.width
         return 2 * (BARE_PAD if bare else PAD) + (ICON if self.icon else 0) + words + badge
 
@@ -39,7 +43,8 @@ class _Tab:
 
 
 class ToolTabs(KeyboardFocus, QTabBar):
-    """Tabs identified by a key. Where there is no room for all, the last ones but the active show their icon alone.
+    """Tabs identified by a key. Where there is no room for all, they show their names without icons; where there is
+    none for that, the last ones but the active show their icon alone.
 
     The active one has the colour `panel` and a line on top, 1 px over a dock, else 2 px.
 
@@ -123,22 +128,30 @@ class ToolTabs(KeyboardFocus, QTabBar):
             self.setUsesScrollButtons(True)
 
     def _fit(self) -> None:
-        """Choose which tabs show their icon alone: as few as need be, from the end."""
-        before = [tab.bare for tab in self._tabs]
+        """Choose what the tabs show: icons and names, names alone, or as few icons alone as need be, from the end."""
+        before = [(tab.bare, tab.name_pad) for tab in self._tabs]
         over = self.sizeHint().width() - self.width()
+        shown = [tab for index, tab in enumerate(self._tabs) if self.isTabVisible(index)]
+        named = next((pad for pad in NAME_PADS if over > 0 and self._width_of_names(shown, pad) <= self.width()), 0)
+        for tab in self._tabs:
+            tab.name_pad = named
+        over = 0 if named else over
         for index in reversed(range(len(self._tabs))):
             tab = self._tabs[index]
             tab.bare = over > 0 and bool(tab.icon) and index != self.currentIndex()
             if tab.bare and self.isTabVisible(index):
                 over -= self._full(tab) - self.tabSizeHint(index).width()
         for index, (tab, was) in enumerate(zip(self._tabs, before, strict=True)):
-            if tab.bare != was:
+            if (tab.bare, tab.name_pad) != was:
                 self.setTabToolTip(index, tab.text.text if tab.bare else "")
                 self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
 
     def sizeHint(self) -> QSize:
         """Return the room for all words, which layouts give it where there is that much."""
         return QSize(sum(self._full(tab) for index, tab in enumerate(self._tabs) if self.isTabVisible(index)), HEIGHT)
+
+    def _width_of_names(self, tabs: list[_Tab], pad: int) -> int:
+        return sum(at_least(tab.width(False, pad), HEIGHT).width() for tab in tabs)
 
     def _full(self, tab: _Tab) -> int:
         return at_least(tab.width(bare=False), HEIGHT).width()
@@ -154,7 +167,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     def tabSizeHint(self, index: int) -> QSize:
         tab = self._tabs[index] if index < len(self._tabs) else None
-        return at_least(tab.width(tab.bare), HEIGHT) if tab is not None else QSize(0, HEIGHT)
+        return at_least(tab.width(tab.bare, tab.name_pad), HEIGHT) if tab is not None else QSize(0, HEIGHT)
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return self.tabSizeHint(index)
@@ -189,12 +202,12 @@ class ToolTabs(KeyboardFocus, QTabBar):
                 painter.fillRect(QRectF(x, 0, 1, self.height()), theme.line)
             self.paint_ring(painter, area.adjusted(3, 4, -3, -4), 4)
         color = "text4" if not self.isTabEnabled(index) else "text" if active or hovered else "text3"
-        x = area.left() + (BARE_PAD if tab.bare else PAD)
-        if tab.icon:
+        x = area.left() + (BARE_PAD if tab.bare else tab.name_pad or PAD)
+        if tab.icon and not tab.name_pad:
             icons.draw(painter, tab.icon, color, x, (HEIGHT - ICON) / 2, ICON)
             x += ICON
         if not tab.bare:
-            x += 6 if tab.icon else 0
+            x += 6 if tab.icon and not tab.name_pad else 0
             tab.text.draw_in(painter, x, area, theme.color(color))
             x += tab.text.width
         if tab.badge is not None:
