@@ -187,6 +187,6 @@ def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
 
     made = synthetic_data.with_these(project, analysis)
     if made is None:
-        words = "they need a network with one float32 input whose first dimension is the batch"
+        words = "they need inputs of known shape whose first dimension is the batch"
         raise cli.CommandError(f"there are no synthetic data for this network: {words}; omit --synthetic-data", 1)
     return made

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.data import synthetic_fields
 from app.data.downloads.archives import COLLECTIONS
-from app.data.spec import TOKENS, FieldInfo, Option, SourceSpec
+from app.data.spec import CLASSES, TOKENS, FieldInfo, Option, SourceSpec
 from app.util.frozen import FrozenMap
 
 DIGITS = "sklearn.digits"
@@ -32,6 +33,20 @@ _FAKE = (
     Option("count", "int", 1000, minimum=1, maximum=10_000_000, doc="Number of samples."),
     Option("seed", "int", 0, minimum=0, maximum=2**63 - 1, doc="Random seed of samples and classes."),
 )
+
+_FIELDS = (
+    Option(
+        "fields", "str", "first (3, 32, 32) float32; second (16,) int64 < 100",
+        doc="The inputs of a sample, separated by semicolons: name, shape without the batch, and dtype. Whole numbers "
+        "are drawn below a bound.",
+    ),
+    Option(
+        "targets", "str", "classes 10",
+        doc="classes N: a class of N; tokens (sizes) N: one at each place; values (sizes): numbers. Several are "
+        "separated by semicolons, each with a name before it.",
+    ),
+    *_SAMPLES,
+)  # fmt: skip
 
 
 _CSV = (
@@ -130,6 +145,18 @@ def _fake(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
     )
 
 
+def _fields(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
+    fields = [field.info for field in synthetic_fields.parse_fields(options["fields"])]
+    targets = synthetic_fields.parse_targets(options["targets"])
+    chief, count = targets[0], options["count"]
+    ids = len(chief.classes) if chief.task == CLASSES else 1
+    return replace(
+        spec, shape=fields[0].shape, dtype=fields[0].dtype, inputs=tuple(fields), classes=chief.classes,
+        task=chief.task, label_shape=chief.label_shape, targets=targets if len(targets) > 1 else (),
+        per_class=tuple(len(range(first, count, ids)) for first in range(ids)),
+    )  # fmt: skip
+
+
 def _table(name: str, label: str, summary: str, classes: str, per_class: tuple[int, ...], columns: str) -> SourceSpec:
     names = tuple(columns.split(", "))
     summary = f"{summary} They come with scikit-learn; nothing is downloaded."
@@ -199,6 +226,10 @@ _SOURCES = (
                "Random noise of any shape with random classes, to try a network without data. There is nothing to "
                "learn in it.",
                options=_FAKE),
+    SourceSpec("made.fields", "Synthetic fields (dry run)",
+               "Random noise for a network with several inputs, with whole numbers or masks, or with several targets. "
+               "There is nothing to learn in it.",
+               options=_FIELDS),
     _pictures("MNIST", "MNIST", "70,000 handwritten digits of 28×28", (1, 28, 28), _TEN_DIGITS,
               (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000,
               "ossci-datasets.s3.amazonaws.com (PyTorch's mirror)"),
@@ -240,5 +271,12 @@ SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOU
 
 # Sources whose options determine shape or sizes.
 SIZED: FrozenMap[str, Callable[[SourceSpec, Mapping[str, Any]], SourceSpec]] = FrozenMap(
-    {"made.moons": _halves, "made.circles": _halves, "made.pairs": _pairs, "made.dates": _whole, "made.fake": _fake}
+    {
+        "made.moons": _halves,
+        "made.circles": _halves,
+        "made.pairs": _pairs,
+        "made.dates": _whole,
+        "made.fake": _fake,
+        "made.fields": _fields,
+    }
 )

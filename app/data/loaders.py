@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data import readers, streams
+from app.data import readers, streams, synthetic_fields
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
 from app.data.fields import Fields
@@ -82,7 +82,8 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
             raise DataError(bad_samples_text(spec) + " Fix the data, or skip such samples (Training, Data).")
     else:
         inputs, labels = _WHOLE[config.source](options)
-        spec, whole = spec_of(config), (Fields(inputs) if isinstance(inputs, dict) else inputs, labels)
+        inputs, labels = (Fields(part) if isinstance(part, dict) else part for part in (inputs, labels))
+        spec, whole = spec_of(config), (inputs, labels)
     return _dataset(config, spec, _split(config, spec, options, whole))
 
 
@@ -341,6 +342,7 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     "made.pairs": lambda options: readers.make_pairs(**options),
     "made.dates": lambda options: readers.make_dates(**options),
     "made.fake": lambda options: readers.make_noise(**options),
+    "made.fields": lambda options: readers.make_fields(**synthetic_fields.arguments_of(options)),
     **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
        for name in ("iris", "wine", "breast_cancer")},
 }  # fmt: skip

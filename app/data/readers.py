@@ -5,6 +5,7 @@ torch is imported at the top since the code runs alone in that script: import th
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,6 +40,35 @@ def make_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) -> t
     """Generate random samples (N, *shape) and class ids (N,)."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(count, *shape, generator=generator), torch.arange(count) % classes
+
+
+def make_fields(
+    fields: dict[str, tuple[tuple[int, ...], str, int]],
+    targets: dict[str, tuple[str, tuple[int, ...], int]],
+    count: int,
+    seed: int,
+) -> tuple[dict[str, Tensor], Any]:
+    """Generate random inputs of several shapes and dtypes, with random targets.
+
+    An input (N, *shape) is float32 of a normal distribution, int64 below its bound, or bool. A target is class ids
+    (N,), class ids (N, *shape) of "tokens", or float32 (N, *shape) of "values"; several are in a dictionary.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    inputs, labels = {}, {}
+    for name, (shape, dtype, bound) in fields.items():
+        if dtype == "float32":
+            inputs[name] = torch.randn(count, *shape, generator=generator)
+        else:
+            drawn = torch.randint(bound if dtype == "int64" else 2, (count, *shape), generator=generator)
+            inputs[name] = drawn if dtype == "int64" else drawn == 1
+    for name, (task, shape, classes) in targets.items():
+        if task == "classes":
+            labels[name] = torch.arange(count) % classes
+        elif task == "tokens":
+            labels[name] = torch.randint(classes, (count, *shape), generator=generator)
+        else:
+            labels[name] = torch.randn(count, *shape, generator=generator)
+    return inputs, labels if len(labels) > 1 else next(iter(labels.values()))
 
 
 def make_pairs(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:

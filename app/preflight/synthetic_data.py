@@ -1,72 +1,176 @@
-"""Synthetic data that fit a network: samples of its input shape, with a class per output."""
+"""Synthetic data that fit a network: samples of its inputs' shapes, with targets of its outputs' shapes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.builder.diagnostics.problems import ChooseData, Cure, SetData
+from app.builder.diagnostics.problems import ChooseData, Cure, SetData, SetTraining
 from app.builder.literals import DType
-from app.builder.value_types import Dim
-from app.data.sources import SOURCES
+from app.builder.value_types import Dim, TensorType
+from app.data.sources import SOURCES, DataError, spec_of
+from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo, TargetInfo
+from app.data.synthetic_fields import DTYPES, SyntheticField, parse_targets, target_text, text_of
+from app.preflight import multi_output
+from app.training.choices import CLASS_IDS, LOSSES
+from app.training.config import INPUT
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.builder.graph import Node
     from app.builder.results import Analysis
     from app.project.project import Project
 
-KEY = "made.fake"
+NOISE, FIELDS = "made.fake", "made.fields"
 MOST_NUMBERS = 2**22  # of a sample; 1,000 samples of more would fill the memory
 
 
-def options_for(project: Project, analysis: Analysis) -> FrozenMap[str, Any] | None:
-    """Return the options of synthetic data that fit the net, as far as its shapes are known.
+@dataclass(frozen=True)
+class SyntheticData:
+    """A source of synthetic data and the options with which it fits a net."""
 
-    None if there are none that do: the input is no float32 tensor with the batch in front, or its shape is not known.
+    source: str
+    options: FrozenMap[str, Any]
+
+    @property
+    def edits(self) -> dict[str, Any]:
+        """The fields of the data's configuration that make them synthetic."""
+        return {
+            "source": self.source,
+            "path": "",
+            "options": self.options,
+            "train_transforms": (),
+            "eval_transforms": (),
+        }
+
+    @property
+    def words(self) -> str:
+        options = {option.name: option.default for option in SOURCES[self.source].options} | dict(self.options)
+        if self.source == NOISE:
+            return f"Synthetic data {shape_text(options['shape'])}, {options['classes']:,} classes"
+        targets = parse_targets(options["targets"])
+        return f"Synthetic data {options['fields']}, {'; '.join(map(target_text, targets))}"
+
+
+def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
+    """Return synthetic data that fit the net, as far as its shapes are known.
+
+    None if there are none that do: an input has not the batch in front, or its shape or dtype cannot be generated.
     """
+    order = {given.name: place for place, given in enumerate(analysis.source.inputs)}
     inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
-    if len(inputs) != 1:
+    inputs.sort(key=lambda node: order.get(node.name, len(order)))
+    fields = [_field(node, project) for node in inputs]
+    known = [field for field in fields if field is not None]
+    numbers = sum(_product(field.info.shape) for field in known)
+    if not fields or len(known) < len(fields) or numbers > MOST_NUMBERS:
         return None
-    params = inputs[0].params
-    shape = params.get("shape")
-    if params.get("batch", 0) != 0 or params.get("dtype", DType("float32")) != DType("float32"):
+    targets = _targets(project, analysis)
+    if len(known) == 1 and known[0].info.dtype == "float32" and known[0].info.shape and _plain(targets):
+        wanted: dict[str, Any] = {"shape": known[0].info.shape}
+        if targets and not _option(NOISE, "classes").refusal(len(targets[0].classes)):
+            wanted["classes"] = len(targets[0].classes)
+        return SyntheticData(NOISE, _changed(NOISE, wanted))
+    wanted = {"fields": text_of(known)}
+    if targets:
+        wanted["targets"] = "; ".join(map(target_text, targets))
+    made = SyntheticData(FIELDS, _changed(FIELDS, wanted))
+    try:
+        spec_of(replace(project.data, **made.edits))
+    except DataError:  # such as two inputs of one name, or classes without end
         return None
-    if not isinstance(shape, tuple) or not shape or not all(type(size) is int and size > 0 for size in shape):
-        return None
-    numbers = 1
-    for size in shape:
-        numbers *= size
-    if numbers > MOST_NUMBERS:
-        return None
-    wanted: dict[str, Any] = {"shape": shape}
-    given = analysis.output_type(next((row.output for row in project.training.losses), None))
-    options = {option.name: option for option in SOURCES[KEY].options}
-    if given is not None and len(given.shape) == 2 and given.shape[0] == Dim(1):
-        classes = given.per_sample()
-        if classes is not None and not options["classes"].refusal(classes):
-            wanted["classes"] = classes
-    return FrozenMap({name: value for name, value in wanted.items() if value != options[name].default})
+    return made
 
 
 def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     """Return the cures that change the data and leave the net as it is."""
     choose = Cure("Choose other data …", (ChooseData(""),))
-    options = options_for(project, analysis)
-    if options is None:
+    made = fitting(project, analysis)
+    if made is None:
         return (choose,)
-    defaults = {option.name: option.default for option in SOURCES[KEY].options}
-    shape = shape_text(options.get("shape", defaults["shape"]))
-    words = f"Synthetic data {shape}, {options.get('classes', defaults['classes']):,} classes"
-    return (choose, Cure(words, tuple(SetData("", name, value) for name, value in _changed(options).items())))
+    edits: list[Any] = [SetData("", name, value) for name, value in made.edits.items()]
+    fitted = with_these(project, analysis)
+    if fitted is not None and fitted.training != project.training:
+        edits.append(SetTraining("", "losses", fitted.training.losses))
+        edits.append(SetTraining("", "inputs", fitted.training.inputs))
+    return (choose, Cure(made.words, tuple(edits)))
 
 
 def with_these(project: Project, analysis: Analysis) -> Project | None:
-    """Return the project with synthetic data that fit the net; None if none do."""
-    options = options_for(project, analysis)
-    return None if options is None else replace(project, data=replace(project.data, **_changed(options)))
+    """Return the project with synthetic data that fit the net, and with losses for them; None if none do."""
+    made = fitting(project, analysis)
+    if made is None:
+        return None
+    fitted = replace(project, data=replace(project.data, **made.edits))
+    if made.source == NOISE:
+        return fitted
+    spec, losses = spec_of(fitted.data), project.training.losses
+    if len(multi_output.outputs_of(project, analysis)) > 1 and not losses:
+        losses = multi_output.suggested(fitted, analysis, spec)
+    return replace(fitted, training=replace(project.training, losses=losses, inputs=FrozenMap()))
 
 
-def _changed(options: FrozenMap[str, Any]) -> dict[str, Any]:
-    """Return the fields of the data's configuration that make them synthetic."""
-    return {"source": KEY, "path": "", "options": options, "train_transforms": (), "eval_transforms": ()}
+def _field(node: Node, project: Project) -> SyntheticField | None:
+    """Return what an input node takes; None if it cannot be generated."""
+    params = node.params
+    shape, dtype = params.get("shape"), params.get("dtype", DType("float32")).name
+    if params.get("batch", 0) != 0 or dtype not in DTYPES or not isinstance(shape, tuple):
+        return None
+    if not all(type(size) is int and size > 0 for size in shape):
+        return None
+    rows = [
+        each.params.get("num_embeddings") for each in project.graph.nodes.values() if each.op == "nn.Embedding"
+    ]  # indices above the smallest would be out of range somewhere
+    bounds = [count for count in rows if type(count) is int and count > 0]
+    return SyntheticField(FieldInfo(node.name, shape, dtype), min(bounds, default=2))
+
+
+def _targets(project: Project, analysis: Analysis) -> tuple[TargetInfo, ...]:
+    """Return a target for each loss, as far as the shapes of the outputs are known."""
+    ends = {end.name: end for end in multi_output.outputs_of(project, analysis)}
+    rows = project.training.losses
+    if rows:
+        wanted = {row.target: (ends.get(row.output), row.loss) for row in rows if row.target != INPUT}
+        named = [(name, end, loss) for name, (end, loss) in wanted.items()]
+    else:
+        loss = project.training.loss
+        named = [(name if len(ends) > 1 else "", end, loss) for name, end in ends.items() if end.always]
+    found = [(name, _target(end.type, LOSSES.get(loss.name) == CLASS_IDS)) for name, end, loss in named if end]
+    return tuple(replace(target, name=name) for name, target in found if target is not None)
+
+
+def _target(output: TensorType | None, ids: bool) -> TargetInfo | None:
+    """Return the target of an output (N, ...); with class ids if its loss takes those."""
+    if output is None or len(output.shape) < 2 or output.shape[0] != Dim(1):
+        return None
+    sizes = tuple(size for size in output.shape[1:] if isinstance(size, int) and size > 0)
+    if len(sizes) < len(output.shape) - 1:
+        return None
+    classes = tuple(map(str, range(sizes[-1])))
+    if len(sizes) == 1:
+        return TargetInfo("", CLASSES, classes)
+    return TargetInfo("", TOKENS, classes, sizes[:-1]) if ids else TargetInfo("", VALUES, (), sizes)
+
+
+def _plain(targets: Sequence[TargetInfo]) -> bool:
+    """Return whether these are what `NOISE` provides: one class a sample, or nothing that is known."""
+    return not targets or (len(targets) == 1 and targets[0].task == CLASSES)
+
+
+def _changed(source: str, wanted: dict[str, Any]) -> FrozenMap[str, Any]:
+    return FrozenMap({name: value for name, value in wanted.items() if value != _option(source, name).default})
+
+
+def _option(source: str, name: str) -> Any:
+    return next(option for option in SOURCES[source].options if option.name == name)
+
+
+def _product(sizes: Sequence[int]) -> int:
+    numbers = 1
+    for size in sizes:
+        numbers *= size
+    return numbers

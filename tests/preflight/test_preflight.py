@@ -17,9 +17,11 @@ from app.data.loaders import load, read_spec
 from app.data.sample_counts import training_count
 from app.preflight import preflight, synthetic_data
 from app.preflight.net_cost import with_cost
+from app.project import file
 from app.project.project import Project
 from app.training.config import Choice, TrainingConfig
 from app.util.frozen import FrozenMap
+from app.util.resources import path as resource
 from tests.support.builder_nets import net
 
 
@@ -100,13 +102,35 @@ def test_a_net_made_for_other_data_is_offered_other_data_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [{"shape": None}, {"shape": (4,), "dtype": DType("int64")}, {"shape": (4,), "batch": 1},
+    "params", [{"shape": None}, {"shape": (4,), "dtype": DType("complex64")}, {"shape": (4,), "batch": 1},
                {"shape": (10**9, 10**9)}],
 )  # fmt: skip
 def test_synthetic_data_are_not_offered_where_none_fit(params: dict[str, Any]) -> None:
     graph = net([("input", "x", params), ("output", "y", {})])
     (cure,) = synthetic_data.cures(Project(graph=graph), analyse(graph))
     assert cure.chooses_data
+
+
+@pytest.mark.parametrize("name", ["Encoder-decoder on dates", "Siamese net on digits"])
+def test_synthetic_data_fit_a_net_with_several_inputs(name: str) -> None:
+    given = file.read(resource("examples", f"{name}.tape"))
+    analysis = analyse(given.graph)
+    made = synthetic_data.with_these(replace(given, data=DataConfig()), analysis)
+    assert made is not None and made.data.source == "made.fields"
+    assert preflight.problems(made, analysis) == ()
+
+
+def test_synthetic_data_have_a_target_for_each_output() -> None:
+    graph = net(
+        [("input", "ids", {"shape": (6,), "dtype": DType("int64")}),
+         ("nn.Embedding", "words", {"num_embeddings": 30, "embedding_dim": 8}),
+         ("nn.Linear", "next", {"out_features": 30}), ("output", "tokens", {})]
+    )  # fmt: skip
+    wired = Project(graph=graph)
+    first, made = synthetic_data.cures(wired, analyse(graph))
+    assert first.chooses_data and made.label == "Synthetic data ids (6,) int64 < 30, tokens (6,) 30"
+    fitted = replace(wired, data=replace(wired.data, **made.data))
+    assert said(fitted) == ()
 
 
 def test_the_loss_of_the_project_decides_what_the_net_should_end_in() -> None:

@@ -99,6 +99,10 @@ def example(name: str, count: int, **settings: Any) -> Job:
 
 
 ONE_OUTPUT = replace(GATED, text=GATED.text.replace("self.kind(x), self.size(x)", "self.kind(x)"), outputs=("kind",))
+SYNTHETIC = DataConfig(
+    "made.fields", options=FrozenMap(fields="x (3,); values (4,) float32; gate (8,) bool", count=60,
+                                     targets="kind classes 2; size values (1,)"),
+)  # fmt: skip
 RUNS = {
     "pairs": lambda folder: example("Siamese net on digits", 120),
     "pairs, bfloat16 and channels last": lambda folder: example(
@@ -111,6 +115,9 @@ RUNS = {
     "arrays, closure": lambda folder: job(
         GATED, data=arrays(folder), losses=OF_GATED, inputs=FrozenMap(x="a", values="b"),
         optimizer=Choice("LBFGS", FrozenMap(lr=0.1, max_iter=2)),
+    ),
+    "synthetic fields with two targets": lambda folder: job(
+        GATED, data=SYNTHETIC, losses=OF_GATED, metrics=(), batch_size=16
     ),
     "dictionaries of a Dataset class": lambda folder: job(ONE_OUTPUT, data=dictionaries(folder)),
 }  # fmt: skip

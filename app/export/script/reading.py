@@ -13,6 +13,7 @@ from app.data.own_files import dataset_class
 from app.data.own_files import readers as file_readers
 from app.data.sources import options_of
 from app.data.spec import SourceSpec
+from app.data.synthetic_fields import arguments_of
 from app.training.job import Job
 from app.util import atomic
 from app.util.late_dataclass import dataclass
@@ -70,6 +71,8 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
         return ReadingCode(made, (readers.read_digits, readers.make_pairs), "torch and scikit-learn")
     if spec.key == "made.dates":
         return ReadingCode(call("make_dates", **options_of(job.data)), (readers.make_dates,))
+    if spec.key == "made.fields":
+        return ReadingCode(call("make_fields", **arguments_of(options_of(job.data))), (readers.make_fields,))
     if source == "made" and name != "fake":
         points = call("make_points", name, **options_of(job.data))
         return ReadingCode(points, (readers.make_points,), "torch and scikit-learn")

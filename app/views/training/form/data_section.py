@@ -80,7 +80,7 @@ class DataSection(Section):
         self._config = DataConfig()
         self._asked: DataConfig | None = None
         self._failed: DataConfig | None = None  # what could not be read for another reason than the files
-        self.synthetic: FrozenMap[str, Any] | None = None  # options of synthetic data that fit the net
+        self.synthetic: synthetic_data.SyntheticData | None = None  # that fit the net
         self._options_of = ""
         self.options: ParamForm | None = None
         self.reader = DataReader(engine, self)
@@ -271,7 +271,8 @@ class DataSection(Section):
         self.chosen.emit(config, what, f"data/{merge}" if merge else None)
 
     def _choose_source(self, key: str) -> None:
-        options = self.synthetic if key == synthetic_data.KEY and self.synthetic is not None else FrozenMap()
+        fits = self.synthetic is not None and self.synthetic.source == key
+        options = self.synthetic.options if self.synthetic is not None and fits else FrozenMap()
         config = replace(self._config, source=key, path="", options=options, train_transforms=(), eval_transforms=())
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
 

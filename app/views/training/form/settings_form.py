@@ -239,7 +239,7 @@ class TrainingForm(QWidget):
     def set_fit(self, analysis: Analysis) -> None:
         """Check whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
-        self.data.synthetic = synthetic_data.options_for(self._document.project, analysis)
+        self.data.synthetic = synthetic_data.fitting(self._document.project, analysis)
         names, fields, taken = preflight.taken_fields(self._document.project, analysis)
         self.data.fields.show_fields(names, fields, taken, self._document.project.training.inputs)
 
