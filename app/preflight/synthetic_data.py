@@ -48,7 +48,7 @@ class SyntheticData:
         }
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         options = {option.name: option.default for option in SOURCES[self.source].options} | dict(self.options)
         if self.source == NOISE:
             return f"Synthetic data {shape_text(options['shape'])}, {options['classes']:,} classes"
@@ -97,7 +97,7 @@ def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     if fitted is not None and fitted.training != project.training:
         edits.append(SetTraining("", "losses", fitted.training.losses))
         edits.append(SetTraining("", "inputs", fitted.training.inputs))
-    return (choose, Cure(made.words, tuple(edits)))
+    return (choose, Cure(made.label, tuple(edits)))
 
 
 def with_these(project: Project, analysis: Analysis) -> Project | None:
