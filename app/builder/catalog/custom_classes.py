@@ -272,9 +272,22 @@ def returned_names(forward: ast.FunctionDef) -> tuple[str, ...]:
             return ()
     names: list[str] = []
     for number, item in enumerate(first.elts):
-        name = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else "output"
+        name = _name_of(item)
         names.append(name if name not in names else f"{name}{number}")
     return tuple(names)
+
+
+def _name_of(value: ast.expr) -> str:
+    """Name a value after its variable, its attribute or its key."""
+    if isinstance(value, ast.Name | ast.Attribute):
+        return value.id if isinstance(value, ast.Name) else value.attr
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        key = value.slice.value
+        if isinstance(key, str) and key.isidentifier():
+            return key
+        if isinstance(key, int) and isinstance(value.value, ast.Attribute):
+            return f"{value.value.attr}{key}"
+    return "output"
 
 
 def _own(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+from app.builder.catalog.custom import is_custom
 from app.builder.codegen.class_args import VALUES
 from app.builder.names import UniqueNames
 from app.builder.plan import Ref, Step
@@ -127,6 +128,7 @@ def variables(
         for number, port in enumerate(step.spec.outputs):
             ref = Ref(step.id, number)
             own = _telling(step, results, number) or _OUTPUT_NAMES.get(port.name, "")
+            own = own or (_field(step, number) if len(unused) > 1 else "")
             if len(unused) > 1 and unused[number] and not (number == 0 and all(unused)):
                 found[ref] = "_"
             elif free and number == 0 and (not own or own in _OUTPUT_NAMES.values()):
@@ -143,6 +145,12 @@ def variables(
                 found[ref] = names.take(names.first_free(_LETTERS))
                 lettered.add(found[ref])
     return found
+
+
+def _field(step: Step, number: int) -> str:
+    """Return the variable name of one of several results of a custom layer: that of the port, if it was named."""
+    name = step.spec.outputs[number].name
+    return name if is_custom(step.spec.key) and not name.startswith("output") else ""
 
 
 def _telling(step: Step, results: Mapping[str, StepResult], number: int) -> str:

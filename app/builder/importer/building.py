@@ -18,7 +18,7 @@ from app.builder.importer.fallback_report import OPAQUE, Fallback, parent
 from app.builder.importer.fallbacks import FallbackChooser, ReadPastError
 from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.common_subexpressions import numbers_once
-from app.builder.importer.lowering.ir import Draft, DraftError
+from app.builder.importer.lowering.ir import Draft, DraftError, same_calls
 from app.builder.importer.lowering.lowering import Drafter
 from app.builder.importer.lowering.merge_blocks import Merger
 from app.builder.importer.lowering.modules import described, key_of
@@ -30,9 +30,10 @@ from app.builder.importer.lowering.uncalled_modules import keep_unused
 from app.builder.importer.state import unseen_random
 from app.builder.importer.state.second_call import check_again
 from app.builder.importer.state.side_effects import facts
-from app.builder.importer.state.train_eval import check_chance, with_evaluation
+from app.builder.importer.state.train_eval import check_chance, innermost, with_evaluation
 from app.builder.importer.state.train_override import check_apart, set_mode
 from app.builder.importer.tracing.frames import TraceError
+from app.builder.importer.tracing.grad_regions import GRAD_MODE, Gradients
 from app.builder.importer.tracing.patches import gradient_hooks
 from app.builder.importer.tracing.proxies import on_meta
 from app.builder.importer.tracing.tracing import Tracer
@@ -130,8 +131,8 @@ class _Drawing:
             root = draw_as_one_node(self.model, whole.spec, whole.params, self.examples)
         else:
             self._check_model(chooser)
-            root, asked = self._drafted(chooser, True)
-            evaluation = self._drafted(chooser, False)[0] if asked else None
+            root, asked = self._either_way(chooser, True)
+            evaluation = self._either_way(chooser, False)[0] if asked else None
             check_chance(root, evaluation)
             if evaluation is not None:
                 with_evaluation(root, evaluation)
@@ -161,13 +162,42 @@ class _Drawing:
                 why = f"{names[0]} and {names[-1]} are the same tensor, which a network can hold under one name only"
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
 
-    def _drafted(self, chooser: FallbackChooser, training: bool) -> tuple[Draft, bool]:
+    def _either_way(self, chooser: FallbackChooser, training: bool) -> tuple[Draft, bool]:
+        """Draft the model; raise TraceError if it does something else where no gradients are recorded."""
+        draft, asked, gradients = self._drafted(chooser, training)
+        if not gradients.asked:
+            return draft, asked
+        before = dict(self.remarks)
+        try:
+            other = self._drafted(chooser, training, False)[0]
+            path = None if same_calls(draft, other) else innermost(draft, other)
+        except (TraceError, DraftError) as error:
+            path = error.path or ""
+        self.remarks = before
+        if path is None:
+            return draft, asked
+        path = path if path in gradients.asked else next(iter(gradients.asked))
+        place = gradients.asked[path]
+        words = f"A branch depends on torch.is_grad_enabled ({place}): the network takes the training branch."
+        if words in chooser.accepted:
+            self.remarks.setdefault(words)
+            return draft, asked
+        name = path or type(self.model).__name__
+        told = TraceError(f"{name} cannot be followed: {GRAD_MODE}", path, GRAD_MODE, False, words)
+        told.place = place
+        raise told
+
+    def _drafted(
+        self, chooser: FallbackChooser, training: bool, gradients: bool = True
+    ) -> tuple[Draft, bool, Gradients]:
+        """Return the draft, whether the mode was read, and what was read of gradients, if that is answered so."""
         copied = on_meta(self.model)
         flag = set_mode(copied, training)
         beside = {path for path, apart in chooser.apart.items() if apart.spec is not None}
         for path in beside:  # untraced modules read `training` themselves
             check_apart(copied, path, training)
         before, tracer = facts(copied, beside), self._tracer(chooser)
+        tracer.gradients.told = gradients
         self.arrived = tracer.arrived
         frame = tracer.follow(copied, *self.examples, original=self.model)
         check_again(tracer, frame, before, lambda: self._tracer(chooser), self.examples, training)
@@ -179,7 +209,7 @@ class _Drawing:
         for words in (*remarks.of_arguments(self.model, *self.examples), *tracer.report.sentences(self._shapes()),
                       *remarks.of_results(self.model, frame.outputs, changed)):  # fmt: skip
             self.remarks.setdefault(words)
-        return draft, flag.asked
+        return draft, flag.asked, tracer.gradients
 
     def _tracer(self, chooser: FallbackChooser) -> Tracer:
         made = Tracer(self.is_catalog_layer, self._cancelled)

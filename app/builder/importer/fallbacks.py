@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class FallbackChooser:
         self.loose: set[str] = set()
         self.accepted: set[str] = set()  # doubts that no fallback resolves
         self._fallbacks: dict[str, Fallback] = {}
-        self._runs = False
+        self._results: dict[str, Any] = {}  # by path: what each module returned when the model was run
         self._tried: dict[str, int] = {}
         self._spent = 0.0  # seconds for exports
         self._replays: dict[Any, Replay | None] = {}
@@ -122,16 +123,22 @@ class FallbackChooser:
 
     def _check_it_runs(self, error: TraceError | DraftError) -> None:
         """Raise the model's own error if it does not run with these inputs."""
-        if self._runs:
+        if self._results:
             return
         try:
-            run_alone(self._model, *self._examples)
+            run_alone(self._model, *self._examples, self._results)
         except Exception as wrong:
             if error.code == DataDependentError.code:  # tracing stopped before the model's own error
                 name = type(self._model).__name__
                 raise InputNotAcceptedError(f"{name} does not accept its input: {words_of(wrong)}", "") from wrong
             raise error from None  # the trace error names the source line
-        self._runs = True
+
+    def _result_of(self, path: str) -> Any:
+        """Return what a module returned when the model was run; None if it was not called."""
+        if not self._results:
+            with contextlib.suppress(Exception):  # its own error is said where the node is run
+                run_alone(self._model, *self._examples, self._results)
+        return self._results.get(path)
 
     # --- Fallbacks
 
@@ -178,8 +185,7 @@ class FallbackChooser:
         """Make it one node, and with it every other that is the same. Raises BindingError."""
         if self._own is None:
             raise BindingError(f"{type(module).__name__} is not defined in a custom layer file")
-        result = None if path else run_alone(module, *self._examples)  # a model may return a record, a part may not
-        spec, params = self._own.stand_in(module, result)
+        spec, params = self._own.stand_in(module, self._result_of(path))
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
         for other, twin in self._model.named_modules():
             alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(
@@ -191,7 +197,7 @@ class FallbackChooser:
     def _one_twin(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
         assert self._own is not None
         try:
-            spec, params = self._own.stand_in(module)
+            spec, params = self._own.stand_in(module, self._result_of(path))
         except BindingError:  # it was changed since; whether it can be followed is seen by following it
             return
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))

@@ -340,7 +340,8 @@ def _message(error: BaseException) -> str:
 def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> str:
     """Return torch's message on real tensors, which can be searched for; "" if it runs or is too large to try.
 
-    Weights stay uninitialised and dropout is off, so no random number is drawn and a concurrent run is not delayed.
+    Weights of torch's layers stay uninitialised and dropout is off, so no random number is drawn and a concurrent run
+    is not delayed.
     """
     numbers = sum(_values(value, batch) for group in inputs.values() for value in group)
     if spec.key in ops.RANDOM or numbers > _LARGEST_REAL:
@@ -354,7 +355,12 @@ def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[s
                 call = TorchCall.resolve(spec, params)
             if call.parameters > _LARGEST_REAL_WEIGHTS:
                 return ""
-            if isinstance(call.target, torch.nn.Module):
+            if custom.is_custom(spec.key):  # its buffers may be indices, whose values matter
+                with borrowed(0):
+                    call = TorchCall.resolve(spec, params)
+                if isinstance(call.target, torch.nn.Module):
+                    call.target.eval()
+            elif isinstance(call.target, torch.nn.Module):
                 call.target.to_empty(device="cpu").train(params.get("eps") == 0)  # no norm draws a random number
                 _without_chance(call.target, inputs, batch)
             call(inputs, batch, "cpu")

@@ -204,6 +204,8 @@ class Binder:
             given.setdefault("dim", kwargs.get("dim", 0))
         if spec.key in _REDUCING and not ({"dim", "axis"} & {*kwargs, *given}) and isinstance(args[0], fx.Node):
             given["dim"] = tuple(range(self.values[args[0]].dim()))  # all of them
+        if spec.key == "torch.repeat_interleave":  # what it gives beforehand is the size that comes out
+            kwargs = {name: value for name, value in kwargs.items() if name != "output_size"}
         if spec.key == "torch.norm" and given.get("p", kwargs.get("p", "fro")) in ("fro", None):
             given["p"] = 2.0
             kwargs = {name: value for name, value in kwargs.items() if name != "p"}
@@ -307,6 +309,7 @@ _RENAMED = {
 def _means_nothing(name: str, value: Any) -> bool:
     return (
         (name == "alpha" and value == 1)
+        or (name == "return_dict" and value is True)  # of a class that gives a record anyway
         or (name == "training" and type(value) is Training)
         or (name in _OFF and not value)
     )

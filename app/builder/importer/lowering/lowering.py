@@ -256,8 +256,13 @@ class _Sheet:
         value = self.values[node]
         if node.target is getattr:
             source, name = node.args
+            assert isinstance(source, fx.Node)
             if name in ("dtype", "device", "requires_grad", "is_cuda", "layout"):
                 self.constants[node] = value
+                return True
+            result = type(self.values[source])
+            named = result.__match_args__ if result.__module__ == "torch.return_types" else ()  # (values, indices)
+            if name in named and self._item(node, source, named.index(str(name))):
                 return True
             key = {"shape": "Tensor.shape", "ndim": "Tensor.dim"}.get(str(name))
             if key is None:

@@ -280,6 +280,8 @@ def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) ->
     elif isinstance(value, list | tuple | dict) and depth < 64:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
+            if isinstance(key, str) and key.startswith("_"):
+                continue  # bookkeeping of a configuration, such as which arguments were left at their defaults
             yield from _attribute_facts(item, f"{place}[{key!r}]", depth + 1, own)
 
 

@@ -27,11 +27,13 @@ from app.builder.importer.lowering.argument_code import ArgumentCode
 from app.builder.importer.lowering.binding import BindingError, literal_of
 from app.builder.importer.lowering.constructor_args import ConstructorArgs, constructor_args_of
 from app.builder.importer.lowering.modules import described
+from app.builder.importer.tracing.records import is_record
 from app.builder.literals import DType, LiteralError, encode
 from app.source import layer_files
 from app.source.layer_files import FOLDER, digest
 
 _PLAIN = ("int", "float", "bool", "str")
+_OPTIONAL = re.compile(rf"(?P<plain>{'|'.join(_PLAIN)}) ?\| ?None|(typing\.)?Optional\[(?P<inner>{'|'.join(_PLAIN)})\]")
 _HEAD = '''"""{name} of {module}, as a layer of a drawing."""
 
 {more}import torch
@@ -43,7 +45,7 @@ class {label}(_{name}, nn.Module):
     """{name} of {module}."""
 '''
 _METHOD = """
-    def {method}(self, {given}):
+    def {method}({given}):
         {line}
 """
 
@@ -126,10 +128,18 @@ def _text(kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path, result:
     names = _returned(kind)
     call = wrapped("super().forward(", passed, ")", 16)
     if is_record(result):
-        line = f"found = {call}\n        return {', '.join(f'found{place}' for place in _tensors_in(result))}"
+        line = f"found = {call}\n        {_returning(kind, [f'found{place}' for place in _tensors_in(result)], result)}"
         return text + _METHOD.format(method="forward", given=given, line=line)
     several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
     return text + _METHOD.format(method="forward", given=given, line=several if names else f"return {call}")
+
+
+def _returning(kind: type, values: list[str], result: Any) -> str:
+    """Return the statement that returns the tensors of a record. Raises BindingError if there are none."""
+    if not values:
+        raise BindingError(f"{kind.__name__} returns a {type(result).__name__} without tensors")
+    several = wrapped("return (", values, ")", 8)
+    return several if "\n" in several else f"return {', '.join(values)}"
 
 
 def is_generated(spec: OpSpec) -> bool:
@@ -138,22 +148,18 @@ def is_generated(spec: OpSpec) -> bool:
     return file is not None and FOLDER in Path(file.path).parts
 
 
-def is_record(result: Any) -> bool:
-    """Return whether a result is more than a tensor or a tuple of tensors."""
-    flat = result if isinstance(result, tuple | list) and not hasattr(result, "_fields") else (result,)
-    return result is not None and not all(isinstance(one, torch.Tensor) for one in flat)
-
-
 def _tensors_in(result: Any, place: str = "") -> Iterator[str]:
     """Yield the expression behind a result for each tensor in it, in the order of its leaves."""
     if isinstance(result, torch.Tensor):
         yield place
     elif isinstance(result, tuple | list):
+        names = getattr(result, "_fields", None)
         for number, item in enumerate(result):
-            yield from _tensors_in(item, f"{place}[{number}]")
+            yield from _tensors_in(item, f"{place}.{names[number]}" if names else f"{place}[{number}]")
     elif isinstance(result, dict):
         for key, item in result.items():
-            yield from _tensors_in(item, f"{place}[{key!r}]")
+            field = isinstance(key, str) and getattr(result, key, None) is item  # a record that is a dict too
+            yield from _tensors_in(item, f"{place}.{key}" if field else f"{place}[{key!r}]")
     elif is_dataclass(result):
         for one in fields(result):
             yield from _tensors_in(getattr(result, one.name), f"{place}.{one.name}")
@@ -162,7 +168,7 @@ def _tensors_in(result: Any, place: str = "") -> Iterator[str]:
 def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class.
     Those that are `fixed` are passed on only. Raises BindingError."""
-    given, passed, keyword = [], [], False
+    given, passed, keyword = ["self"], [], False
     for one in list(inspect.signature(getattr(kind, method)).parameters.values())[1:]:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             if method == "forward" and one.kind is one.VAR_POSITIONAL:
@@ -184,7 +190,8 @@ def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> 
         note = _annotation(one.annotation, one.default, method)
         equals = " = " if note else "="
         given.append(f"{one.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}")
-        keyword = keyword or one.kind is one.KEYWORD_ONLY
+        # What has a default goes by name: decorators that add others by name would give it twice.
+        keyword = keyword or one.kind is one.KEYWORD_ONLY or (method == "forward" and bool(default))
         passed.append(f"{one.name}={one.name}" if keyword else one.name)
     return ", ".join(given), passed
 
@@ -205,6 +212,8 @@ def _annotation(annotation: Any, default: Any, method: str) -> str:
         words = ""
     if "Tensor" in words or (method == "forward" and default is None and not words):
         return "torch.Tensor | None" if default is None else "torch.Tensor" if "[" not in words else ""
+    if default is None and (found := _OPTIONAL.fullmatch(words)):
+        return f"{found['plain'] or found['inner']} | None"
     return words if words in _PLAIN else ""
 
 

@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_flatten
 from app.builder.catalog.catalog import OpSpec
 from app.builder.codegen.whole_net import WHOLE
 from app.builder.importer.lowering.ir import Draft, DraftError
-from app.builder.importer.lowering.package_classes import is_generated, is_record
-from app.builder.importer.tracing.patches import plain
+from app.builder.importer.lowering.package_classes import is_generated
 from app.builder.importer.tracing.real_evaluation import port_name, run_alone
+from app.builder.importer.tracing.records import is_record, plain
 from app.builder.literals import DType
 
 

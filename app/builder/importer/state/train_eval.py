@@ -26,7 +26,7 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
     places = {told.key_of_output(source, output): (source, output) for source, output, *_ in training.wires}
     if not all(what in places for what in other):
         words = "it computes something in eval mode that it does not in training, and a network has one path only"
-        path = _innermost(training, evaluation)
+        path = innermost(training, evaluation)
         raise DraftError(f"{path or training.kind}: {words}", path, words)
     for node in training.outputs:
         training.nodes[node].params["when"] = "training"
@@ -37,13 +37,13 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
         training.outputs.append(made.id)
 
 
-def _innermost(training: Draft, evaluation: Draft) -> str:
-    """Return the path of the innermost module whose calls differ between the modes."""
+def innermost(training: Draft, evaluation: Draft) -> str:
+    """Return the path of the innermost module whose calls differ between two drafts of a model."""
     theirs = {node.name: node.inner for node in evaluation.nodes.values()}
     for node in training.nodes.values():
         mine, other = node.inner, theirs.get(node.name)
         if mine is not None and other is not None and _CallKeys(mine).all_keys() != _CallKeys(other).all_keys():
-            return _innermost(mine, other)
+            return innermost(mine, other)
     return training.path
 
 

@@ -74,12 +74,14 @@ class VaryingCallsError(TraceError):
 @dataclass
 class Apart:
     """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of
-    `spec` with `params`, and `real` is the module with its values."""
+    `spec` with `params`, and `real` is the module with its values. `record` is what it last returned, if that is more
+    than tensors: the node gives the tensors in it."""
 
     real: nn.Module
     spec: OpSpec | None = None
     params: dict[str, Any] = field(default_factory=dict)
     replay: Callable[..., Any] | None = None
+    record: Any = None
 
 
 @dataclass

@@ -33,8 +33,8 @@ def watched(tracer: Tracer) -> Iterator[None]:
 
     def is_enabled() -> bool:
         if tracer.following and source_lines.called_by_theirs():
-            words = f"A branch depends on torch.is_grad_enabled ({source_lines.here()})"
-            tracer.doubt(GRAD_MODE, f"{words}: the network takes the training branch.")
+            tracer.gradients.asked.setdefault(tracer.frames[-1].path, source_lines.here())
+            return enabled() and tracer.gradients.told
         return enabled()
 
     def switched(mode: Any) -> None:
@@ -69,11 +69,16 @@ def checkpoint_remark() -> str:
 
 
 class Gradients:
-    """Which values of a trace require grad. `quiet` are those computed under no_grad."""
+    """Which values of a trace require grad. `quiet` are those computed under no_grad.
+
+    `asked` are the modules that read whether gradients are recorded, by path, with the line; `told` is what they read.
+    """
 
     def __init__(self, values: dict[fx.Node, Any]) -> None:
         self._values = values
         self.quiet: set[fx.Node] = set()
+        self.asked: dict[str, source_lines.SourceLine | None] = {}
+        self.told = True
         self.outside: dict[fx.Node, fx.Node] = {}  # of what arrives at a module, where it comes from
         self._known: dict[fx.Node, int] = {}
 

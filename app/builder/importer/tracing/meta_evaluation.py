@@ -23,6 +23,7 @@ from app.builder.importer.tracing.frames import (
 from app.builder.importer.tracing.meta_shortcuts import normalised
 from app.builder.importer.tracing.proxies import FACTORIES, Training, plain_flag
 from app.builder.importer.tracing.real_evaluation import SEED, alone, real_like
+from app.builder.importer.tracing.records import is_record, plain, refilled, without_values
 
 _LARGEST = 1 << 22  # values of tensors that a call is tried on for real
 _HOME = torch.device("cpu")
@@ -65,11 +66,27 @@ class MetaEvaluator:
             with _plain_mode(module):
                 if apart is not None:
                     with unseen_random.restored():
-                        return alone(module, apart.real, args, kwargs)
+                        return _tensors_of(alone(module, apart.real, args, kwargs), apart)
                 found = normalised(module, args, kwargs)
                 return module(*args, **kwargs) if found is None else found
         except Exception as error:  # torch's words, and whose they are
-            raise InputNotAcceptedError(f"{not_taken(path, module, (args, kwargs))}: {error}") from error
+            whose = path if apart is not None else None  # the next module around a node that fails can be one
+            words = f"{not_taken(path, module, (args, kwargs))}: {error}"
+            raise InputNotAcceptedError(words, whose) from error
+
+
+def _tensors_of(found: Any, apart: Apart) -> Any:
+    """Return the tensors that a node of a class gives: all those of a record, which is kept."""
+    apart.record = None
+    if apart.spec is None or not is_record(found):
+        return found
+    leaves = list(map(without_values, tree_flatten(plain(found))[0]))
+    apart.record = refilled(found, iter(leaves))
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    if len(tensors) != len(apart.spec.outputs):
+        count, kind = len(apart.spec.outputs), type(found).__name__
+        raise TypeError(f"it returns a {kind} of {len(tensors)} tensors, where its node has outputs for {count}")
+    return tensors[0] if len(tensors) == 1 else tensors
 
 
 def by_default(node: fx.Node, values: Mapping[fx.Node, Any]) -> torch.dtype | None:

@@ -15,6 +15,7 @@ from app.builder.importer.tracing.arguments import items_of
 from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
 from app.builder.importer.tracing.patches import with_hooks
 from app.builder.importer.tracing.proxies import PROXIES
+from app.builder.importer.tracing.records import plain, refilled
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -44,7 +45,7 @@ class Modules:
         tracer.arrived.setdefault(path, tree_map(tracer.known, (args, kwargs)))
         apart = tracer.apart.get(path)
         if apart is not None and apart.spec is not None:
-            return tracer.create_proxy("call_module", path, args, kwargs)
+            return self._opened(tracer.create_proxy("call_module", path, args, kwargs), apart.record)
         if path in tracer.loose:
             return self.forward(module, path)(module, *args, **kwargs)
         own_forward = "forward" in module.__dict__
@@ -59,6 +60,15 @@ class Modules:
         if not arriving or (tracer.is_leaf(module) and not module._parameters and not module._buffers):
             return forward(module, *args, **kwargs)  # no tensor arrives, or stateless: part of the enclosing module
         return tracer.enter(module, path, forward, args, kwargs, running)[1]
+
+    def _opened(self, call: Any, record: Any) -> Any:
+        """Return the record that a node of a class returns, with the node's outputs in place of its tensors."""
+        if record is None:
+            return call
+        whole = self._tracer.values[call.node]
+        items = iter([call[number] for number in range(len(whole))] if isinstance(whole, tuple) else [call])
+        leaves = tree_flatten(plain(record))[0]
+        return refilled(record, iter([next(items) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]))
 
     def forward(self, module: nn.Module, path: str | None) -> Callable[..., Any]:
         """Return what a module call runs: its own code with hooks, or its exported replay."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -141,51 +139,3 @@ def gradient_hooks(model: nn.Module) -> Iterator[tuple[str, str]]:
                 yield path, f"{name} has a gradient hook, which a network cannot have"
             elif parameter is not None and getattr(parameter, "_post_accumulate_grad_hooks", None):
                 yield path, f"{name} has a gradient hook, which a network cannot have"
-
-
-# --- Results
-
-
-def plain(result: Any) -> Any:
-    """Named tuples, ordered dicts and dataclasses as tuples and dicts."""
-    if type(result) in PROXIES:
-        return result
-    if isinstance(result, tuple):
-        return tuple(map(plain, result))
-    if isinstance(result, list):
-        return [plain(item) for item in result]
-    if isinstance(result, dict):
-        return {key: plain(value) for key, value in result.items()}
-    if _is_record(result):
-        return {name: plain(getattr(result, name)) for name in _fields(result)}
-    return result
-
-
-def refilled(result: Any, leaves: Iterator[Any]) -> Any:
-    """Replace the leaves of nested values, in order."""
-    if type(result) in PROXIES:
-        return next(leaves)
-    if isinstance(result, tuple):
-        items = [refilled(item, leaves) for item in result]
-        return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
-    if isinstance(result, list):
-        return [refilled(item, leaves) for item in result]
-    if isinstance(result, dict):
-        changed = copy.copy(result)
-        for key, value in result.items():
-            changed[key] = refilled(value, leaves)
-        return changed
-    if _is_record(result):
-        record = copy.copy(result)
-        for name in _fields(result):
-            object.__setattr__(record, name, refilled(getattr(result, name), leaves))
-        return record
-    return next(leaves)
-
-
-def _is_record(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
-
-
-def _fields(record: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(record) if getattr(record, field.name) is not None]

@@ -33,9 +33,9 @@ def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
         return run_alone(real, args, kwargs)
 
 
-def run_alone(module: nn.Module, args: Any, kwargs: Any) -> Any:
+def run_alone(module: nn.Module, args: Any, kwargs: Any, results: dict[str, Any] | None = None) -> Any:
     """Run a copy of a real module on random tensors of these shapes; return meta results. Raises what the module
-    raises."""
+    raises. `results` receives what each submodule returned at its first call, by path."""
     real, named = tree_map(_positive, tree_map(real_like, (args, kwargs)))
     found, failed = None, None
     # Some layers need several samples in training, and a tensor hook needs requires_grad.
@@ -43,13 +43,31 @@ def run_alone(module: nn.Module, args: Any, kwargs: Any) -> Any:
         with unseen_random.restored(), torch.set_grad_enabled(recorded):
             torch.manual_seed(SEED)
             try:
-                found, failed = copy_of(module).train(training)(*real, **named), None
+                copied = copy_of(module).train(training)
+                if results is not None:
+                    _note_results(copied, results)
+                found, failed = copied(*real, **named), None
                 break
             except Exception as error:
                 failed = failed or error
     if failed is not None:
         raise failed
     return tree_map(lambda leaf: leaf.detach().to("meta") if isinstance(leaf, torch.Tensor) else leaf, found)
+
+
+def _note_results(model: nn.Module, results: dict[str, Any]) -> None:
+    """Have the submodules of a copy note what they return."""
+    results.clear()
+
+    def noting(path: str) -> Any:
+        def note(_module: nn.Module, _args: Any, result: Any) -> None:
+            results.setdefault(path, result)
+
+        return note
+
+    for path, module in model.named_modules(remove_duplicate=False):
+        if not isinstance(module, torch.jit.ScriptModule):
+            module.register_forward_hook(noting(path))
 
 
 def real_like(value: Any) -> Any:

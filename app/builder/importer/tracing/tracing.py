@@ -26,9 +26,10 @@ from app.builder.importer.tracing.data_dependence import Questions
 from app.builder.importer.tracing.frames import Apart, Frame, TraceError, leaf_names, none_swallowed, words_of
 from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
 from app.builder.importer.tracing.module_calls import Modules
-from app.builder.importer.tracing.patches import plain, refilled, watched
+from app.builder.importer.tracing.patches import watched
 from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Attribute, Training, ValueProxy, dtype_source
 from app.builder.importer.tracing.qualified_names import QualifiedNames
+from app.builder.importer.tracing.records import plain, refilled
 from app.builder.importer.tracing.refused_calls import check_call, is_in_place, method_of
 from app.builder.importer.tracing.rewrites import rewritten
 from app.builder.importer.tracing.source_lines import SourceLine
@@ -113,7 +114,8 @@ class Tracer(fx.Tracer):
 
     def refused(self, why: str, exportable: bool = False, doubt: str = "") -> TraceError:
         """Build the error for something that the running module does and a drawing cannot express."""
-        error = TraceError(f"{self.where()} cannot be followed: {why}", None, why, exportable, doubt)
+        path = self.frames[-1].path if self.frames else None  # which is not known later, if the model catches the error
+        error = TraceError(f"{self.where()} cannot be followed: {why}", path, why, exportable, doubt)
         error.place = source_lines.here()
         return error
 
@@ -137,6 +139,7 @@ class Tracer(fx.Tracer):
         for leaf, name in zip(leaves, names, strict=True):
             if type(leaf) in PROXIES:
                 source = dtype_source(leaf) if isinstance(leaf.known, torch.dtype) else leaf
+                source = None if isinstance(leaf.known, torch.device) else source
                 if source is None:
                     fresh.append(leaf.known)
                     continue
