@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
-from app.diagram.layout import Layout, Rect, Sizes, arrange
+from app.diagram.layout import KnownPlaces, Layout, Rect, Sizes, arrange
 
 
 @st.composite
@@ -179,3 +180,31 @@ def test_a_drawing_takes_the_rows_with_which_it_fills_a_page_better() -> None:
     rows = [{layout.boxes[f"{block}.{n}"].center[1] for n in range(5)} for block in range(8)]
     assert all(max(row) - min(row) < 1 for row in rows)
     assert 1.0 < layout.width / layout.height < 3.0
+
+
+def test_equal_groups_are_placed_alike_and_known_places_change_nothing() -> None:
+    boxes = [Box(f"{group}{box}", f"{group}{box}", group=group) for group in "abc" for box in range(5)]
+    arrows = [Arrow(one.id, other.id, "8x8") for one, other in itertools.pairwise(boxes)]
+    arrows += [Arrow(f"{group}0", f"{group}4") for group in "abc"]
+    drawing = Drawing(tuple(boxes), tuple(arrows), tuple(Group(group, group) for group in "abc"))
+    known: KnownPlaces = {}
+    heard: list[float] = []
+    made = arrange(drawing, known=known, progress=heard.append)
+    assert arrange(drawing, known=known) == arrange(drawing) == made
+    spots = [
+        [(round(made.boxes[f"{group}{box}"].x - made.groups[group].x, 3),
+          round(made.boxes[f"{group}{box}"].y - made.groups[group].y, 3)) for box in range(5)] for group in "bc"
+    ]  # fmt: skip
+    assert spots[0] == spots[1]
+    assert heard == sorted(heard) and 0.0 <= heard[0] < heard[-1] <= 1.0
+
+
+def test_a_layout_ends_when_its_progress_raises() -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(_done: float) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        arrange(chain(4), progress=stop)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRectF, Qt
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.observe.observation import Call, Observation
+from app.observe.figures import ModuleFigures
+from app.observe.observation import Call, Flow, Observation
 from app.sources.spec import AskedModel
 from app.views.main_window import MainWindow
 from app.views.observed import page as page_module
+from app.views.observed.arrangement import READABLE, LayoutCancelledError
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from app.views.observed.page import ObservedPage
 
@@ -107,18 +111,94 @@ def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, windo
     assert [one.shape for one in page.observation.calls[0].outputs] == [(3, 4)]
 
 
+def nested(parts: int = 3) -> Observation:
+    """A model of modules in modules with an operation each, all of them different."""
+    calls = [Call(0, "input", "x", "input"), Call(1, "module", "", "mine.Net")]
+    for number in range(parts):
+        calls += [Call(2 + 3 * number, "module", f"p{number}", "mine.P", 1),
+                  Call(3 + 3 * number, "module", f"p{number}.q", "mine.Q", 2 + 3 * number),
+                  Call(4 + 3 * number, "operation", f"p{number}.q", f"torch.f{number}", 3 + 3 * number)]  # fmt: skip
+    flows = (Flow(0, 4), *(Flow(1 + 3 * number, 4 + 3 * number) for number in range(1, parts)))
+    return Observation("Net", tuple(calls), flows, {})
+
+
+def places(page: ObservedPage) -> dict[str, QPoint]:
+    """Where the corners of all boxes are in the view."""
+    return {key: page.view.mapFromScene(rect.x, rect.y) for key, rect in page.scene.layout_.boxes.items()}
+
+
+def test_the_first_picture_can_be_read_and_a_capture_moves_nothing(qtbot: QtBot) -> None:
+    page = ObservedPage()
+    qtbot.addWidget(page)
+    page.resize(700, 420)
+    page.show()
+    for parts, level in ((2, {"f0", "f1"}), (14, {"p0", "p13"})):  # as many levels as fit
+        page.set_observation(nested(parts), "mine:Net")
+        qtbot.waitUntil(lambda: not page.busy)
+        assert level <= {box.title for box in page.drawing().boxes} and page.view.zoom >= READABLE
+        seen = page.view.visible_area()
+        assert all(seen.contains(QRectF(*rect)) for rect in page.scene.layout_.boxes.values())
+    page.view.pan(-31, 17)
+    key = next(box.id for box in page.drawing().boxes if box.title == "p3")
+    page.scene.choose(key)
+    before = places(page)
+    page.set_figures([ModuleFigures("p3", 5130, 0.25, 2048)])
+    assert places(page) == before and page.scene.current_key() == key
+    assert page.scene.boxes[key].face.box.tags[-1] == "‖grad‖ 0.250"
+    assert "5,130 parameters" in page.scene.boxes[key].tooltip
+
+
+def test_a_level_keeps_what_is_selected_where_it_is(qtbot: QtBot) -> None:
+    page = ObservedPage()
+    qtbot.addWidget(page)
+    page.resize(700, 420)
+    page.show()
+    page.set_observation(nested(9), "mine:Net")
+    qtbot.waitUntil(lambda: not page.busy)
+    key = next(box.id for box in page.drawing().boxes if box.title == "p4")
+    page.scene.choose(key)
+    page.view.zoom_to(1.5)
+    page.view.show_near(page.scene.area_of_boxes([key]))
+    before = places(page)[key]
+    for sign in (Qt.Key.Key_BracketRight, Qt.Key.Key_BracketLeft):
+        qtbot.keyClick(page.view, sign)
+        qtbot.waitUntil(lambda: not page.busy)
+        rect = page.scene.rect_of(key)
+        assert (page.view.mapFromScene(rect.x, rect.y) - before).manhattanLength() <= 2
+
+
+def test_a_layout_can_be_stopped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_module, "AT_ONCE", 0)
+    page = ObservedPage()
+    qtbot.addWidget(page)
+    page.show()
+    page.set_observation(nested(), "mine:Net")
+    qtbot.waitUntil(lambda: not page.busy)
+    shown, ended = page.drawing(), threading.Event()
+
+    def endless(*_: object, tell: Callable[[float], object], cancelled: Callable[[], bool]) -> None:
+        tell(0.25)
+        while not cancelled():
+            pass
+        ended.set()
+        raise LayoutCancelledError
+
+    monkeypatch.setattr(page._arranger, "arrange", endless)
+    page._fold_all()
+    qtbot.waitUntil(lambda: "25%" in page.summary.text() and page.stop.isVisible())
+    qtbot.mouseClick(page.stop, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(ended.is_set)
+    assert not page.busy and page.drawing() is shown and not page.stop.isVisible()
+    assert "laying out" not in page.summary.text() and page.fold_all.isEnabled()
+
+
 def test_a_large_picture_is_laid_out_beside_the_window_and_unfolds_by_levels(
     qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_module, "AT_ONCE", 0)
-    calls = [Call(0, "input", "x", "input"), Call(1, "module", "", "mine.Net")]
-    for number in range(3):
-        calls += [Call(2 + 3 * number, "module", f"p{number}", "mine.P", 1),
-                  Call(3 + 3 * number, "module", f"p{number}.q", "mine.Q", 2 + 3 * number),
-                  Call(4 + 3 * number, "operation", f"p{number}.q", f"torch.f{number}", 3 + 3 * number)]  # fmt: skip
     page = ObservedPage()
     qtbot.addWidget(page)
-    page.set_observation(Observation("Net", tuple(calls), (), {}), "mine:Net")
+    page.set_observation(nested(), "mine:Net")
     assert page.busy and "laying out" in page.summary.text()
     qtbot.waitUntil(lambda: not page.busy)
     assert {"f0", "f2"} <= titles(page) and page.summary.text() == "Net · 7 module calls · 3 operations"
