@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PySide6.QtCore import QRectF, Qt
@@ -22,7 +23,7 @@ from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched
 from app.views.ui.theme import Theme, current, faded, mix
 
 DIMMED = 0.22
-BATCH = 2048
+BATCH = 1024
 FRAMES, HEADERS, LINES, BOXES, WAY_LINES, WAY_BOXES = range(6)
 
 Route = tuple[tuple[float, float], ...]
@@ -111,18 +112,36 @@ class Arrows(_Part):
         return plain.controlPointRect().united(on_way.controlPointRect()).adjusted(-1, -1, 1, 1)
 
 
+class OverviewMembers(NamedTuple):
+    """What an overview paints, neighbours after one another, so that a batch covers little and few are in a strip."""
+
+    groups: list[tuple[Group, Rect]]
+    boxes: list[tuple[Box, Rect]]
+    arrows: list[tuple[Arrow, Route]]
+
+    @classmethod
+    def of(cls, drawing: Drawing, layout: Layout) -> OverviewMembers:
+        """Collect and sort them; usable on any thread."""
+        groups = [(one, layout.groups[one.id]) for one in drawing.groups if one.id in layout.groups]
+        boxes = [(box, layout.boxes[box.id]) for box in drawing.boxes]
+        arrows = list(zip(drawing.arrows, layout.routes, strict=True))
+        if len(boxes) > BATCH:
+            side = math.sqrt(layout.width * layout.height * BATCH / len(boxes))
+            boxes.sort(key=lambda one: (one[1].y // side, one[1].x // side))
+            arrows.sort(key=lambda one: (one[1][0][1] // side, one[1][0][0] // side))
+        return cls(groups, boxes, arrows)
+
+
 class TapeOverview(Overview):
     """Everything but texts. With a highlighted path, the rest is dimmed."""
 
-    def __init__(self, drawing: Drawing, layout: Layout) -> None:
+    def __init__(self, drawing: Drawing, layout: Layout, members: OverviewMembers | None = None) -> None:
         super().__init__(QRectF(-1, -1, layout.width + 2, layout.height + 2))
         self.way: frozenset[str] = frozenset()
-        groups = [(one, layout.groups[one.id]) for one in drawing.groups if one.id in layout.groups]
-        boxes = [(box, layout.boxes[box.id]) for box in drawing.boxes]
+        groups, boxes, arrows = members or OverviewMembers.of(drawing, layout)
         self._mapped: list[_Mapped] = [
             *batched(groups, (), partial(Groups, self), BATCH), *batched(boxes, (), partial(Boxes, self), BATCH)
         ]  # fmt: skip
-        arrows = list(zip(drawing.arrows, layout.routes, strict=True))
         self._all = [*self._mapped, *batched(arrows, (), partial(Arrows, self), BATCH)]
         self.setZValue(2)
         self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)

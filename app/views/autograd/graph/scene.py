@@ -22,7 +22,7 @@ from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
 from app.views.autograd.graph.key_navigation import next_box
 from app.views.autograd.graph.near_item import NearGraph
-from app.views.autograd.graph.overview_item import Marks, TapeOverview, rectangle
+from app.views.autograd.graph.overview_item import Marks, OverviewMembers, TapeOverview, rectangle
 from app.views.autograd.graph.parts import ArrowPath, BoxPart, GroupPart, Part, Parts, Place, places
 from app.views.autograd.graph.playback_paint import PlayedParts
 from app.views.ui.graphview.minimap import MapShapes
@@ -36,7 +36,8 @@ P = TypeVar("P", bound=Part)
 
 @dataclass(frozen=True, eq=False)
 class ArrangedDrawing:
-    """A drawing with its layout and faces, and, if it was made ready for that, the index of what is where."""
+    """A drawing with its layout and faces, and, if it was made ready for that, the index of what is where and what is
+    painted from afar."""
 
     drawing: Drawing
     layout: Layout
@@ -44,6 +45,7 @@ class ArrangedDrawing:
     group_faces: dict[str, GroupFace]
     page: tuple[float, float]
     index: RectIndex[Place] | None = None
+    members: OverviewMembers | None = None
 
 
 def arranged(
@@ -54,7 +56,8 @@ def arranged(
     box_faces, group_faces, _, sizes = measure(drawing)
     layout = arrange(drawing, sizes, row, page=page, known=known, progress=progress)
     index = places(drawing, layout) if indexed else None
-    return ArrangedDrawing(drawing, layout, box_faces, group_faces, page, index)
+    members = OverviewMembers.of(drawing, layout) if indexed else None
+    return ArrangedDrawing(drawing, layout, box_faces, group_faces, page, index, members)
 
 
 class TapeScene(QGraphicsScene):
@@ -92,7 +95,7 @@ class TapeScene(QGraphicsScene):
         """Show a drawing that is laid out, in place of the old one; return the width that a row has now."""
         current, drawing, layout = self._current, done.drawing, done.layout
         self.drawing = drawing
-        self._start(drawing, layout, done.box_faces, done.group_faces)
+        self._start(drawing, layout, done.box_faces, done.group_faces, done.members)
         if done.index is not None:
             self.__dict__["_index"] = done.index
         self.setSceneRect(QRectF(0, 0, layout.width, layout.height).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN))
@@ -119,7 +122,10 @@ class TapeScene(QGraphicsScene):
         self.near.forget()
         self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
 
-    def _start(self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace]) -> None:
+    def _start(
+        self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace],
+        members: OverviewMembers | None = None,
+    ) -> None:  # fmt: skip
         for old in (self.far, self._marks):
             if old.scene() is self:
                 self.removeItem(old)
@@ -136,7 +142,7 @@ class TapeScene(QGraphicsScene):
             self.__dict__.pop(known, None)
         self.boxes: Parts[BoxPart] = Parts(layout.boxes, self._make_box)
         self.groups: Parts[GroupPart] = Parts(layout.groups, self._make_group)
-        self.far, self._marks = TapeOverview(drawing, layout), Marks(QRectF(0, 0, layout.width, layout.height))
+        self.far, self._marks = TapeOverview(drawing, layout, members), Marks(QRectF(0, 0, layout.width, layout.height))
         for item in (self.far, self._marks):
             item.setVisible(self._far)
             self.addItem(item)

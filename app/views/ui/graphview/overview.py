@@ -28,6 +28,7 @@ SLICE = 0.004  # seconds of a paint for rebuilding stale batches
 QUICK = 0.004  # seconds: what paints longer waits twice as long before it paints again
 A_FEW = 8  # minimum of batches in a minimap
 BATCH = 64  # members of a batch
+STRIPS = 4  # areas that are painted for themselves
 
 T = TypeVar("T")
 B = TypeVar("B", bound="Batch[Any]")
@@ -162,8 +163,11 @@ class Overview(QGraphicsItem):
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         began, batches = perf_counter(), self.batches()
         self._make(batches, math.inf if widget is None else SLICE)  # an image has no next painting
-        area = option.exposedRect.adjusted(-self._margin, -self._margin, self._margin, self._margin)
-        shown = [batch.layers for batch in batches if batch.layers and batch.area.intersects(area)]
+        out = self._margin
+        areas = [area.adjusted(-out, -out, out, out) for area in _exposed(painter, option)]
+        shown = [
+            batch.layers for batch in batches if batch.layers and any(map(batch.area.intersects, areas))
+        ]  # fmt: skip
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         plain = painter.opacity()
         for number in range(max(map(len, shown), default=0)):
@@ -183,6 +187,14 @@ class Overview(QGraphicsItem):
                 if perf_counter() > end:
                     self._wait()
                     return
+
+
+def _exposed(painter: QPainter, option: QStyleOptionGraphicsItem) -> list[QRectF]:
+    """Return the areas to paint: of a view that was scrolled both ways two strips, not all that they span."""
+    if painter.hasClipping() and 1 < (region := painter.clipRegion()).rectCount() <= STRIPS:
+        found = [QRectF(rect).adjusted(-1, -1, 1, 1).intersected(option.exposedRect) for rect in region]
+        return [area for area in found if not area.isEmpty()]
+    return [option.exposedRect]
 
 
 def batched(members: Sequence[Any], before: Sequence[B], kind: Callable[[Any], B], size: int = BATCH) -> list[B]:

@@ -9,15 +9,18 @@ from typing import Generic, TypeVar
 from PySide6.QtCore import QRectF
 
 CELL = 256
-MANY_CELLS = 32  # larger items are checked on every query, so that one long wire does not fill the grid
+COARSER = 8  # times the cells of a grid for what is too large for them
+GRIDS = 5  # the cells of the last are 2^20 pixels
+MANY_CELLS = 32  # what covers more goes into a coarser grid, so that long wires neither fill cells nor are always asked
 
 EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
 
 K = TypeVar("K", bound=Hashable)
+Span = tuple[int, int, int, int, int]  # the grid, and the first and last column and row of its cells: as a rectangle
 
 
 class RectIndex(Generic[K]):
-    """Rectangles by key in a grid of cells, so that a query visits only nearby ones.
+    """Rectangles by key in grids of cells, larger ones in coarser grids, so that a query visits only nearby ones.
 
     Insertions are deferred to the next query: many moves without a query, as in undoing a layout, cost little.
     """
@@ -25,9 +28,9 @@ class RectIndex(Generic[K]):
     def __init__(self) -> None:
         self._rects: dict[K, QRectF] = {}
         self._waiting: set[K] = set()  # put since the last question
-        self._cells: dict[tuple[int, int], set[K]] = defaultdict(set)
-        self._spans: dict[K, tuple[int, int, int, int]] = {}  # of cells, see `_span`
-        self._large: set[K] = set()
+        self._cells: dict[tuple[int, int, int], set[K]] = defaultdict(set)  # by grid, column and row
+        self._spans: dict[K, Span] = {}
+        self._used: set[int] = set()  # grids
 
     def __getitem__(self, key: K) -> QRectF:
         return self._rects[key]
@@ -69,70 +72,74 @@ class RectIndex(Generic[K]):
         self._waiting.clear()
         self._cells.clear()
         self._spans.clear()
-        self._large.clear()
+        self._used.clear()
 
     def _sort_in(self) -> None:
         """Put what waits into its cells."""
         if 2 * len(self._waiting) > len(self._rects):  # taking out one by one would take longer
             self._cells.clear()
             self._spans.clear()
-            self._large.clear()
+            self._used.clear()
             self._waiting = set(self._rects)
         rects, spans, cells = self._rects, self._spans, self._cells
         for key in self._waiting:
-            left, top, right, bottom = span = _span(rects[key])
+            grid, left, top, right, bottom = span = _span(rects[key])
             before = spans.get(key)
             if before == span:
                 continue
             if before is not None:
                 self._take_out(key, before)
             spans[key] = span
+            self._used.add(grid)
             if left == right and top == bottom:
-                cells[left, top].add(key)
-            elif _cells_in(span) > MANY_CELLS:
-                self._large.add(key)
+                cells[grid, left, top].add(key)
             else:
                 for column in range(left, right + 1):
                     for row in range(top, bottom + 1):
-                        cells[column, row].add(key)
+                        cells[grid, column, row].add(key)
         self._waiting = set()
 
-    def _take_out(self, key: K, span: tuple[int, int, int, int]) -> None:
-        left, top, right, bottom = span
-        if _cells_in(span) > MANY_CELLS:
-            self._large.discard(key)
-            return
+    def _take_out(self, key: K, span: Span) -> None:
+        grid, left, top, right, bottom = span
         for column in range(left, right + 1):
             for row in range(top, bottom + 1):
-                self._cells[column, row].discard(key)
+                self._cells[grid, column, row].discard(key)
 
     def inside(self, area: QRectF) -> list[K]:
         """Return the keys of all rectangles that intersect an area, unordered."""
         if self._waiting:
             self._sort_in()
-        rects = self._rects
-        left, top, right, bottom = span = _span(area)
-        if _cells_in(span) > len(rects):
+        rects, cells = self._rects, self._cells
+        spans = [_cells_of(area, grid) for grid in self._used]
+        if sum(map(_cells_in, spans)) > len(rects):
             return [key for key, rect in rects.items() if rect.intersects(area)]
-        cells = self._cells
-        found: set[K] = set(self._large)
-        for column in range(left, right + 1):
-            for row in range(top, bottom + 1):
-                here = cells.get((column, row))
-                if here:
-                    found |= here
+        found: set[K] = set()
+        for grid, left, top, right, bottom in spans:
+            for column in range(left, right + 1):
+                for row in range(top, bottom + 1):
+                    here = cells.get((grid, column, row))
+                    if here:
+                        found |= here
         return [key for key in found if rects[key].intersects(area)]
 
 
-def _span(rect: QRectF) -> tuple[int, int, int, int]:
-    """Return the first and last column and row of cells that a rectangle covers: left, top, right, bottom."""
+def _span(rect: QRectF) -> Span:
+    """Return the cells that a rectangle covers, in the finest grid in which they are few."""
+    span = _cells_of(rect, 0)
+    while _cells_in(span) > MANY_CELLS and span[0] + 1 < GRIDS:
+        span = _cells_of(rect, span[0] + 1)
+    return span
+
+
+def _cells_of(rect: QRectF, grid: int) -> Span:
+    size = CELL * COARSER**grid
     return (
-        int(rect.left() // CELL), int(rect.top() // CELL), int(rect.right() // CELL), int(rect.bottom() // CELL)
+        grid, int(rect.left() // size), int(rect.top() // size), int(rect.right() // size), int(rect.bottom() // size)
     )  # fmt: skip
 
 
-def _cells_in(span: tuple[int, int, int, int]) -> int:
-    return (span[2] - span[0] + 1) * (span[3] - span[1] + 1)
+def _cells_in(span: Span) -> int:
+    return (span[3] - span[1] + 1) * (span[4] - span[2] + 1)
 
 
 def bounds(rects: Iterable[QRectF]) -> QRectF:
