@@ -77,11 +77,11 @@ class Tree:
         calls, signatures = self.observation.calls, self._signatures
         if not ids or hides_inside(calls[calls[ids[0]].parent or 0], (calls[one] for one in ids)):
             return ()
-        signs = [signatures[one] for one in ids]
+        signs, modules = [signatures[one] for one in ids], [calls[one].kind == "module" for one in ids]
         parts: list[Part] = []
         at = 0
         while at < len(ids):
-            period, times = _repeats(signs, at, [calls[one].kind == "module" for one in ids])
+            period, times = _repeats(signs, at, modules)
             if times < 2:
                 parts.append(self._part(ids[at]))
                 at += 1

@@ -153,7 +153,7 @@ def test_a_level_keeps_what_is_selected_where_it_is(qtbot: QtBot) -> None:
     qtbot.addWidget(page)
     page.resize(700, 420)
     page.show()
-    page.set_observation(nested(9), "mine:Net")
+    page.set_observation(nested(14), "mine:Net")
     qtbot.waitUntil(lambda: not page.busy)
     key = next(box.id for box in page.drawing().boxes if box.title == "p4")
     page.scene.choose(key)

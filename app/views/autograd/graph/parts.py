@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from PySide6.QtCore import QLineF, QPointF, QRectF
@@ -174,8 +173,3 @@ class Parts(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self.rects)
-
-    @cached_property
-    def order(self) -> dict[str, int]:
-        """Which comes first."""
-        return {key: number for number, key in enumerate(self.rects)}

@@ -56,6 +56,8 @@ def arranged(
     box_faces, group_faces, _, sizes = measure(drawing)
     layout = arrange(drawing, sizes, row, page=page, known=known, progress=progress)
     index = places(drawing, layout) if indexed else None
+    if index is not None:
+        index.build()
     members = OverviewMembers.of(drawing, layout) if indexed else None
     return ArrangedDrawing(drawing, layout, box_faces, group_faces, page, index, members)
 
@@ -192,12 +194,13 @@ class TapeScene(QGraphicsScene):
         return places(self._drawing, self.layout_)
 
     def seen_in(self, area: QRectF) -> tuple[list[GroupPart], list[int], list[BoxPart], list[int]]:
-        """Return the open groups, arrows, boxes and labels that touch an area, each kind in the drawing's order."""
+        """Return the open groups, arrows, boxes and labels that touch an area: groups before what is in them, boxes by
+        their places."""
         found: dict[str, list[Any]] = {"group": [], "arrow": [], "box": [], "label": []}
         for kind, key in self._index.inside(area):
             found[kind].append(key)
         groups = [self.groups[key] for key in sorted(found["group"], key=self._frames.__getitem__)]
-        boxes = [self.boxes[key] for key in sorted(found["box"], key=self.boxes.order.__getitem__)]
+        boxes = [self.boxes[key] for key in sorted(found["box"], key=self.layout_.boxes.__getitem__)]
         return groups, found["arrow"], boxes, sorted(found["label"])
 
     @cached_property

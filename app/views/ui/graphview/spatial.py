@@ -9,11 +9,13 @@ from typing import Generic, TypeVar
 from PySide6.QtCore import QRectF
 
 CELL = 256
-COARSER = 8  # times the cells of a grid for what is too large for them
-GRIDS = 5  # the cells of the last are 2^20 pixels
-MANY_CELLS = 32  # what covers more goes into a coarser grid, so that long wires neither fill cells nor are always asked
+COARSER = 4  # times the cells of a grid for what is too large for them
+GRIDS = 7  # the cells of the last are 2^20 pixels
+MANY_CELLS = 12  # what covers more goes into a coarser grid, so that long wires neither fill cells nor are always asked
 
 EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
+
+SIZES = tuple(CELL * COARSER**grid for grid in range(GRIDS))
 
 K = TypeVar("K", bound=Hashable)
 Span = tuple[int, int, int, int, int]  # the grid, and the first and last column and row of its cells: as a rectangle
@@ -105,10 +107,14 @@ class RectIndex(Generic[K]):
             for row in range(top, bottom + 1):
                 self._cells[grid, column, row].discard(key)
 
-    def inside(self, area: QRectF) -> list[K]:
-        """Return the keys of all rectangles that intersect an area, unordered."""
+    def build(self) -> None:
+        """Do now what the next query would do first: of very many rectangles it takes seconds."""
         if self._waiting:
             self._sort_in()
+
+    def inside(self, area: QRectF) -> list[K]:
+        """Return the keys of all rectangles that intersect an area, unordered."""
+        self.build()
         rects, cells = self._rects, self._cells
         spans = [_cells_of(area, grid) for grid in self._used]
         if sum(map(_cells_in, spans)) > len(rects):
@@ -132,10 +138,9 @@ def _span(rect: QRectF) -> Span:
 
 
 def _cells_of(rect: QRectF, grid: int) -> Span:
-    size = CELL * COARSER**grid
-    return (
-        grid, int(rect.left() // size), int(rect.top() // size), int(rect.right() // size), int(rect.bottom() // size)
-    )  # fmt: skip
+    size = SIZES[grid]
+    left, top, right, bottom = rect.getCoords()
+    return grid, int(left // size), int(top // size), int(right // size), int(bottom // size)
 
 
 def _cells_in(span: Span) -> int:
