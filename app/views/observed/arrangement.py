@@ -15,7 +15,8 @@ from app.views.autograd.graph.scene import ArrangedDrawing, arranged
 
 READABLE = 0.85  # scale at which the names, 12 pixels high, are 10
 MOST_FITTING = 250  # boxes that are tried to fit a page
-MOST_AT_FIRST = 2000  # boxes of the first level: more are not opened unasked
+MOST_AT_FIRST = 4000  # boxes of the first level: more are not opened unasked
+MOST_PAGES = 8  # that are scrolled through
 EDGE = 12.0  # around the first picture
 # What is tried until all fits at full size: the scale that the page is laid out for, and how much of its width a row
 # takes; None leaves that to the layout.
@@ -69,7 +70,8 @@ class Arranger:
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Arrangement:  # fmt: skip
         """Open as many levels as fit `room`, in pixels of the view, at a readable scale: the first one in any case,
-        unless it is very large. Raises LayoutCancelledError."""
+        unless it is very large. Where not even that fits, its rows are as wide as the room, to be read from the top
+        down, unless that takes many pages. Raises LayoutCancelledError."""
         best: Arrangement | None = None
         closed: frozenset[str] = frozenset()
         for opened, shown in self.tree.levels():
@@ -86,6 +88,10 @@ class Arranger:
             if best is not None and scale_in(found.done, room) < READABLE:
                 break
             best = found
+            if scale_in(found.done, room) < READABLE:
+                row = room[0] / READABLE
+                long = self.arrange(opened, figures, (row, room[1] / READABLE), row - 2 * EDGE, tell, cancelled)
+                return long if long.done.layout.height * READABLE < MOST_PAGES * room[1] else best
         return best or self.arrange(closed, figures, room, None, tell, cancelled)
 
 

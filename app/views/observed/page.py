@@ -138,6 +138,7 @@ class ObservedPage(QWidget):
         found = self.observation
         assert found is not None
         self._frame()
+        self.view.setFocus()
         if found.failed is not None:
             call = found.calls[found.failed]
             self.banner.set("error", f"{self._source} raised in {call.path or call.name or found.name}", found.error)
@@ -351,7 +352,8 @@ class ObservedPage(QWidget):
         self._look.stop()
         self.stop.hide()
         self._escape.setEnabled(False)
-        self.fold_all.setEnabled(True)
+        if self._opened is not None:
+            self._offer_folding()
         self.summary.setText(self._words)
 
     def _laid_out(self, task: BackgroundTask, answer: Arrangement | WorkerFailure, then: Callable[[], object]) -> None:
@@ -369,11 +371,18 @@ class ObservedPage(QWidget):
         with gc_pause.put_off():
             self._row = self.scene.show_arranged(answer.done)
         self._row = answer.row or self._row
-        self.fold_all.setText("Fold all" if len(self._opened) > 1 else "Unfold")
         self.minimap.rebuild()
         then()
         if outdated:
             self._show_figures()
+
+    def _offer_folding(self) -> None:
+        """Have the button fold all, or else unfold a level if there is one."""
+        assert self._tree is not None and self._opened is not None
+        folds = len(self._opened) > 1
+        self.fold_all.setText("Fold all" if folds else "Unfold")
+        self.fold_all.setToolTip("Show the outermost modules alone" if folds else "Open a level of everything (])")
+        self.fold_all.setEnabled(folds or self._tree.leveled(self._opened, 1) != self._opened)
 
     def _selected(self, key: str) -> None:
         part: Part | None = self._tree.by_key.get(key) if self._tree is not None else None

@@ -192,7 +192,8 @@ class Overview(QGraphicsItem):
 def _exposed(painter: QPainter, option: QStyleOptionGraphicsItem) -> list[QRectF]:
     """Return the areas to paint: of a view that was scrolled both ways two strips, not all that they span."""
     if painter.hasClipping() and 1 < (region := painter.clipRegion()).rectCount() <= STRIPS:
-        found = [QRectF(rect).adjusted(-1, -1, 1, 1).intersected(option.exposedRect) for rect in region]
+        rects: Any = region  # iterable, though its stub does not say so
+        found = [QRectF(rect).adjusted(-1, -1, 1, 1).intersected(option.exposedRect) for rect in rects]
         return [area for area in found if not area.isEmpty()]
     return [option.exposedRect]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QRectF
 
@@ -139,7 +139,8 @@ def _span(rect: QRectF) -> Span:
 
 def _cells_of(rect: QRectF, grid: int) -> Span:
     size = SIZES[grid]
-    left, top, right, bottom = rect.getCoords()
+    coordinates: Any = rect.getCoords()  # in one call, for there are very many
+    left, top, right, bottom = coordinates
     return grid, int(left // size), int(top // size), int(right // size), int(bottom // size)
 
 
