@@ -93,9 +93,9 @@ class FrameFile:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         self._file = os.open(path, flags, 0o600)
 
-    def add(self, line: str, now: float) -> None:
-        """Append a line of JSON; it is written with the next ones after at most FLUSH_EVERY seconds of steps."""
-        self._lines.append(line)
+    def add(self, lines: list[str], now: float) -> None:
+        """Append lines of JSON; they are written with the next ones after at most FLUSH_EVERY seconds of steps."""
+        self._lines += lines
         if now - self._flushed >= FLUSH_EVERY or len(self._lines) >= _LONG_LINES:
             self._flushed = now
             self.flush()

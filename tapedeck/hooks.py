@@ -12,7 +12,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,8 +30,8 @@ class Hooks:
         self._unscaled: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}  # by the id of the scaled loss
         self._replaced: list[tuple[Any, str, Any]] = []
         self._handles = [
-            optimizers.register_optimizer_step_pre_hook(_uncompiled(self._before_step)),
-            optimizers.register_optimizer_step_post_hook(_uncompiled(self._after_step)),
+            optimizers.register_optimizer_step_pre_hook(_uncompiled(self._before_step())),
+            optimizers.register_optimizer_step_post_hook(_uncompiled(self._after_step())),
         ]
         self._replace(torch.autograd, "backward", self._backward)
         self._replace(torch.amp.GradScaler, "scale", self._scale)
@@ -59,35 +59,42 @@ class Hooks:
             with contextlib.suppress(Exception):
                 watcher.finish(reason="stopped", note=f"Watching ended by an error: {type(error).__name__}: {error}")
 
-    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._watcher is None:
-            return
-        try:
-            closure = len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure"))
-            self._watcher.before_step(optimizer, closure)
-        except Exception as error:
-            self._failed(error)
+    def _before_step(self) -> Callable[..., None]:
+        def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            watcher = self._watcher
+            if watcher is None:
+                return
+            try:
+                watcher.before_step(optimizer, len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure")))
+            except Exception as error:
+                self._failed(error)
 
-    def _after_step(self, optimizer: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        if self._watcher is None:
-            return
-        self._unscaled.clear()
-        try:
-            self._watcher.after_step(optimizer)
-        except Exception as error:
-            self._failed(error)
-        except BaseException as error:  # Ctrl+C while the script stands
-            error.__traceback__ = None
-            raise
+        return before_step
+
+    def _after_step(self) -> Callable[..., None]:
+        def after_step(optimizer: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+            watcher = self._watcher
+            if watcher is None:
+                return
+            if self._unscaled:
+                self._unscaled.clear()
+            try:
+                watcher.after_step(optimizer)
+            except Exception as error:
+                self._failed(error)
+            except BaseException as error:  # Ctrl+C while the script stands
+                error.__traceback__ = None
+                raise
+
+        return after_step
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         depth = self._depth
 
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if self._watcher is None or getattr(depth, "now", False):
-                outermost = False
-            else:
-                outermost = depth.now = True
+            outermost = self._watcher is not None and not getattr(depth, "now", False)
+            if outermost:
+                depth.now = True
                 self._called(tensors, grad_tensors)
             try:
                 return original(tensors, grad_tensors, *args, **kwargs)
@@ -106,6 +113,10 @@ class Hooks:
         if watcher is None or torch.compiler.is_compiling():
             return
         try:
+            if grad_tensors is None and not self._unscaled and isinstance(tensors, Tensor):  # nearly always
+                if tensors.numel() == 1:
+                    watcher.backward_called(tensors)
+                return
             for loss in (tensors,) if isinstance(tensors, Tensor) else tensors:
                 if isinstance(loss, Tensor) and loss.numel() == 1 and (grad_tensors is None or loss.dim() == 0):
                     scaled = self._unscaled.get(id(loss))
@@ -153,10 +164,6 @@ def _without_frame(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Have torch.compile leave a function alone, without loading the compiler."""
-
-    def marked(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    target: Any = marked if hasattr(function, "__self__") else function
+    target: Any = function
     target._torchdynamo_disable = True
-    return cast(Callable[..., Any], target)
+    return function

@@ -3,6 +3,9 @@
 A step is one of the main optimizer, the first that takes one. Its loss is the sum of the losses on which `backward` was
 called since the step before, which under gradient accumulation is that of the whole batch; with a closure (LBFGS) it is
 the first that the closure computed. What other optimizers do until the next step of the main one belongs to its step.
+
+A step only notes what is to be told, since code that runs between two steps finds the processor's caches full of the
+script's: what it notes becomes lines, and commands are read, every `TURN_EVERY` seconds, for many steps at once.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +28,9 @@ from tapedeck.frames import FrameFile, number
 
 NORMS = (0.1, 0.01)  # seconds between two looks at the gradients at least, and their share of the time at most
 MEMORY_EVERY = 0.5  # seconds
-POLL_EVERY = 0.02  # seconds
+TURN_EVERY = 0.02  # seconds
 FETCH_EVERY = 0.1  # seconds in which the losses on an accelerator are fetched together
-MOST_UNFETCHED = 500  # steps
+MOST_NOTED = 500  # steps
 ALONE = 50  # steps that another optimizer takes alone until it is the main one
 PARTS = "part"  # the kind of a step of another than the main optimizer
 
@@ -42,12 +46,13 @@ class OptimizerState:
         self.count = 0  # of parameters that the layers were made of
         self.steps = self.steps_at_main = 0
         self.loss = math.nan
+        self.rate: float | None = None  # of its only group
         self.rates: tuple[float, ...] = ()
         self.closure = False
         self.norms: list[float] | None = None  # measured in the round under way
 
 
-_Told = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # kind, step, seconds, losses, rate
+_Noted = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # kind, step, seconds, losses, rate
 
 
 class Watcher:
@@ -76,10 +81,11 @@ class Watcher:
         self._main: OptimizerState | None = None
         self._losses: list[float | Tensor] = []
         self._previous: list[float | Tensor] = []  # those that the optimizer before stepped by
-        self._unfetched: list[_Told] = []
+        self._noted: list[_Noted] = []
+        self._fetches = False  # there are losses on an accelerator
         self._fetch_due = 0.0
         self._layers: tuple[str, ...] = ()
-        self._norms_due = self._norms_cost = self._memory_due = self._poll_due = 0.0
+        self._norms_due = self._norms_cost = self._memory_due = self._turn_due = 0.0
         self._measuring = False
         self._measured_step = 1
         self._spent = 0.0
@@ -90,7 +96,11 @@ class Watcher:
     def backward_called(self, loss: Tensor) -> None:
         """Remember a loss: its value where it is on the CPU, else a copy that is fetched with others."""
         began = perf_counter()
-        self._losses.append(loss.item() if loss.device.type == "cpu" else loss.detach().clone())
+        if loss.is_cpu:
+            self._losses.append(loss.item())
+        else:
+            self._losses.append(loss.detach().clone())
+            self._fetches = True
         self._spent += perf_counter() - began
 
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
@@ -104,7 +114,7 @@ class Watcher:
         state.closure = closure
         if closure:
             self._losses = []
-        elif self.speaking:
+        elif self.speaking and (self._measuring or began >= self._norms_due):
             self._measure_if_due(state, began)
         self._spent += perf_counter() - began
 
@@ -132,20 +142,34 @@ class Watcher:
             for each in self.states.values():
                 each.steps_at_main = each.steps
         if self.speaking:
-            self._tell(state, "step" if state is main else PARTS, began - self._began, losses)
+            self._note(state, optimizer, "step" if state is main else PARTS, began - self._began, losses)
+        if began < self._turn_due:
+            self._spent += perf_counter() - began
+        else:
+            self._turn(state is main, began)
+
+    def _turn(self, main: bool, began: float) -> None:
+        """Write what was noted, and do what was commanded. While the script is paused each step is one turn."""
+        if self.speaking:
+            paused = self.actions is not None and self.actions.paused
+            if not self._fetches or began >= self._fetch_due or len(self._noted) >= MOST_NOTED or paused:
+                self._fetch_due = began + FETCH_EVERY
+                self._write_noted()
             if began >= self._memory_due:
                 self._tell_memory(began - self._began)
         ended = perf_counter()
         self._spent += ended - began
-        if self.actions is not None and (ended >= self._poll_due or self.actions.paused):
-            self._poll_due = ended + POLL_EVERY
-            self._began += self.actions.obey(state is main)
+        self._turn_due = ended + TURN_EVERY
+        if self.actions is not None:
+            self._began += self.actions.obey(main)
+            if self.actions.paused:
+                self._turn_due = 0.0
 
     def skipped(self) -> None:
         """Tell that a gradient scaler left a step out, since its gradients were not finite."""
         self._losses = []
         if self.speaking:
-            self._fetch()
+            self._write_noted()
             self.file.tell("skipped", epoch=1, step=self.step + 1)
 
     def stepped(self, optimizer: object) -> int:
@@ -156,7 +180,7 @@ class Watcher:
     def finish(self, **ending: object) -> None:
         """Write all there is, and the last frame; then let go of everything."""
         if self.speaking:
-            self._fetch()
+            self._write_noted()
         self._ending(dict(ending))
         self.release()
 
@@ -177,6 +201,7 @@ class Watcher:
         """Find the models behind an optimizer that steps for the first time."""
         for key in [key for key, each in self.states.items() if each.optimizer() is None]:
             del self.states[key]
+        self._write_noted()  # of the optimizers that were there
         state = self.states[id(optimizer)] = OptimizerState(optimizer)
         self._name(state)
         self._find_layers()
@@ -250,44 +275,54 @@ class Watcher:
         if self.speaking:
             self.file.tell("layers", layers=self._layers)
 
-    def _tell(self, state: OptimizerState, kind: str, seconds: float, losses: list[float | Tensor]) -> None:
+    def _note(
+        self,
+        state: OptimizerState,
+        optimizer: torch.optim.Optimizer,
+        kind: str,
+        seconds: float,
+        losses: list[float | Tensor],
+    ) -> None:
+        """Keep what is to be told of a step until it is written."""
+        groups = optimizer.param_groups
         rate = ""
-        optimizer = state.optimizer()
-        rates = tuple(models.rate_of(group) for group in optimizer.param_groups) if optimizer is not None else ()
-        if rates != state.rates:
-            state.rates = rates
-            if kind == "step":
-                rate = f', "rate": {number(rates[0])}'
+        if len(groups) != 1 or type(now := groups[0].get("lr")) is not float or now != state.rate:
+            rate = self._rate_changed(state, groups, kind)
+        self._noted.append((kind, self.step, seconds, losses, rate, state))
+
+    def _rate_changed(self, state: OptimizerState, groups: list[dict[str, Any]], kind: str) -> str:
+        """Return what the frame of a step says of a new rate, "" if it is as before."""
+        rates = tuple(models.rate_of(group) for group in groups)
+        if rates == state.rates:
+            return ""
+        state.rates, state.rate = rates, rates[0] if len(rates) == 1 else None
+        if len(groups) > 1 or len(self.states) > 1:
+            self._write_noted()
             self._tell_rates()
-        told = (kind, self.step, seconds, losses, rate, state)
-        if not self._unfetched and not any(isinstance(each, Tensor) for each in losses):
-            self._write(told, math.fsum(losses) if losses else math.nan)
-            return
-        self._unfetched.append(told)
-        now = perf_counter()
-        if now >= self._fetch_due or len(self._unfetched) >= MOST_UNFETCHED:
-            self._fetch()
-            self._fetch_due = now + FETCH_EVERY
+        return f', "rate": {number(rates[0])}' if kind == "step" else ""
 
-    def _fetch(self) -> None:
-        """Read the losses that wait off their device, together."""
-        unfetched, self._unfetched = self._unfetched, []
-        tensors = {id(each): each for told in unfetched for each in told[3] if isinstance(each, Tensor)}
-        values = dict(zip(tensors, models.fetched([each.reshape(()) for each in tensors.values()]), strict=True))
-        for told in unfetched:
-            losses = [values[id(each)] if isinstance(each, Tensor) else each for each in told[3]]
-            self._write(told, math.fsum(losses) if losses else math.nan)
-
-    def _write(self, told: _Told, loss: float) -> None:
-        kind, step, seconds, _, rate, state = told
-        state.loss = loss
-        now = seconds + self._began
-        if kind == "step":
-            line = f'{{"event": "step", "epoch": 1, "step": {step}, "loss": {number(loss)}, "seconds": {seconds:.6f}'
-            self.file.add(f"{line}{rate}}}", now)
-        elif state is next(reversed(self.states.values())):  # the others of this round have stepped before it
-            parts = "".join(f', "loss_{each.name}": {number(each.loss)}' for each in self.states.values())
-            self.file.add(f'{{"event": "losses", "epoch": 1, "step": {step}{parts}}}', now)
+    def _write_noted(self) -> None:
+        """Add the lines of the steps that wait; losses on an accelerator are read off it together."""
+        noted, self._noted = self._noted, []
+        fetched: dict[int, float] = {}
+        if self._fetches:
+            tensors = {id(each): each for note in noted for each in note[3] if isinstance(each, Tensor)}
+            numbers = models.fetched([each.reshape(()) for each in tensors.values()])
+            fetched = dict(zip(tensors, numbers, strict=True))
+        lines = []
+        for kind, step, seconds, losses, rate, state in noted:
+            values = [fetched[id(each)] if isinstance(each, Tensor) else each for each in losses]
+            state.loss = loss = math.fsum(values) if values else math.nan
+            if kind == "step":
+                text = repr(loss) if math.isfinite(loss) else "null"
+                lines.append(
+                    f'{{"event": "step", "epoch": 1, "step": {step}, "loss": {text}, "seconds": {seconds:.6f}{rate}}}'
+                )
+            elif state is next(reversed(self.states.values())):  # the others of this round have stepped before it
+                parts = "".join(f', "loss_{each.name}": {number(each.loss)}' for each in self.states.values())
+                lines.append(f'{{"event": "losses", "epoch": 1, "step": {step}{parts}}}')
+        if lines:
+            self.file.add(lines, perf_counter())
 
     def _tell_rates(self) -> None:
         """Tell the rates of all groups, where there are several."""
@@ -336,6 +371,7 @@ class Watcher:
 
     def _tell_norms(self) -> None:
         """Tell the norms of a round, NaN for those who did not step in it."""
+        self._write_noted()
         norms: dict[str, float] = {}
         for state in self.states.values():
             if state.norms is not None and state.layers is not None:
@@ -344,7 +380,7 @@ class Watcher:
         self._measuring = False
         values = ", ".join(number(norms.get(name)) for name in self._layers)
         line = f'{{"event": "norms", "step": {self._measured_step}, "norms": [{values}]}}'
-        self.file.add(line, perf_counter())
+        self.file.add([line], perf_counter())
 
     def _tell_memory(self, seconds: float) -> None:
         began = perf_counter()

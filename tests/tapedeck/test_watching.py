@@ -41,7 +41,7 @@ fail()
 @pytest.fixture(autouse=True)
 def at_every_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(watcher, "NORMS", (0.0, math.inf))
-    monkeypatch.setattr(watcher, "POLL_EVERY", 0.0)
+    monkeypatch.setattr(watcher, "TURN_EVERY", 0.0)
     yield
     for made in watching._now:
         made.stop()
