@@ -20,6 +20,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -39,8 +40,10 @@ Made by `python -m benchmarks.observed_models`: {counts}. Small models of public
 drawn from one forward pass, its backward pass played, and, where that is possible, redrawn to be edited. *Drawn* counts
 calls and the boxes at first. *Played* counts the nodes of the tape and the parameters whose gradients equal the `.grad`
 of plain torch bit for bit. *Redrawn* counts the nodes of the drawing, whose outputs and gradients the import held
-against those of the model. Last comes why a model was not redrawn."""
+against those of the model; a node *of their class* is a part that runs its own code. Last comes why a model was not
+redrawn."""
 COLUMNS = ("model", "input", "verdict", "drawn", "draw s", "played", "play s", "redrawn", "redraw s", "why")
+OWN = "of their class"  # nodes that run a class's own code
 LIMIT = 240.0  # seconds for one of the two processes of a model
 
 
@@ -170,8 +173,10 @@ def redrawn(public: Public, folder: Path) -> dict[str, Any]:
         checked = project.origin.checked if project.origin is not None else ""
         if not checked:
             raise ValueError("it was not held against the model")
-        nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
-        row["redrawn"] = f"{nodes} nodes"
+        graphs = (project.graph, *(block.graph for block in project.blocks.values()))
+        nodes = [node.op for graph in graphs for node in graph.nodes.values()]
+        own = sum(op.startswith("custom.") for op in nodes)
+        row["redrawn"] = f"{len(nodes)} nodes" + (f", {own} {OWN}" if own else "")
     return row
 
 
@@ -240,7 +245,8 @@ def _waited(child: int, limit: float) -> tuple[bool, int]:
 
 def row_of(public: Public, redraw: bool = True) -> dict[str, Any]:
     """One row of the table."""
-    row: dict[str, Any] = {"model": public.name, "input": public.inputs.replace("x", "×") or "pictures"}
+    sizes = re.sub(r"(?<=\d)x(?=\d)", "×", public.inputs)
+    row: dict[str, Any] = {"model": public.name, "input": sizes or "pictures"}
     row |= in_child(observed, public)
     row["verdict"] = "played" if "played" in row else "drawn" if "drawn" in row else "fails"
     if redraw and row["verdict"] == "played":
@@ -256,7 +262,9 @@ def counts(rows: dict[str, dict[str, Any]]) -> str:
     again = verdicts.count("redrawn")
     played = verdicts.count("played") + again
     drawn = verdicts.count("drawn") + played
-    return f"{drawn} of {len(rows)} drawn, {played} played with equal gradients, {again} redrawn and certified"
+    parts = sum(OWN in row.get("redrawn", "") for row in rows.values())
+    told = f"{drawn} of {len(rows)} drawn, {played} played with equal gradients, {again} redrawn and certified"
+    return f"{told}, {parts} of these with nodes of a class's own code"
 
 
 def main() -> int:

@@ -201,7 +201,8 @@ class _Drawing:
         self.arrived = tracer.arrived
         frame = tracer.follow(copied, *self.examples, original=self.model)
         check_again(tracer, frame, before, lambda: self._tracer(chooser), self.examples, training)
-        draft = Drafter(tracer, self.model, self.catalog).draft(frame)
+        drafter = Drafter(tracer, self.model, self.catalog, chooser.own)
+        draft, self.catalog = drafter.draft(frame), drafter.catalog
         numbers_once(draft)
         self._check_tensors(draft)
         named = zip(frame.inputs, frame.names, strict=True)

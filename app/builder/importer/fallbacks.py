@@ -47,7 +47,7 @@ class FallbackChooser:
         self, model: nn.Module, own: OwnClasses | None, examples: Called, whole: Callable[[nn.Module], bool],
         cancelled: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self._model, self._own, self._examples, self._whole = model, own, examples, whole
+        self._model, self.own, self._examples, self._whole = model, own, examples, whole
         self.cancelled = cancelled
         tensors = (one for one in tree_flatten(examples)[0] if isinstance(one, torch.Tensor) and one.dim())
         self._batch = next((one.shape[0] for one in tensors), 0)
@@ -94,7 +94,7 @@ class FallbackChooser:
         if words is not None and doubt and doubt not in self.accepted:
             self.accepted.add(doubt)
         elif words is not None:
-            words = f"; and it cannot become one node: {words}" if words and self._own is not None else ""
+            words = f"; and it cannot become one node: {words}" if words and self.own is not None else ""
             error.args = (f"{error}{words}",)
             raise error
 
@@ -152,7 +152,7 @@ class FallbackChooser:
             return False
         if self._spent > PATIENCE:
             return False  # the user's file has a time limit too, and an opaque node is immediate
-        if self._own is None and threading.current_thread() is not threading.main_thread():
+        if self.own is None and threading.current_thread() is not threading.main_thread():
             return False  # torch.export patches nn.Module globally, and a run may be in progress
         tried = self._tried.get(path, 0)
         for smaller in (False, True)[tried:]:
@@ -183,9 +183,9 @@ class FallbackChooser:
 
     def _one_node(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
         """Make it one node, and with it every other that is the same. Raises BindingError."""
-        if self._own is None:
+        if self.own is None:
             raise BindingError(f"{type(module).__name__} is not defined in a custom layer file")
-        spec, params = self._own.stand_in(module, self._result_of(path))
+        spec, params = self.own.stand_in(module, self._result_of(path))
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
         for other, twin in self._model.named_modules():
             alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(
@@ -195,9 +195,9 @@ class FallbackChooser:
                 self._one_twin(other, twin, why, place)
 
     def _one_twin(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
-        assert self._own is not None
+        assert self.own is not None
         try:
-            spec, params = self._own.stand_in(module, self._result_of(path))
+            spec, params = self.own.stand_in(module, self._result_of(path))
         except BindingError:  # it was changed since; whether it can be followed is seen by following it
             return
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))

@@ -78,6 +78,7 @@ def imported(
                 raise
             raise held.refusal(model, path, found, str(error)) from error
         analysis = analyse(project.graph, custom_layers.ops_of(project))
+        _check_inputs(wish, analysis.source, analysis.runnable)
         project = multi_output.with_chief_loss(project, analysis.source)
         valued: Project | None = None
         if drawn is not None and not apart and analysis.runnable and parameter_count(model) > LARGE:
@@ -107,6 +108,17 @@ def _check_sizes(project: Project) -> None:
                     "sizes of 1 or more; leave the part out where nothing arrives",
                     "empty_tensor",
                 )
+
+
+def _check_inputs(wish: Wish, source: Source, runnable: bool) -> None:
+    """Raise ModelImportError for inputs that nothing uses: the drawn net does not take them."""
+    if runnable and len(source.inputs) < len(wish.inputs):
+        used = ", ".join(one.name for one in source.inputs)
+        raise ModelImportError(
+            f"{wish.name} takes {len(wish.inputs)} inputs, and what it returns depends on {used or 'none'} alone; "
+            "leave the others out of its forward, or give them a default",
+            "inputs",
+        )
 
 
 def _with_reference(

@@ -43,7 +43,8 @@ def _comparable_params(node: DraftNode) -> dict[str, str]:
 class DraftNode:
     """A node of the IR. `params` are literals; `inner` is the draft of a block; `shares` the node whose module it
     reuses. `tied` maps its parameters to those of another node, by id. `frozen` means requires_grad=False, None without
-    parameters; `order` is its position in registration order."""
+    parameters; `order` is its position in registration order. `written` is a layer that was generated for a call, and
+    is no module of the model."""
 
     id: str
     op: str
@@ -56,6 +57,7 @@ class DraftNode:
     tied: dict[str, tuple[str, str]] = field(default_factory=dict)
     frozen: bool | None = None
     order: int = 0
+    written: bool = False
 
 
 @dataclass

@@ -16,6 +16,7 @@ from app.builder.importer.lowering.binding import BATCH_NORM, Binder, BindingErr
 from app.builder.importer.lowering.constants import constant_params, fill_of
 from app.builder.importer.lowering.ir import Draft, DraftError, DraftNode, Source, same_calls
 from app.builder.importer.lowering.modules import described
+from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.frames import Frame, VaryingCallsError
 from app.builder.importer.tracing.real_evaluation import port_name
@@ -24,10 +25,11 @@ from app.builder.literals import DType
 
 
 class Drafter:
-    """Lowers the frames of one trace to drafts. `model` is the traced model, with its real tensors."""
+    """Lowers the frames of one trace to drafts. `model` is the traced model, with its real tensors. With `own`, calls
+    that no op of the catalog makes become generated layers, by which the catalog is extended."""
 
-    def __init__(self, tracer: Tracer, model: nn.Module, catalog: Catalog) -> None:
-        self.tracer, self.model, self.catalog = tracer, model, catalog
+    def __init__(self, tracer: Tracer, model: nn.Module, catalog: Catalog, own: OwnClasses | None = None) -> None:
+        self.tracer, self.model, self.catalog, self.own = tracer, model, catalog, own
         self.binder = Binder(catalog, tracer.values)
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
         self.buffers = dict(model.named_buffers(remove_duplicate=False))
@@ -36,6 +38,24 @@ class Drafter:
     def draft(self, frame: Frame) -> Draft:
         """Lower a frame and everything in it. Raises DraftError."""
         return _Sheet(self, frame).drawn()
+
+    def bind(self, node: fx.Node, like: fx.Node | None) -> Bound:
+        """Bind a call to an op of the catalog, else to a generated layer. Raises BindingError."""
+        try:
+            bound = self.binder.bind(node, like)
+            bound.check(self.catalog[bound.key])
+            return bound
+        except BindingError:
+            if self.own is None or node in self.tracer.views.in_place:
+                raise
+            try:
+                bound = self.own.function(node, self.tracer.values)
+            except BindingError:
+                bound = None
+            if bound is None:
+                raise
+            self.catalog = self.own.with_these(self.catalog)
+            return bound
 
     def persistent(self, path: str) -> bool:
         """Return whether a buffer is in the state_dict."""
@@ -218,13 +238,15 @@ class _Sheet:
         if self._plain(node):
             return
         like = next((n for n in self.frame.inputs if isinstance(self.values[n], torch.Tensor)), None)
-        bound = self.drafter.binder.bind(node, like)
+        bound = self.drafter.bind(node, like)
         spec = self.drafter.catalog[bound.key]
         count = self._count_of(bound) if bound.key == BATCH_NORM else None
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
             bound.params.pop("inplace", None)
-        bound.check(spec)
+        if spec.kind == "module":  # a generated layer, whose name no submodule may have
+            self.names.update(name for name, _ in self.frame.module.named_children())
         made = self._add(bound.key, self._fresh(spec.stem), bound.params)
+        made.written = spec.kind == "module"
         self._connect(made, bound)
         if count is not None:
             self.draft.wires.append((count.id, 0, made.id, ops.COUNTED, 0))

@@ -15,13 +15,13 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
-from app.builder.importer.lowering import package_classes
-from app.builder.importer.lowering.binding import BindingError
+from app.builder.importer.lowering import function_layers, package_classes
+from app.builder.importer.lowering.binding import BindingError, Bound
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of, recordable
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.real_evaluation import SEED
@@ -113,6 +113,22 @@ class OwnClasses:
                 raise BindingError(failed)
             self._packaged[file.module] = file
         return layer, spec, params
+
+    def function(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Bound:
+        """Return the call of a generated layer for a function of torch that is no op. Raises BindingError."""
+        if self._folder is None:
+            raise BindingError(f"{node.target} is not among the ops")
+        call = function_layers.layer_of(node, values)
+        files = (self.file, *self._packaged.values())
+        known = {one.module: one.file.sha256 for one in files if one.file is not None}
+        file = package_classes.written(call.text, f"torch_{call.name}", self._folder, known)
+        if file.problem or file.classes[0].reason:
+            raise BindingError(file.problem or file.classes[0].reason)
+        if file.module not in self._packaged:
+            if failed := self._load(file):
+                raise BindingError(failed)
+            self._packaged[file.module] = file
+        return call.bound(file.specs[0].key)
 
     def _load(self, file: CustomFile) -> str:
         """Import a file in isolation; return the error, "" if it loads."""

@@ -78,10 +78,14 @@ def layer_of(
         raise BindingError(f"{kind.__name__} {why}")
     text = _text(kind, fixed, beside, result)
     root = kind.__module__.partition(".")[0]
-    stem = first = re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}")
-    number = 1
+    return written(text, re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}"), folder, known)
+
+
+def written(text: str, name: str, folder: Path, known: Mapping[str, str]) -> CustomFile:
+    """Write a layer file of this name to `folder`, with a number if `known` has another text of the name."""
+    stem, number = name, 1
     while known.get(stem, digest(text)) != digest(text):
-        stem, number = f"{first}_{number + 1}", number + 1
+        stem, number = f"{name}_{number + 1}", number + 1
     path = folder / FOLDER / digest(text)[:16] / f"{stem}.py"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +185,7 @@ def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> 
                 f"{one.name}={fixed[one.name]}" if keyword or one.kind is one.KEYWORD_ONLY else fixed[one.name]
             )
             continue
-        default = "" if one.default is one.empty else _written(one.default)
+        default = "" if one.default is one.empty else written_default(one.default)
         if default is None:
             keyword = True  # arguments after it are passed by keyword
             continue
@@ -196,7 +200,7 @@ def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> 
     return ", ".join(given), passed
 
 
-def _written(default: Any) -> str | None:
+def written_default(default: Any) -> str | None:
     """Format a default as Python; None if it is no literal."""
     try:
         value = literal_of(default)

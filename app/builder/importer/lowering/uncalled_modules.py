@@ -63,7 +63,7 @@ def _keys_on_sheet(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator
         path = f"{draft.path}.{node.name}" if draft.path else node.name
         if node.op in VALUES:
             yield path
-        elif node.op and catalog[node.op].kind in ("module", "custom") and not node.shares:
+        elif node.op and catalog[node.op].kind in ("module", "custom") and not (node.shares or node.written):
             whole = node.name == "self" and not draft.path  # a model that is one node
             layer = model if whole else model.get_submodule(path)
             yield from ((key if whole else f"{path}.{key}") for key in layer.state_dict())
