@@ -17,9 +17,9 @@ def source_of(options: argparse.Namespace) -> SourceSpec | None:
 
     A function of a file is a model where it is called, `FILE.py:make()`, or constructor arguments are given.
     """
-    from app.sources.spec import SourceNameError, parse_source
+    from app.sources.spec import FILES, SourceNameError, parse_source
 
-    if options.project.exists():
+    if options.project.exists() and options.project.suffix.removeprefix(".") not in FILES:
         return None
     try:
         source = parse_source(str(options.project))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from app.cli import run
 from tests.support.opened_models import NETS
@@ -37,6 +38,17 @@ def test_a_package_is_played_as_a_page_without_trust(folder: Path) -> None:
     assert "Fire" in (folder / "g.html").read_text()
 
 
+def test_an_exported_program_is_played_once_it_is_trusted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 2)
+    torch.export.save(torch.export.export(net, (torch.randn(4, 3),)), folder / "net.pt2")
+    words = ["autograd", "net.pt2", "--play", "--out", "g.json"]
+    assert run(words) == 1 and "net.pt2 was not run; review it, then pass --trust" in capsys.readouterr().err
+    assert run([*words, "--trust"]) == 0
+    told = json.loads((folder / "g.json").read_text())
+    assert {node["parameter"] for node in told["nodes"]} >= {"weight", "bias"}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -44,6 +56,7 @@ def test_a_package_is_played_as_a_page_without_trust(folder: Path) -> None:
         (["kinds.py:Tied", "--trust", "--input", "2x5"], 1, "RuntimeError at line 64 of kinds.py: mat1 and mat2"),
         (["kinds.py:Tied", "--trust", "--random"], 2, "--random: not for a model"),
         (["kinds.py:Tied", "--trust", "--outputs", "9", "--input", "2x4"], 1, "the network has fewer outputs"),
+        (["none.pt2", "--trust"], 1, "there is no file none.pt2"),
         (["kinds:Nope", "--trust"], 1, "has no class or function Nope"),
         (["kinds.py:Tied", "--trust", "--timeout", "0"], 2, "--timeout must be"),
     ],
