@@ -35,16 +35,18 @@ def observe(
     observed, to distinguish its exception from one caused by observing it.
     """
     given = dict(kwargs or {})
-    first: tuple[Recorder, BaseException] | None = None
+    first: Observation | None = None
     for kernels, functions in WAYS:
         recorder = Recorder(model)
         error = _run(recorder, model, args, given, train, seed, (kernels, functions))
         if error is None:
             remark = LEFT_OUT.get((kernels, functions))
             return _observation(recorder, model, None, name, train, (remark,) if remark else ())
-        first = first or (recorder, error)
+        first = first or _observation(recorder, model, error, name, train, ())
+        recorder.release()
+        error.__traceback__ = None  # its frames hold the activations of the whole pass
     assert first is not None
-    return _observation(first[0], model, first[1], name, train, ())
+    return first
 
 
 def _run(

@@ -294,6 +294,14 @@ class Recorder:
             path = f"{self._path()}.{type(module).__name__}()".removeprefix(".")
         return path
 
+    def release(self) -> None:
+        """Let go of the graph and the exceptions of the pass, which keep its activations alive."""
+        for error, _ in self.errors:
+            error.__traceback__ = None
+        self.errors.clear()
+        self._by_grad_fn.clear()
+        self._sources.clear()
+
     def calls(self) -> tuple[Call, ...]:
         """Return what was written down; ids are positions in it, also of calls after one that was dropped."""
         return tuple(draft.done() for draft in self.drafts)
