@@ -295,7 +295,7 @@ class Recorder:
         return path
 
     def release(self) -> None:
-        """Let go of the graph and the exceptions of the pass, which keep its activations alive."""
+        """Free the graph and the exceptions of the pass, which keep its activations alive."""
         for error, _ in self.errors:
             error.__traceback__ = None
         self.errors.clear()
