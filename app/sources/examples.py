@@ -32,14 +32,20 @@ def from_forward(model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
         parameters = [*inspect.signature(model.forward).parameters.values()]
     except (TypeError, ValueError):
         return (), {}
-    needed = [
-        one.name for one in parameters
-        if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    plain = [
+        one for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]  # fmt: skip
+    needed, keywords = [one.name for one in plain], [one.kind is one.KEYWORD_ONLY for one in plain]
     if [name for name in needed if name not in _TEXT] in ([], needed[:1]):
         found = [InputSpec((1, 16), "int64") if name in _TEXT else _first_layer(model) for name in needed]
         if all(one is not None for one in found):
-            return tuple(example(one) for one in found if one is not None), {}
+            made = [(example(one), name, keyword) for one, name, keyword in zip(found, needed, keywords, strict=True)
+                    if one is not None]  # fmt: skip
+            return (
+                tuple(one for one, _, keyword in made if not keyword),
+                {name: one for one, name, keyword in made if keyword},
+            )
     return (), {}
 
 

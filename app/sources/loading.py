@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from app.sources.examples import example, from_forward
-from app.sources.spec import InputSpec, SourceError, SourceSpec, adapters
+from app.sources.spec import InputsNeededError, InputSpec, SourceError, SourceSpec, adapters
 from app.util.late_dataclass import dataclass
 
 LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more is made without its weights
@@ -69,17 +69,22 @@ def _with_inputs(source: SourceSpec, loaded: Loaded, inputs: tuple[InputSpec, ..
         kwargs = {one.name: example(one) for one in inputs if one.name}
         return Loaded(loaded.model, args, kwargs, loaded.remarks)
     args, kwargs = from_forward(loaded.model)
-    if not args and not kwargs and _needs_arguments(loaded.model):
-        raise SourceError(f"describe the inputs of {source}, for instance --input 1x3x32x32 or --input NAME=1x16:int64")
+    if not args and not kwargs and (names := _needed_arguments(loaded.model)) is not None:
+        named = names[0] if names else "NAME"
+        raise InputsNeededError(
+            f"describe the inputs of {source}, for instance --input 1x3x32x32 or --input {named}=1x16:int64", names
+        )
     return Loaded(loaded.model, args, kwargs, loaded.remarks)
 
 
-def _needs_arguments(model: nn.Module) -> bool:
+def _needed_arguments(model: nn.Module) -> tuple[str, ...] | None:
+    """Return the arguments without which forward cannot be called; None if it can, () if it does not say."""
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
-        return True
-    return any(one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters)
+        return ()
+    various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return tuple(one.name for one in parameters if one.default is one.empty and one.kind not in various) or None
 
 
 # --- The user's own

@@ -31,6 +31,14 @@ class SourceNameError(SourceError):
     """A text that names no model, or describes no input."""
 
 
+class InputsNeededError(SourceError):
+    """Inputs that cannot be proposed; `names` are the arguments of forward that must be given, as far as known."""
+
+    def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.names = names
+
+
 @dataclass(frozen=True)
 class SourceSpec:
     """`kind` is "file", "module", one of `COLLECTIONS` or `FILES`, or the name of an installed adapter; `where` is the

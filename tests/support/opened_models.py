@@ -75,6 +75,13 @@ class Breaks(nn.Module):
 
     def forward(self, x):
         return torch.sqrt(self.fc(x) - self.fc(x)).sum()
+
+
+class Pair(nn.Module):
+    """Two inputs, of which no layer tells anything."""
+
+    def forward(self, left, right):
+        return left + right
 '''
 INPUTS = {"Masked": ("x=2x4", "mask=2x8"), "WithLoss": ("2x3:int64",), "Tied": ("2x4",), "Breaks": ("1x2",)}
 KINDS = ("Masked", "WithLoss", "Tied")

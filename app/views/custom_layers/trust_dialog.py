@@ -69,6 +69,7 @@ class TrustDialog(Dialog):
     warning = WARNING
     trusted_words = "It is trusted: its classes are layers here."
     agree = "Trust and load"
+    subject = "Custom layers"
 
     def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
         assert file.file is not None
@@ -77,7 +78,7 @@ class TrustDialog(Dialog):
         icon, color = ("layers", None) if file.trusted else ("lock", "warn")
         super().__init__(title, parent, icon=icon, color=color)
         self.file = file
-        self.setWindowTitle("Custom layers")
+        self.setWindowTitle(self.subject)
         self.setMinimumSize(560, 420)
         self.resize(820, 680)
         self.body.addWidget(self._file_label())

@@ -327,6 +327,7 @@ class ModelTrustDialog(TrustDialog):
         "after every edit."
     )
     agree = "Trust and import"
+    subject = "A model of your own"
 
     def contents(self) -> str:
         assert self.file.file is not None

@@ -17,8 +17,9 @@ from app.engine.requests.observe import Observe, request_of
 from app.observe.observation import Observation
 from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.sources.finding import file_of
-from app.sources.spec import AskedModel, SourceError, SourceSpec, parse_input, parse_source
+from app.sources.spec import AskedModel, InputsNeededError, SourceError, SourceSpec, parse_input, parse_source
 from app.views.custom_layers.layers_control import LayersControl
+from app.views.custom_layers.trust_dialog import listed
 from app.views.importing.import_pages import FormField, ModelTrustDialog, code_field
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure
@@ -178,6 +179,9 @@ class OpenModelDialog(ProgressDialog):
         if cancelled:
             self._say("Stopped. Nothing was opened.")
         elif isinstance(answer, WorkerFailure):
+            if isinstance(answer.error, InputsNeededError):
+                self._ask_inputs(answer.error.names)
+                return
             words = f"{str(answer.error).strip() or type(answer.error).__name__}".removesuffix(".")
             self.state.setToolTip(answer.traceback)
             self._say(f"{words}.", "error")
@@ -186,6 +190,16 @@ class OpenModelDialog(ProgressDialog):
             assert self._asked is not None
             self._show(answer, self._asked)
             self.accept()
+
+    def _ask_inputs(self, names: tuple[str, ...]) -> None:
+        """Say at the field which inputs it has to describe."""
+        one = names[0] if names else "NAME"
+        which = f"forward takes {listed(list(names))}, which cannot be proposed" if names else "They cannot be proposed"
+        words = f"{which}: describe them here, one a line, such as {one}=1x3x32x32 or {one}=1x16:int64."
+        self._say("")
+        self.entries["inputs"].complain(words)
+        self.inputs.setFocus()
+        announce(self, words)
 
     def _say(self, words: str, tone: str = "text3") -> None:
         self.state.setText(words)
