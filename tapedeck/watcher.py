@@ -60,6 +60,9 @@ class Watcher:
 
     One that is not `speaking` writes nothing of its steps until it is asked to. With `only` no other optimizers are
     looked at; `known` are models by name, which need not be searched for.
+
+    `alone` is the only optimizer as long as nothing of its steps is told but the loss: until `norms_due` its gradients
+    need no look, and until `turn_due` the hooks note its steps without a call.
     """
 
     def __init__(
@@ -79,17 +82,18 @@ class Watcher:
         self._known = dict(known or {})
         self._only = None if only is None else tuple(weakref.ref(each) for each in only)
         self._main: OptimizerState | None = None
-        self._losses: list[float | Tensor] = []
-        self._previous: list[float | Tensor] = []  # those that the optimizer before stepped by
-        self._noted: list[_Noted] = []
+        self.alone: OptimizerState | None = None
+        self.losses: list[float | Tensor] = []
+        self.previous: list[float | Tensor] = []  # those that the optimizer before stepped by
+        self.noted: list[_Noted] = []
         self._fetches = False  # there are losses on an accelerator
         self._fetch_due = 0.0
         self._layers: tuple[str, ...] = ()
-        self._norms_due = self._norms_cost = self._memory_due = self._turn_due = 0.0
+        self.norms_due = self._norms_cost = self._memory_due = self.turn_due = 0.0
         self._measuring = False
         self._measured_step = 1
-        self._spent = 0.0
-        self._began = math.nan
+        self.spent = 0.0
+        self.began = math.nan
 
     # -- what the hooks call ------------------------------------------------------------------------------------------
 
@@ -97,15 +101,16 @@ class Watcher:
         """Remember a loss: its value where it is on the CPU, else a copy that is fetched with others."""
         began = perf_counter()
         if loss.is_cpu:
-            self._losses.append(loss.item())
+            self.losses.append(loss.item())
         else:
-            self._losses.append(loss.detach().clone())
+            self.losses.append(loss.detach().clone())
             self._fetches = True
-        self._spent += perf_counter() - began
+        self.spent += perf_counter() - began
 
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
         """Look at the gradients, where that is due."""
         began = perf_counter()
+        self.alone = None
         state = self.states.get(id(optimizer))
         if state is None or state.optimizer() is not optimizer:
             if self._only is not None and all(each() is not optimizer for each in self._only):
@@ -113,10 +118,10 @@ class Watcher:
             state = self._meet(optimizer)
         state.closure = closure
         if closure:
-            self._losses = []
-        elif self.speaking and (self._measuring or began >= self._norms_due):
+            self.losses = []
+        elif self.speaking and (self._measuring or began >= self.norms_due):
             self._measure_if_due(state, began)
-        self._spent += perf_counter() - began
+        self.spent += perf_counter() - began
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Tell of a step, and do what was commanded."""
@@ -126,13 +131,13 @@ class Watcher:
             return
         if state.closure and self.speaking:
             self._measure_if_due(state, began)
-        losses, self._losses = self._losses, []
+        losses, self.losses = self.losses, []
         if state.closure:
             del losses[1:]
         if losses:
-            self._previous = losses
+            self.previous = losses
         else:
-            losses = self._previous  # one backward, by which several optimizers step
+            losses = self.previous  # one backward, by which several optimizers step
         state.steps += 1
         main = self._main
         if main is None or main.optimizer() is None or state.steps - state.steps_at_main > ALONE:
@@ -142,9 +147,9 @@ class Watcher:
             for each in self.states.values():
                 each.steps_at_main = each.steps
         if self.speaking:
-            self._note(state, optimizer, "step" if state is main else PARTS, began - self._began, losses)
-        if began < self._turn_due:
-            self._spent += perf_counter() - began
+            self._note(state, optimizer, "step" if state is main else PARTS, began - self.began, losses)
+        if began < self.turn_due:
+            self.spent += perf_counter() - began
         else:
             self._turn(state is main, began)
 
@@ -152,22 +157,24 @@ class Watcher:
         """Write what was noted, and do what was commanded. While the script is paused each step is one turn."""
         if self.speaking:
             paused = self.actions is not None and self.actions.paused
-            if not self._fetches or began >= self._fetch_due or len(self._noted) >= MOST_NOTED or paused:
+            if not self._fetches or began >= self._fetch_due or len(self.noted) >= MOST_NOTED or paused:
                 self._fetch_due = began + FETCH_EVERY
                 self._write_noted()
             if began >= self._memory_due:
-                self._tell_memory(began - self._began)
+                self._tell_memory(began - self.began)
         ended = perf_counter()
-        self._spent += ended - began
-        self._turn_due = ended + TURN_EVERY
+        self.spent += ended - began
+        self.turn_due = ended + TURN_EVERY
+        (*others, last) = self.states.values()
+        self.alone = last if self.speaking and not (others or last.closure or self._measuring) else None
         if self.actions is not None:
-            self._began += self.actions.obey(main)
+            self.began += self.actions.obey(main)
             if self.actions.paused:
-                self._turn_due = 0.0
+                self.turn_due = 0.0
 
     def skipped(self) -> None:
         """Tell that a gradient scaler left a step out, since its gradients were not finite."""
-        self._losses = []
+        self.losses = []
         if self.speaking:
             self._write_noted()
             self.file.tell("skipped", epoch=1, step=self.step + 1)
@@ -199,14 +206,14 @@ class Watcher:
 
     def _meet(self, optimizer: torch.optim.Optimizer) -> OptimizerState:
         """Find the models behind an optimizer that steps for the first time."""
+        self._write_noted()  # what is told of a step names the optimizers that there were
         for key in [key for key, each in self.states.items() if each.optimizer() is None]:
             del self.states[key]
-        self._write_noted()  # of the optimizers that were there
         state = self.states[id(optimizer)] = OptimizerState(optimizer)
         self._name(state)
         self._find_layers()
-        if math.isnan(self._began):
-            self._began = perf_counter()
+        if math.isnan(self.began):
+            self.began = perf_counter()
             self._tell_started()
         elif self.speaking and state.count:
             count = sum(each.numel() for each in state.layers.parameters) if state.layers is not None else 0
@@ -288,7 +295,7 @@ class Watcher:
         rate = ""
         if len(groups) != 1 or type(now := groups[0].get("lr")) is not float or now != state.rate:
             rate = self._rate_changed(state, groups, kind)
-        self._noted.append((kind, self.step, seconds, losses, rate, state))
+        self.noted.append((kind, self.step, seconds, losses, rate, state))
 
     def _rate_changed(self, state: OptimizerState, groups: list[dict[str, Any]], kind: str) -> str:
         """Return what the frame of a step says of a new rate, "" if it is as before."""
@@ -303,7 +310,7 @@ class Watcher:
 
     def _write_noted(self) -> None:
         """Add the lines of the steps that wait; losses on an accelerator are read off it together."""
-        noted, self._noted = self._noted, []
+        noted, self.noted = self.noted, []
         fetched: dict[int, float] = {}
         if self._fetches:
             tensors = {id(each): each for note in noted for each in note[3] if isinstance(each, Tensor)}
@@ -311,8 +318,12 @@ class Watcher:
             fetched = dict(zip(tensors, numbers, strict=True))
         lines = []
         for kind, step, seconds, losses, rate, state in noted:
-            values = [fetched[id(each)] if isinstance(each, Tensor) else each for each in losses]
-            state.loss = loss = math.fsum(values) if values else math.nan
+            if len(losses) == 1 and type(first := losses[0]) is float:
+                loss = first
+            else:
+                values = [fetched[id(each)] if isinstance(each, Tensor) else each for each in losses]
+                loss = math.fsum(values) if values else math.nan
+            state.loss = loss
             if kind == "step":
                 text = repr(loss) if math.isfinite(loss) else "null"
                 lines.append(
@@ -343,7 +354,7 @@ class Watcher:
         leads = main is None or state is main or main.optimizer() is None
         if leads and self._measuring:
             self._tell_norms()  # others did not step in this round
-        if leads and now >= self._norms_due:
+        if leads and now >= self.norms_due:
             self._measured_step = self.step + 1
             self._measure(state)
         elif self._measuring:
@@ -366,7 +377,7 @@ class Watcher:
         now = perf_counter()
         self._norms_cost += now - began
         if not self._measuring:
-            self._norms_due = now + max(NORMS[0], self._norms_cost / NORMS[1])
+            self.norms_due = now + max(NORMS[0], self._norms_cost / NORMS[1])
             self._norms_cost = 0.0
 
     def _tell_norms(self) -> None:
@@ -394,7 +405,7 @@ class Watcher:
             "memory", step=self.step, seconds=seconds, scope=scope, allocated=allocated, reserved=reserved, peak=peak,
             resident=resident(),
         )  # fmt: skip
-        self.file.tell("looking", step=self.step, steps=self.step, spent=self._spent, seconds=seconds)
+        self.file.tell("looking", step=self.step, steps=self.step, spent=self.spent, seconds=seconds)
 
 
 def resident() -> int | None:

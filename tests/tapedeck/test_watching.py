@@ -81,6 +81,22 @@ def test_losses_and_norms_are_those_of_the_script(loop, tmp_path):
         assert rates == [0.1, 0.05, 0.025]
 
 
+def test_steps_that_wait_to_be_written_are_told_as_at_once(tmp_path, monkeypatch):
+    def steps(folder: str) -> list[dict]:
+        torch.manual_seed(3)
+        with tapedeck.watch(folder=tmp_path / folder, quiet=True) as watch:
+            for loop in loops.LOOPS:
+                list(loop())
+        kinds = ("step", "losses", "rates", "skipped", "finished")
+        found = [each for each in told(watch.frames) if each["event"] in kinds]
+        return [{name: value for name, value in each.items() if name != "seconds"} for each in found]
+
+    at_once = steps("at once")
+    monkeypatch.setattr(watcher, "NORMS", (math.inf, math.inf))
+    monkeypatch.setattr(watcher, "TURN_EVERY", math.inf)
+    assert steps("together") == at_once
+
+
 def test_the_window_reads_what_is_told(tmp_path):
     with tapedeck.watch(folder=tmp_path, quiet=True) as watch:
         losses = [loss for loss, _ in loops.gan()]
