@@ -24,7 +24,7 @@ from app.builder.importer.lowering.merge_blocks import Merger
 from app.builder.importer.lowering.modules import described, key_of
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.lowering.parameter_order import as_called, freeze, mixed, number, partly_frozen
-from app.builder.importer.lowering.shared_tensors import read_past, tie, tied
+from app.builder.importer.lowering.shared_tensors import called_past, read_past, tie, tied
 from app.builder.importer.lowering.single_node import draw_as_one_node
 from app.builder.importer.lowering.uncalled_modules import keep_unused
 from app.builder.importer.state import unseen_random
@@ -223,14 +223,19 @@ class _Drawing:
         return ", ".join(shape_text(one.shape) for one in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
-        """Raise ReadPastError if a tensor would be drawn next to the layer that owns it."""
-        found = read_past(draft)
-        if found is not None:
-            path, layer = found
-            why = f"another module reads a tensor of {path}"
-            error = ReadPastError(f"{path} cannot be followed: {why}", path if layer else parent(path), why, False)
-            error.layer = layer
-            raise error
+        """Raise ReadPastError if a tensor, or a part of a block, would be drawn next to the one that owns it."""
+        for found, why in (
+            (called_past(draft), "another module calls a part of it"),
+            (read_past(draft), "another module reads a tensor of {}"),
+        ):
+            if found is not None:
+                path, layer = found
+                words = why.format(path)
+                error = ReadPastError(
+                    f"{path} cannot be followed: {words}", path if layer else parent(path), words, False
+                )
+                error.layer = layer
+                raise error
 
 
 def _laid(block: Block) -> Block:

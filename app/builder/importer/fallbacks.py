@@ -34,7 +34,8 @@ Called = tuple[Any, Any]
 
 
 class ReadPastError(TraceError):
-    """A submodule that is called while another reads a tensor of it. `layer` says that it is a layer of the catalog."""
+    """A submodule that is called while another reads a tensor of it, or calls a part of it. `layer` says that it can be
+    part of the sheet that it stands on: a layer of the catalog, or a block."""
 
     layer = False
 

@@ -350,3 +350,27 @@ def test_calls_that_vary_where_no_node_can_be_made_are_said_as_they_were() -> No
     ways = FallbackChooser(model, None, ((torch.ones(1, 2),), {}), bool, bool)
     with pytest.raises(VaryingCallsError, match="^Sequential cannot be followed: it does not do the same at every"):
         ways.add_fallback(VaryingCallsError("", "Sequential"), {})
+
+
+def test_a_part_of_a_block_that_is_called_again_from_outside_is_the_same_layer(own: Path) -> None:
+    text = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.blocks[0].inner(x)
+"""
+    project = same(own, text, "Net", IN)
+    assert "nets" not in "".join(project.layer_files)  # drawn, not kept as a node of its class

@@ -14,6 +14,7 @@ from app.engine.requests.import_model import ImportModel, ModelInput, ModelSourc
 from app.engine.tasks import import_model
 from app.project import custom_layers
 from app.project.project import Project
+from app.source.compiled import make_module
 
 PACKAGE = '''
 import functools
@@ -92,16 +93,18 @@ class Model(nn.Module):
         return Output(loss, logits, (x, x * 2), Cache(x) if use_cache else None)
 
 class Guarded(nn.Module):
-    """Drawn: what it asks about gradients changes nothing."""
+    """Drawn: what it asks about gradients changes nothing, nor where a tensor lies, and its dtype is the input's."""
 
     def __init__(self):
         super().__init__()
         self.fc, self.saving = nn.Linear(4, 4), False
 
     def forward(self, x, device):
-        scale = torch.arange(2, device=device).repeat_interleave(2, output_size=4)
+        scale = torch.arange(2, device=device).repeat_interleave(2, output_size=4).to(next(self.parameters()).dtype)
         if torch.is_grad_enabled() and self.saving:
             return torch.utils.checkpoint.checkpoint(self.fc, x)
+        if self.training:
+            x = x.contiguous()
         best = x.max(-1, keepdim=True)
         return self.fc(x) * scale + best.indices * best.values
 '''
@@ -122,7 +125,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: Non
 
 
 def redrawn(folder: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]:
-    """Import `Net` of a file, held against the live model; the project and its source."""
+    """Import `Net` of a file, held against the live model; the project and its source. The order of the parameters is
+    the model's, so that the state_dict of an optimizer fits."""
     file = folder / "records_net.py"
     file.write_text(f"import torch\nfrom torch import nn\nfrom recorded import *\n\n{text}")
     project = import_model.answer(ImportModel(ModelSource(str(file), "Net"), {}, inputs), folder)
@@ -130,6 +134,8 @@ def redrawn(folder: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]
     assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked
     found = analyse(project.graph, custom_layers.ops_of(project))
     assert not found.errors
+    theirs, ours = sys.modules["records_net"].Net(), make_module(found.source)
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
     return project, found.source.text
 
 
@@ -172,6 +178,23 @@ class Net(nn.Module):
     project, source = redrawn(folder, text, ModelInput((3, 6), "int64"))
     names = [node.name for node in project.graph.nodes.values() if node.op == "output"]
     assert names == ["logits", "states.0", "states.1"] and 'return {"logits": logits, ' in source
+
+
+def test_parameters_keep_their_order_among_nodes_of_classes_and_functions(folder: Path) -> None:
+    text = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last, self.lm = nn.Linear(3, 2), Model({"size": 5})
+        self.cross_entropy, self.scale = nn.Linear(2, 2), nn.Parameter(torch.ones(2))
+
+    def forward(self, ids, labels):
+        out = self.lm(ids)
+        logits = self.cross_entropy(self.last(out.logits.mean(1)) * self.scale)
+        return F.cross_entropy(logits, labels)
+"""
+    _, source = redrawn(folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64"))
+    assert "self.last = nn.Linear(3, 2)" in source and "self.cross_entropy2(" in source
 
 
 def test_what_a_forward_asks_about_gradients_and_devices_does_not_keep_it_from_being_drawn(folder: Path) -> None:

@@ -101,7 +101,7 @@ def read_past(root: Draft) -> tuple[str, bool] | None:
             if node.op in ("parameter", "buffer"):
                 if "." in node.name:
                     tensors.append(path)
-            elif node.inner is not None or node.op.startswith(("nn.", "ops.", "custom.")):
+            elif _owns(node):
                 calls.setdefault(path, node.inner is None)
             if node.inner is not None:
                 todo.append(node.inner)
@@ -110,3 +110,31 @@ def read_past(root: Draft) -> tuple[str, bool] | None:
         if owner in calls:
             return owner, calls[owner]
     return None
+
+
+def called_past(root: Draft) -> tuple[str, bool] | None:
+    """Find a part of the model that is called by the sheet that calls a part of it too: its path, and whether it is a
+    block, which can be drawn as part of the sheet.
+
+    None if there is none. The part would be drawn twice.
+    """
+    todo, seen = [root], set[int]()
+    while todo:
+        draft = todo.pop()
+        if id(draft) in seen:
+            continue
+        seen.add(id(draft))
+        owning = [node for node in draft.nodes.values() if node.op not in VALUES and _owns(node)]
+        blocks = {node.name: node.inner is not None for node in owning}
+        for node in owning:
+            outer = parent(node.name)
+            while outer and outer not in blocks:
+                outer = parent(outer)
+            if outer:
+                return f"{draft.path}.{outer}" if draft.path else outer, blocks[outer]
+        todo += [node.inner for node in owning if node.inner is not None]
+    return None
+
+
+def _owns(node: DraftNode) -> bool:
+    return node.inner is not None or node.op.startswith(("nn.", "ops.", "custom."))

@@ -99,25 +99,30 @@ def _source(draft: Draft, node: str) -> tuple[str, int]:
 
 
 class _CallKeys:
-    """Structural description of every value of a draft; equal descriptions are equal computations."""
+    """Structural description of every value of a draft; equal descriptions are equal computations. How a tensor lies in
+    memory is no part of it."""
 
     def __init__(self, draft: Draft) -> None:
-        self._nodes: dict[str, int] = {}
-        self._numbers: dict[_What, int] = {}
+        self._whats: dict[str, _What] = {}
+        self._same: dict[str, tuple[str, int]] = {}  # of a node that gives what it takes, where that comes from
         into: dict[str, list[tuple[str, int, str, int]]] = {}
         for source, output, target, port, index in draft.wires:
             into.setdefault(target, []).append((port, index, source, output))
-        self._whats: dict[str, _What] = {}
         for node in draft.nodes.values():  # in topological order, so inputs are described already
+            if node.op == "Tensor.contiguous":
+                ((_, _, source, output),) = into[node.id]
+                self._same[node.id] = self._same.get(source, (source, output))
+                continue
             inner = _CallKeys(node.inner).all_keys() if node.inner is not None else ()
-            feeds = tuple((port, index, self._whats[source], output)
+            feeds = tuple((port, index, self.key_of_output(source, output))
                           for port, index, source, output in sorted(into.get(node.id, ())))  # fmt: skip
             params = tuple(sorted((name, repr(value)) for name, value in node.params.items()))
             name = node.name if node.op in ("", "parameter", "buffer", "input") or node.op.startswith("nn.") else ""
             self._whats[node.id] = (hash((node.op, name, params, inner, feeds)),)
 
     def key_of_output(self, node: str, output: int) -> _What:
-        return (*self._whats[node], output)
+        source, place = self._same.get(node, (node, output))
+        return (*self._whats[source], place)
 
     def all_keys(self) -> _What:
         return tuple(self._whats.values())

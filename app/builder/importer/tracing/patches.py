@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils import checkpoint
 
 from app.builder.importer.state import unseen_random
-from app.builder.importer.tracing import grad_regions
+from app.builder.importer.tracing import grad_regions, source_lines
 from app.builder.importer.tracing.arguments import lengths_seen, tensors_seen
 from app.builder.importer.tracing.dispatch_patches import dispatch_first
 from app.builder.importer.tracing.factories import sizes_seen
@@ -44,6 +44,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
 def _modules(tracer: Tracer) -> Iterator[None]:
     """Route module calls, and reads and writes of tensor attributes, to the tracer."""
     call, read, write = nn.Module.__call__, nn.Module.__getattr__, nn.Module.__setattr__
+    members = nn.Module.named_parameters
 
     def calling(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return tracer.modules.called(module, args, kwargs) if tracer.following else call(module, *args, **kwargs)
@@ -60,6 +61,12 @@ def _modules(tracer: Tracer) -> Iterator[None]:
         else:
             write(module, name, value)
 
+    def parameters(module: nn.Module, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        theirs = tracer.following and source_lines.through_torch()
+        for name, value in members(module, *args, **kwargs):
+            yield name, tracer.held_tensor(value) if theirs and tracer.is_held(value) else value
+
+    nn.Module.named_parameters = parameters  # type: ignore[method-assign,assignment]
     nn.Module.__call__, nn.Module.__getattr__ = calling, attribute  # type: ignore[method-assign]
     nn.Module.__setattr__ = setting  # type: ignore[method-assign,assignment]
     try:
@@ -67,6 +74,7 @@ def _modules(tracer: Tracer) -> Iterator[None]:
     finally:
         nn.Module.__call__, nn.Module.__getattr__ = call, read  # type: ignore[method-assign]
         nn.Module.__setattr__ = write  # type: ignore[method-assign]
+        nn.Module.named_parameters = members  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

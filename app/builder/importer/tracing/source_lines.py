@@ -17,6 +17,7 @@ from app.util.user_frames import is_users
 
 _OURS = f"{Path(__file__).resolve().parents[3]}{os.sep}"
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+_MODULES = f"{_TORCH}{os.sep.join(('nn', 'modules', 'module.py'))}"
 _PASSED = (_OURS, f"{_TORCH}fx{os.sep}", "<")  # skipped between a value and the code that reads it
 
 
@@ -97,3 +98,11 @@ def functions_of(kind: type) -> Iterator[Any]:
 def called_by_theirs() -> bool:
     """Return whether the user's code called the caller of this function's caller."""
     return is_users(sys._getframe(2).f_code.co_filename)
+
+
+def through_torch() -> bool:
+    """Return whether the user's code called the caller of this function, if only through methods of nn.Module."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == _MODULES:
+        frame = frame.f_back
+    return frame is not None and is_users(frame.f_code.co_filename)
