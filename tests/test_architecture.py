@@ -44,9 +44,9 @@ ARROWS = {
     "engine.requests": "runs.checkpoint_files",  # values
     "runs": "project export.errors export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
-    "preflight": "project training data builder",  # do net, data and loss fit
-    "project": "export.errors export.weights training data builder",
-    "project.project": "builder.graph builder.blocks builder.sheet data.config training.config",
+    "preflight": "project training data builder sources",  # do net, data and loss fit
+    "project": "export.errors export.weights training data builder sources",
+    "project.project": "builder.graph builder.blocks builder.sheet data.config training.config sources.opened",
     "project.drawing_digest": "export.imported",
     "export": "training data",
     "export.imported": "builder.importer.origin",
@@ -87,7 +87,7 @@ TORCH_MODULES = """
     builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
     builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes builder.shapes.try_sizes
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
-    engine.tasks export observe.observe observe.recorder observe.tensors preflight.net_cost
+    engine.tasks export observe.interface observe.observe observe.recorder observe.tensors preflight.net_cost
     preflight.random_batch sources.examples sources.loading sources.positional
     sources.stored_weights telemetry training.checkpoints.checkpoint
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers

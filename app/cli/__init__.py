@@ -213,12 +213,21 @@ def _doctor(_options: argparse.Namespace) -> int:
 
 
 def read(options: argparse.Namespace) -> Project:
+    """Read the project that a command names, or open a model where it takes one. Raises CommandError."""
+    from app.cli import opened
     from app.project import custom_layers
     from app.project.file import ProjectFileError, read
 
     path: Path = options.project
+    takes_models = hasattr(options, "args")
     try:
-        project = read(path)
+        if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):
+            project = opened.project_of(options)
+        elif takes_models and (options.args != "{}" or options.input):
+            raise CommandError("--args and --input are for a model, and this is a project")
+        else:
+            project = read(path)
+            project = opened.with_settings(project, options) if takes_models else project
         custom_layers.admit(project, options.trust)
         return project
     except ProjectFileError as error:
@@ -229,15 +238,18 @@ def read(options: argparse.Namespace) -> Project:
 
 def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
     from app.builder.analysis import analyse
-    from app.preflight import preflight
+    from app.preflight import opened, preflight
     from app.preflight.net_cost import with_cost
     from app.project import custom_layers
     from app.project.weights import start_weights
 
-    ops = custom_layers.ops_of(project)
-    analysis = with_cost(analyse(project.graph, ops), ops)
     if not alone:
         read_data(project)
+    if project.opened is not None:
+        analysis = opened.analysis_of(project)
+    else:
+        ops = custom_layers.ops_of(project)
+        analysis = with_cost(analyse(project.graph, ops), ops)
     found = analysis.problems
     if not analysis.runnable:
         return analysis, found
@@ -265,7 +277,7 @@ def sound(project: Project, alone: bool = False) -> Analysis:
     from app.project import custom_layers
 
     if files := custom_layers.waiting(project):
-        names = ", ".join(str(one.path) for one in files)
+        names = ", ".join(map(str, files))
         raise CommandError(f"{names} is not trusted yet and none of its code was run; review it, then pass --trust", 1)
     analysis, problems = _analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]

@@ -60,14 +60,15 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     from app.util.atomic import write_text
 
     results = Results(folder)
-    part, model, script = results.part, folder / "model.py", folder / "train.py"
+    name = f"{job.source.module_name}.py"
+    part, model, script = results.part, folder / name, folder / "train.py"
 
     with suppress(OSError):  # reported per file
         folder.mkdir(parents=True, exist_ok=True)
     part("weights.safetensors", lambda: save_safetensors(weights, folder / "weights.safetensors"))
     part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
     part("metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv()))
-    part("model.py", lambda: [path.name for path in write_model(job.source, model, [script])[1:]])
+    part(name, lambda: [path.name for path in write_model(job.source, model, [script])[1:]])
     part("train.py", lambda: write_text(script, training_script(job)))
     part("what train.py reads", lambda: [path.name for path in write_start(job, script)])
     try:
@@ -79,7 +80,8 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     request = CaptureRequest(job, node_labels(project.graph, ops))
     run_pictures(
         project, job, history, folder, part,
-        lambda: analyse(project.graph, ops), lambda: batch_of(request, weights).capture(),
+        (lambda: analyse(project.graph, ops)) if project.opened is None else None,
+        lambda: batch_of(request, weights).capture(),
     )  # fmt: skip
     return results
 

@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app.cli import positive, seed
+    from app.cli import opened, positive, seed
 
     train: argparse.ArgumentParser = commands.add_parser(
-        "train", help="train a project and write code, weights, metrics and pictures"
+        "train", help="train a project or a model, and write code, weights, metrics and pictures"
     )
-    train.add_argument("project", type=Path)
+    train.add_argument(
+        "project",
+        metavar="PROJECT|SOURCE",
+        type=Path,
+        help="a .tape file, or a model as `tapedeck draw` takes it: file.py:Class, torchvision:resnet18",
+    )
     train.add_argument("--out", type=Path, required=True, help="output folder")
     train.add_argument("--epochs", type=positive, help="overrides the project's")
     train.add_argument("--device", help="auto, cpu, cuda:0, mps")
@@ -56,6 +61,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="split every batch between N processes of this machine (loopback only)",
     )
     train.add_argument("--json", action="store_true", help="one line of JSON per event on stdout")
+    opened.add_source(train)
     train.set_defaults(command=run)
     return train
 

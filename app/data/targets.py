@@ -46,6 +46,28 @@ def with_input(labels: Any, name: str, inputs: Tensor) -> Fields:
     return known.with_(name, inputs)
 
 
+@dataclass(frozen=True)
+class WithTargets:
+    """Samples with some of their targets as additional inputs; an only input is named "", an only target `only`."""
+
+    samples: "Samples"
+    names: tuple[str, ...]
+    only: str
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def batches(self, chunks: Iterable[Tensor]) -> Iterator[tuple[Any, Any]]:
+        for inputs, labels in self.samples.batches(chunks):
+            given = inputs if isinstance(inputs, Fields) else Fields({"": inputs})
+            for name in self.names:
+                given = given.with_(name, labels[name] if isinstance(labels, Fields) and name != self.only else labels)
+            yield given, labels
+
+    def to(self, device: str) -> "WithTargets":
+        return WithTargets(self.samples.to(device), self.names, self.only)
+
+
 Make = Callable[[TargetInfo], Tensor]
 
 

@@ -55,7 +55,7 @@ MODULES = """
     training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
     engine.requests.train engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
-    engine.requests.observe observe.observation sources.spec observe.figures
+    engine.requests.observe observe.observation sources.spec sources.opened source.interface observe.figures
 """
 
 # Sent once and by reference afterwards, like containers of `LONG` entries and more.

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from app.source.interface import Interface
 from app.util.late_dataclass import dataclass
 
 Kind = Literal["module", "operation", "read", "input", "output"]
@@ -102,7 +103,8 @@ class Observation:
 
     `calls` are in the order in which they began, `flows` in the order in which tensors were taken. `failed` is the
     innermost call that raised the exception that left the model; `error` is its text. `modules` maps the path of every
-    module to its class, also of those that were not called. `remarks` say what the picture does not hold.
+    module to its class, also of those that were not called. `remarks` say what the picture does not hold. `interface`
+    is what forward takes and returned; None if it raised, or was not run.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Observation:
     error: str = ""
     remarks: tuple[str, ...] = ()
     train: bool = False
+    interface: Interface | None = None
 
     @cached_property
     def children(self) -> dict[int | None, tuple[int, ...]]:

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 
 from app.observe import tensors
+from app.observe.interface import interface_of
 from app.observe.observation import Call, Observation
 from app.observe.recorder import Recorder
+from app.source.interface import Interface
 from app.util import rng, user_frames
 from app.util.module_state import temporary_mode
 
@@ -38,13 +40,13 @@ def observe(
     first: Observation | None = None
     for kernels, functions in WAYS:
         recorder = Recorder(model)
-        error = _run(recorder, model, args, given, train, seed, (kernels, functions))
-        if error is None:
+        found = _run(recorder, model, args, given, train, seed, (kernels, functions))
+        if isinstance(found, Interface):
             remark = LEFT_OUT.get((kernels, functions))
-            return _observation(recorder, model, None, name, train, (remark,) if remark else ())
-        first = first or _observation(recorder, model, error, name, train, ())
+            return _observation(recorder, model, None, name, train, (remark,) if remark else (), found)
+        first = first or _observation(recorder, model, found, name, train, ())
         recorder.release()
-        error.__traceback__ = None  # its frames hold the activations of the whole pass
+        found.__traceback__ = None  # its frames hold the activations of the whole pass
     assert first is not None
     return first
 
@@ -52,7 +54,7 @@ def observe(
 def _run(
     recorder: Recorder, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], train: bool, seed: int,
     way: tuple[bool, bool],
-) -> BaseException | None:  # fmt: skip
+) -> Interface | BaseException:  # fmt: skip
     for label, value in (*zip(argument_names(model, len(args)), args, strict=True), *kwargs.items()):
         for name, held in _parts(value, label):
             recorder.boundary("input", name, held)
@@ -64,12 +66,13 @@ def _run(
             return error
         for name, held in _parts(output, ""):
             recorder.boundary("output", name or "output", held)
-    return None
+    return interface_of(model, args, kwargs, output)
 
 
 def _observation(
-    recorder: Recorder, model: nn.Module, error: BaseException | None, name: str, train: bool, remarks: tuple[str, ...]
-) -> Observation:
+    recorder: Recorder, model: nn.Module, error: BaseException | None, name: str, train: bool,
+    remarks: tuple[str, ...], interface: Interface | None = None,
+) -> Observation:  # fmt: skip
     calls = list(recorder.calls())
     failed = _failed(recorder, error)
     if failed is not None and error is not None:
@@ -85,6 +88,7 @@ def _observation(
         f"{type(error).__name__}: {error}" if error is not None else "",
         remarks,
         train,
+        interface,
     )
 
 

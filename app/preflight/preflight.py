@@ -18,12 +18,12 @@ from app.builder.value_types import Dim
 from app.data.sample_counts import training_count
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo
-from app.preflight import multi_output, synthetic_data
+from app.preflight import multi_output, opened, synthetic_data
 from app.preflight.cpu_threads import for_net
 from app.preflight.setting_checks import problems as knob_problems
 from app.project.project import Project
 from app.project.weights.model_buffers import lost_buffers
-from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
+from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS, OWN_LOSS
 from app.training.config import Choice
 from app.training.inputs import InputError, chosen_fields
 from app.training.job import Job, JobError, check_data
@@ -49,6 +49,12 @@ def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] 
         return (Problem("error", None, "The data cannot be used", str(error)),)
     if not source.is_read:
         return (Problem("error", None, UNREAD, "They are read under Training, Data, and by the command line."),)
+    if project.opened is not None:
+        samples = training_count(project.data)
+        return (
+            *_choices(project), *_data(project, source), *opened.problems(project, source),
+            *knob_problems(project, analysis, samples, source), *started,
+        )  # fmt: skip
     return (
         *_choices(project),
         *_data(project, source),
@@ -182,7 +188,8 @@ def _ops(project: Project, analysis: Analysis) -> Catalog:
 
 def _choices(project: Project) -> list[Problem]:
     found = []
-    own = tuple(("loss", row.loss.name, tuple(LOSSES)) for row in project.training.losses)
+    known = (*LOSSES, OWN_LOSS) if project.opened is not None else tuple(LOSSES)
+    own = tuple(("loss", row.loss.name, known) for row in project.training.losses)
     for what, name, names in (
         *(own or (("loss", project.training.loss.name, tuple(LOSSES)),)),
         ("optimizer", project.training.optimizer.name, OPTIMIZERS),

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
-from app.builder.catalog.custom import CustomFile, read_file, read_files, used_in, with_custom
+from app.builder.catalog.custom import read_file, read_files, used_in, with_custom
 from app.data.own_files import dataset_class
 from app.data.spec import DataError
 from app.project.project import Project
 from app.source import layer_files
 from app.source.layer_files import FOLDER
 from app.source.trust import TrustStore, default_file
+from app.sources import finding
 from app.util import atomic
 
 
@@ -22,6 +23,8 @@ def admit(project: Project, all_of_them: bool) -> None:
     """Allow files trusted in the window to run in this process; with `all_of_them` every file of the project."""
     TrustStore(default_file()).admit()
     if all_of_them:
+        if project.opened is not None and (now := finding.digest_of(project.opened.source, project.opened.folder)):
+            layer_files.allow(now)
         for one in read_files(project.layer_files):
             if one.file is not None:
                 layer_files.allow(one.file.sha256)
@@ -58,8 +61,13 @@ def ops_of(project: Project) -> Catalog:
     return with_blocks(with_custom(catalog(), read_files(project.layer_files)), project.blocks)
 
 
-def waiting(project: Project) -> tuple[CustomFile, ...]:
-    """Return the files that the project uses and that are not trusted yet."""
+def waiting(project: Project) -> tuple[Path, ...]:
+    """Return the files that the project uses, of layers or of its opened model, and that are not trusted yet."""
+    if project.opened is not None:
+        source = project.opened.source
+        file = finding.file_of(source, project.opened.folder) if source.own_code else None
+        now = finding.digest_of(source, project.opened.folder)
+        return (file,) if file is not None and now and not layer_files.allowed(now) else ()
     graphs = [project.graph, *(block.graph for block in project.blocks.values())]
     files = (one for one in read_files(project.layer_files) if one.file is not None and not one.trusted)
-    return tuple(one for one in files if any(used_in(graph, one) for graph in graphs))
+    return tuple(one.path for one in files if any(used_in(graph, one) for graph in graphs))

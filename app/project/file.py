@@ -22,6 +22,7 @@ from app.builder.graph import Init
 from app.builder.importer.origin import KeptFile, ModelInit, Origin
 from app.builder.params import ParamError
 from app.project import file_lock, limits
+from app.project.opened_records import OpenedRecord, anchored, loosened, opened_from, opened_record
 from app.project.project import Project
 from app.project.run_records import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
 from app.project.sheet_records import (
@@ -90,6 +91,7 @@ class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     notes: str = ""
     unfolded: list[Text] = []
     origin: _OriginRecord | None = None
+    model: OpenedRecord | None = None
 
 
 # msgspec makes its tables of a type when it first needs them, and two threads that need them at once end the process.
@@ -227,6 +229,8 @@ def _anchored(project: Project, folder: Path) -> Project:
     project = replace(project, layer_files=files) if files != project.layer_files else project
     project = _with_data(project, lambda path: os.path.abspath(folder / path))
     project = _with_files(project, lambda path: os.path.abspath(folder / path))
+    if project.opened is not None:
+        project = replace(project, opened=anchored(project.opened, folder))
     start = project.training.start
     return with_start(project, replace(start, path=os.path.abspath(folder / start.path))) if start else project
 
@@ -262,6 +266,8 @@ def _loosened(project: Project, folder: Path) -> Project:
         project = with_start(project, replace(start, path=_beside(start.path, folder)))
     project = _with_data(project, lambda path: _beside(path, folder))
     project = _with_files(project, lambda path: _beside(path, folder))
+    if project.opened is not None:
+        project = replace(project, opened=loosened(project.opened, lambda path: _beside(path, folder)))
     return replace(project, layer_files=tuple(_beside(name, folder) for name in project.layer_files))
 
 
@@ -312,6 +318,7 @@ def dumps(project: Project) -> bytes:
         "training": training_record(project.training),
         "notes": project.notes,
         **({"origin": _origin_record(project.origin)} if project.origin is not None else {}),
+        **({"model": opened_record(project.opened)} if project.opened is not None else {}),
     }
     try:
         data = msgspec.json.encode(raw)
@@ -342,6 +349,7 @@ def _project(record: _ProjectRecord) -> Project:
         training=training_from(record.training),
         notes=record.notes,
         origin=_origin(record.origin),
+        opened=opened_from(record.model) if record.model is not None else None,
     )
 
 

@@ -40,6 +40,7 @@ class Layers:
     def __init__(self, project: Project, analysis: Analysis) -> None:
         self._blocks, self._graph = project.blocks, analysis.graph
         self._source, self._counts = analysis.source, analysis.parameters
+        self._opened = project.opened.interface.modules if project.opened is not None else ()
 
     def __iter__(self) -> Iterator[NetModule]:
         return self._walk(self._blocks)
@@ -57,7 +58,7 @@ class Layers:
         return outer, {part for path in outer for part in _beginnings(path)}
 
     def frozen(self) -> Iterator[str]:
-        """Yield the paths of frozen modules with parameters, outermost only."""
+        """Yield the paths of frozen modules with parameters, outermost only; of an opened model its code decides."""
         found = {name for name, block in self._blocks.items() if any(n.frozen for n in block.graph.nodes.values())}
         for name in innermost_first(self._blocks):
             if not found.isdisjoint(used(self._blocks[name].graph)):
@@ -69,6 +70,8 @@ class Layers:
 
     def _walk(self, blocks: Mapping[str, Block], frozen_ones: bool = True) -> Iterator[NetModule]:
         source = self._source
+        if self._opened:
+            return (NetModule(path, (path,), path) for path in self._opened)
         return _inside(blocks, source, self._graph, source.root_class, "", False, self._counts, frozen_ones)
 
 

@@ -9,6 +9,7 @@ from app.builder.graph import Graph
 from app.builder.importer.origin import Origin
 from app.builder.sheet import Bends, Comments, Positions
 from app.data.config import DataConfig
+from app.sources.opened import OpenedModel
 from app.training.config import TrainingConfig
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
@@ -20,7 +21,8 @@ class Project:
 
     `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files with
     custom layers, absolute or relative to the project; they run only once the user trusts them. `origin` is the model
-    of an imported net.
+    of an imported net. With `opened` the net is a model of somebody's code in place of a drawing, and the sheet is
+    empty.
     """
 
     name: str = "untitled"
@@ -35,3 +37,4 @@ class Project:
     notes: str = ""
     unfolded: frozenset[str] = frozenset()
     origin: Origin | None = None
+    opened: OpenedModel | None = None

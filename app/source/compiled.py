@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
+import time
 import types
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.source.generated import InputSpec, Source
+from app.source import layer_files
+from app.source.generated import InputSpec, OwnModel, Source
+from app.source.layer_files import LayerFileError, UntrustedError
 from app.source.layer_modules import builtins_with
+from app.util.torchvision_import import mend_torchvision
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def load_class(source: Source) -> type[nn.Module]:
-    """Compile the text and return its class. The text is registered in `linecache`, so tracebacks show its lines.
+def load_class(source: Source) -> Callable[[], nn.Module]:
+    """Compile the text and return its class, or the function that makes its model. The text is registered in
+    `linecache`, so tracebacks show its lines.
 
     Raises LayerFileError if a file that it imports from is not trusted or does not run.
     """
+    if source.opened:
+        mend_torchvision()
+    if source.own is not None:
+        check_own(source.own)
     name = source.filename
     linecache.cache[name] = (len(source.text), None, source.text.splitlines(keepends=True), name)
     module = types.ModuleType(name)
@@ -27,12 +39,47 @@ def load_class(source: Source) -> type[nn.Module]:
     if source.files:
         module.__dict__["__builtins__"] = builtins_with(source.files)
     exec(compile(source.text, name, "exec"), module.__dict__)
-    return module.__dict__[source.class_name]
+    made: Callable[[], nn.Module] = module.__dict__[source.class_name]
+    return made
 
 
 def make_module(source: Source) -> nn.Module:
     """Create a new instance, initialised from torch's global generator."""
-    return load_class(source)()
+    if not source.opened:
+        return load_class(source)()
+    with contextlib.redirect_stdout(sys.stderr):  # what it prints must not stand among the events of a run
+        return load_class(source)()
+
+
+def check_own(own: OwnModel) -> None:
+    """Raise LayerFileError for a person's file that is gone, has changed since it was opened, or is not trusted."""
+    name = Path(own.path).name
+    now = layer_files.digest_of(Path(own.path))
+    if now is None:
+        raise LayerFileError(f"{own.path} cannot be read, and the model is made by it. Restore it.")
+    if now != own.sha256:
+        raise LayerFileError(f"{name} has changed since its model was opened. Open the model again.")
+    if not layer_files.allowed(own.sha256):
+        raise UntrustedError(f"{name} is not trusted yet, so nothing of it was run")
+    _forget_changed(own)
+
+
+_ran: dict[str, float] = {}  # when the files of opened models were first imported here, in seconds since the epoch
+
+
+def _forget_changed(own: OwnModel) -> None:
+    """Have a person's modules imported again if one was edited since: this process may have run an earlier version."""
+    began = _ran.setdefault(own.path, time.time())
+    folder = Path(own.path).parent
+    mine = [
+        (name, Path(file)) for name, module in tuple(sys.modules.items())
+        if (file := getattr(module, "__file__", None)) and folder in Path(file).parents
+        and "site-packages" not in Path(file).parts
+    ]  # fmt: skip
+    if any(file.is_file() and file.stat().st_mtime > began for _, file in mine):
+        for name, _ in mine:
+            del sys.modules[name]
+        _ran[own.path] = time.time()
 
 
 def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:

@@ -14,6 +14,17 @@ from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 from app.util.user_frames import GENERATED
 
+# The function of a source that makes a model of somebody's code, and the module that it is exported as.
+MAKER = "make_model"
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """The file of a person's own that a source's text imports first, and the digest of its text."""
+
+    path: str
+    sha256: str
+
 
 @dataclass(frozen=True)
 class InputSpec:
@@ -78,13 +89,14 @@ Path = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Source:
-    """The text of `class Net(nn.Module)`, with its lines and modules mapped to nodes of the drawing.
+    """The text of `class Net(nn.Module)`, with its lines and modules mapped to nodes of the drawing; or that of
+    `make_model`, which makes a model of somebody's code.
 
     `lines` maps node ids to 1-based line numbers, `modules` maps node ids to attribute paths of the module (`conv1`,
     `layers.0`), which are the prefixes of its state_dict keys. Both cover the network's own nodes; `within` returns
     those of a block, with the paths of consecutive repetitions in `further`. `classes` has every class of the text by
     the name of its block, the network's under "". `files` are those that the text imports classes from. `ends`
-    describes the outputs, including those of evaluation mode only.
+    describes the outputs, including those of evaluation mode only. `own` is the file that a `make_model` imports.
     """
 
     text: str
@@ -97,6 +109,17 @@ class Source:
     files: tuple[LayerFile, ...] = ()
     further: FrozenMap[str, tuple[str, ...]] = field(default_factory=FrozenMap)
     ends: tuple[OutputSpec, ...] = ()
+    own: OwnModel | None = None
+
+    @property
+    def opened(self) -> bool:
+        """Return whether it makes a model of somebody's code, in place of a drawn one."""
+        return self.class_name == MAKER
+
+    @property
+    def module_name(self) -> str:
+        """The name of the module that it is exported as."""
+        return MAKER if self.opened else "model"
 
     def within(self, path: Path) -> Source:
         """Return the same text with the lines and modules of the block at a path; without any for an invalid path."""

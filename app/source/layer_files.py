@@ -11,6 +11,7 @@ import re
 import traceback
 from collections.abc import Iterable
 from dataclasses import field
+from pathlib import Path
 from types import TracebackType
 
 from app.util.errors import CodedError
@@ -66,6 +67,15 @@ def digest(text: str) -> str:
     '8ff436de'
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest_of(path: Path) -> str | None:
+    """Return the digest of the text that a file has now; None for one that cannot be read as UTF-8."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        return digest(text.replace("\r\n", "\n").replace("\r", "\n"))  # as it is read to be shown
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 _allowed: set[str] = set()

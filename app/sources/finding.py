@@ -28,10 +28,17 @@ def file_of(source: SourceSpec, folder: str = "") -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
+def package_of(path: Path) -> tuple[Path, str]:
+    """Return the folder that a file's package is in, or that it is in itself, and the name it is imported by there."""
+    path = path.resolve()
+    names, top = [path.stem], path.parent
+    while (top / "__init__.py").is_file():
+        names.insert(0, top.name)
+        top = top.parent
+    return top, ".".join(names)
+
+
 def digest_of(source: SourceSpec, folder: str = "") -> str:
     """Return the digest of the file that runs first, as it is now; "" without a readable one."""
-    file = file_of(source, folder)
-    try:
-        return layer_files.digest(file.read_text("utf-8")) if file is not None else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
+    file = file_of(source, folder) if source.own_code else None
+    return (layer_files.digest_of(file) or "") if file is not None else ""

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from app.sources.examples import example, from_forward
+from app.sources.finding import package_of
 from app.sources.spec import InputsNeededError, InputSpec, SourceError, SourceSpec, adapters
 from app.util.late_dataclass import dataclass
 
@@ -95,12 +96,9 @@ def _from_file(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     path = Path(source.where).resolve()
     if not path.is_file():
         raise SourceError(f"there is no file {source.where}")
-    package, top = [path.stem], path.parent
-    while (top / "__init__.py").is_file():
-        package.insert(0, top.name)
-        top = top.parent
+    top, name = package_of(path)
     _prepend_to_path(str(top))
-    return _build(source, _imported(".".join(package)), arguments)
+    return _build(source, _imported(name), arguments)
 
 
 def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:

@@ -30,6 +30,9 @@ LOSSES: FrozenMap[str, str] = FrozenMap(
     PoissonNLLLoss=ONE_HOT,
 )
 
+# A loss that the model computes itself: the output is the loss. For one of several outputs of an opened model.
+OWN_LOSS = "OwnLoss"
+
 # SparseAdam needs sparse gradients (Embedding with sparse=True) and Muon matrices; LBFGS runs a closure.
 OPTIMIZERS: tuple[str, ...] = (
     "Adam", "AdamW", "SGD", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "Adafactor", "Rprop", "ASGD",

@@ -9,6 +9,7 @@ from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
 INPUT = "(input)"  # as a target: what went into the net is to come out again
+TARGET = "(target)"  # as an input: the only target of the data, such as for a model that computes its loss itself
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class TrainingConfig:
     checkpoints; with 0 only the best and the last epoch's are saved. `metrics` are keys of
     `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With `losses`, one per output,
     the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first. `inputs` names
-    the field of the data for inputs of the network that are called otherwise.
+    the field of the data for inputs of the network that are called otherwise; it may be a target.
     """
 
     epochs: int = 20

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.data.spec import DataInfo, FieldInfo, SourceSpec
+from app.data.spec import VALUES, DataInfo, FieldInfo, SourceSpec
 from app.source.generated import InputSpec, Source
+from app.training.config import TARGET
 from app.util.errors import CodedError
 from app.util.formatting import shape_text
 
@@ -16,23 +17,26 @@ class InputError(CodedError, ValueError):
 
 
 def chosen_fields(names: Sequence[str], chosen: Mapping[str, str], data: DataInfo | SourceSpec) -> tuple[str, ...]:
-    """Return the field of the data for each of the net's inputs `names`; empty for data with one input.
+    """Return the field of the data for each of the net's inputs `names`; empty for data with one input, unless a target
+    goes into the net too: then the field "" is that input.
 
     It is the one `chosen` for the input, else that of its name, else that of its place if there are as many. Raises
     InputError.
     """
     fields = [one.name for one in data.inputs]
+    targets = target_fields(data)
     if not fields:
-        if len(names) > 1:
+        others = [name for name in names if chosen.get(name) not in targets]
+        if len(others) > 1:
             raise InputError(
-                f"The net has {len(names)} inputs ({', '.join(names)}), and {data.label} provides one. Remove the "
+                f"The net has {len(others)} inputs ({', '.join(others)}), and {data.label} provides one. Remove the "
                 "others, or choose data with several inputs."
             )
-        return ()
+        return tuple("" if name in others else chosen[name] for name in names) if len(others) < len(names) else ()
     found = []
     for place, name in enumerate(names):
         field = chosen.get(name) or (name if name in fields else fields[place] if len(names) == len(fields) else "")
-        if field not in fields:
+        if field not in fields and field not in targets:
             told = f"is set to “{field}”, which {data.label} does not have" if field else "has no field of that name"
             raise InputError(
                 f"The input “{name}” {told}: it has {', '.join(fields)}. Choose one for it (Training, Data), or "
@@ -40,6 +44,16 @@ def chosen_fields(names: Sequence[str], chosen: Mapping[str, str], data: DataInf
             )
         found.append(field)
     return tuple(found)
+
+
+def target_fields(data: DataInfo | SourceSpec) -> dict[str, FieldInfo]:
+    """Return the targets of the data as fields that may go into the net, by name; those whose name an input has not."""
+    known = {one.name for one in data.inputs}
+    return {
+        one.name or TARGET: FieldInfo(one.name or TARGET, one.label_shape, "float32" if one.task == VALUES else "int64")
+        for one in data.known_targets
+        if one.name not in known
+    }
 
 
 def check_inputs(
@@ -52,8 +66,9 @@ def check_inputs(
     if not source.inputs:
         return
     fields = fields_of(source, chosen, data)
-    known = {one.name: one for one in data.inputs}
-    given = [known[name] for name in fields] or [FieldInfo("", shape, data.dtype)]
+    only = FieldInfo("", shape, data.dtype)
+    known = {**target_fields(data), **{one.name: one for one in data.inputs or (only,)}}
+    given = [known[name] for name in fields] or [only]
     for own, field in zip(source.inputs, given, strict=True):
         _check_one(own, field, f"“{field.name}” of {data.label}" if field.name else data.label)
 

@@ -10,9 +10,9 @@ from app.data.config import DataConfig
 from app.data.sources import DataError, check, spec_of
 from app.data.spec import VALUES, DataInfo
 from app.source.generated import Source
-from app.training.choices import CLASS_IDS, LOSSES
+from app.training.choices import CLASS_IDS, LOSSES, OWN_LOSS
 from app.training.config import INPUT, TrainingConfig
-from app.training.inputs import InputError, check_inputs
+from app.training.inputs import InputError, check_inputs, target_fields
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
 from app.util.errors import CodedError
@@ -89,10 +89,17 @@ def _check_steps(training: TrainingConfig) -> None:
 def _check_losses(training: TrainingConfig) -> None:
     """Validate the losses of several outputs."""
     outputs = [row.output for row in training.losses]
+    if training.losses and training.losses[0].loss.name == OWN_LOSS and training.metrics:
+        raise JobError(
+            f"metrics are measured on the first output, and {outputs[0]} is the loss of the model itself. Put another "
+            "output first, or remove the metrics."
+        )
+    if training.mixup and any(row.loss.name == OWN_LOSS for row in training.losses):
+        raise JobError("mixup blends the targets of a loss, and the model computes its own. Set mixup to 0.")
     for row in training.losses:
         if outputs.count(row.output) > 1:
             raise JobError(f"losses names the output “{row.output}” twice; each has one loss.")
-        if row.loss.name not in LOSSES:
+        if row.loss.name not in LOSSES and row.loss.name != OWN_LOSS:
             raise JobError(f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}.")
         if not (_is_number(row.weight) and row.weight > 0):
             raise JobError(f"losses gives {row.output} the weight {row.weight!r}; it must be a number above 0.")
@@ -126,6 +133,9 @@ def check_input(job: Job, data: DataInfo) -> None:
             raise JobError(told)
     if job.training.mixup and data.inputs:
         raise JobError(f"mixup blends samples of one input, and {data.label} has several. Set mixup to 0.")
+    fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
+    if job.training.mixup and not fed.isdisjoint(target_fields(data)):
+        raise JobError("mixup blends samples, and a target that goes into the net is not blended. Set mixup to 0.")
     if data.inputs and any(row.target == INPUT for row in job.training.losses):
         raise JobError(f"{data.label} has several inputs, and a loss compares an output with one. Choose a target.")
     if job.training.mixup and not data.dtype.startswith(("float", "bfloat")):

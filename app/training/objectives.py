@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from app.data.dataset import Dataset
 from app.data.spec import VALUES, DataInfo, TargetInfo
 from app.source.generated import Source
-from app.training.choices import CLASS_IDS, LOSSES
-from app.training.config import INPUT, OutputLoss, TrainingConfig
+from app.training.choices import CLASS_IDS, LOSSES, OWN_LOSS
+from app.training.config import INPUT, TARGET, OutputLoss, TrainingConfig
+from app.training.inputs import target_fields
 from app.training.job import Job, JobError
 from app.training.registry import make_loss
-from app.training.task import OutputError, Task
+from app.training.task import OutputError, OwnTask, Task
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple
 
 
 def _row(row: OutputLoss, target: TargetInfo) -> OutputTarget:
+    if row.loss.name == OWN_LOSS:
+        return OutputTarget(row, target.name, OwnTask(OWN_LOSS, 0, VALUES))
     if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
         name = "the input itself" if target.name == INPUT else target.name
         raise JobError(
@@ -172,9 +175,14 @@ def input_is_target(training: TrainingConfig) -> bool:
 
 
 def prepared(job: Job, data: Dataset) -> Dataset:
-    """Return the data with the targets that the losses need, described by the first loss's target."""
-    from app.data.targets import WithInput
+    """Return the data with the targets that the losses need, described by the first loss's target, and with those that
+    go into the net."""
+    from app.data.targets import WithInput, WithTargets
 
+    fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
+    if names := tuple(name for name in target_fields(data.info) if name in fed):
+        train, val, test = (WithTargets(one, names, TARGET) for one in (data.train, data.val, data.test))
+        data = Dataset(train, val, test, data.info)
     if not job.training.losses:
         return data
     info = info_of(job, data.info)
@@ -188,10 +196,11 @@ def info_of(job: Job, info: DataInfo) -> DataInfo:
     if not job.training.losses:
         return info
     target = _target_of(job.training.losses[0], info.known_targets, info.input_shape, info.label)
+    own = job.training.losses[0].loss.name == OWN_LOSS  # nothing is compared with the target here
     return replace(
-        info, task=target.task, classes=target.classes, label_shape=target.label_shape,
-        labels_per_sample=target.labels_per_sample, class_counts=info.target_counts.get(target.name, ()),
-        targets=info.known_targets,
+        info, task=VALUES if own else target.task, classes=() if own else target.classes,
+        label_shape=target.label_shape, labels_per_sample=target.labels_per_sample,
+        class_counts=info.target_counts.get(target.name, ()), targets=info.known_targets,
     )  # fmt: skip
 
 

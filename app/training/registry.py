@@ -21,6 +21,7 @@ from app.training.choices import (
     LOSSES,
     NO_WARMUP,
     OPTIMIZERS,
+    OWN_LOSS,
     PLATEAU,
     SCHEDULERS,
     WARMUP_FROM,
@@ -94,6 +95,11 @@ def make_loss(choice: Choice) -> nn.Module:
     """Construct the loss. Raises ChoiceError with torch's error message."""
     import torch
 
+    if choice.name == OWN_LOSS:
+        from app.training.script_recipes import OwnLoss
+
+        _checked(choice, ())
+        return OwnLoss()
     fields = _checked(choice, loss_params(choice.name))
     values = {
         name: torch.tensor(value, dtype=torch.float32) if name in _TENSORS and value is not None else value
@@ -182,6 +188,8 @@ def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
 
 def loss_call(choice: Choice) -> str:
     """Return the Python expression of the loss: `nn.CrossEntropyLoss(label_smoothing=0.1)`."""
+    if choice.name == OWN_LOSS:
+        return f"{OWN_LOSS}()"
     values = _checked(choice, loss_params(choice.name))
     texts: list[str] = []
     for name, value in values.items():

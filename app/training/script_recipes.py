@@ -13,6 +13,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 
+class OwnLoss(nn.Module):
+    """The loss that a model computes itself, as one of its outputs; the labels are among its inputs."""
+
+    def forward(self, output: Tensor, _labels: Any) -> Tensor:
+        return output
+
+
 def parameter_groups(model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_decay: bool) -> list[dict[str, Any]]:
     """Return the trainable parameters in groups: by the first path of `own` that contains them, with its options.
 

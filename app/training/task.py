@@ -79,6 +79,17 @@ class Task:
         _check_learns(output, self.loss)
 
 
+@dataclass(frozen=True)
+class OwnTask(Task):
+    """The task of an output that is the loss itself, which the model computed."""
+
+    def check(self, output: Any, labels: Tensor) -> None:
+        _check_tensor(output)
+        if output.numel() != 1:
+            raise OutputError(f"The network returns {tuple(output.shape)}, and its own loss must be one number.")
+        _check_learns(output, self.loss)
+
+
 def make_targets(loss: str, labels: Tensor, classes: int) -> Tensor:
     """Return the targets of `loss` for class ids (N,): the ids, or one-hot rows, (N, classes) float32."""
     from torch.nn import functional as F

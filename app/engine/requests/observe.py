@@ -13,7 +13,8 @@ from app.engine.requests.capture import CaptureRequest
 from app.engine.requests.import_model import parse_arguments
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
-from app.sources.spec import COLLECTIONS, AskedModel, InputSpec, SourceSpec, parse_input, parse_source
+from app.sources.opened import OpenedModel
+from app.sources.spec import COLLECTIONS, AskedModel, InputSpec, SourceError, SourceSpec, parse_input, parse_source
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -43,6 +44,15 @@ def request_of(asked: AskedModel) -> Observe:
     arguments, inputs = FrozenMap(parse_arguments(asked.arguments)), tuple(map(parse_input, asked.inputs))
     folder = str(Path.cwd()) if source.own_code or source.looked_at else ""
     return Observe(source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS)
+
+
+def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedModel:
+    """Return a model that was observed as one to train; `sha256` is the digest of its file before it ran. Raises
+    SourceError for one that raised, or that nothing was run of."""
+    if found.interface is None:
+        why = found.error or "it was drawn as its file describes it, without being run"
+        raise SourceError(f"{request.source} cannot be trained: {why}")
+    return OpenedModel(request.source, request.arguments, request.inputs, request.folder, sha256, found.interface)
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def write_export(
                 save(found.state_dict, choice.folder / name)
                 names.append(name)
     if choice.code:
-        written = write_model(job.source, choice.folder / "model.py", [choice.folder / "train.py"])
+        written = write_model(job.source, choice.folder / f"{job.source.module_name}.py", [choice.folder / "train.py"])
         code += [path.name for path in written]
     if choice.script:
         write_text(choice.folder / "train.py", training_script(job))
@@ -120,7 +120,7 @@ def _rest(choice: ExportChoice, job: Job, found: ExportWeights, project: Project
         job.training.seed,
         pt2=folder / "model.pt2" if choice.pt2 else None,
         onnx=folder / "model.onnx" if choice.onnx else None,
-        model=folder / "model.py" if choice.certify else None,
+        model=folder / f"{job.source.module_name}.py" if choice.certify else None,
         weights=weights,
         imported=drawing_digest.imported(project, job.source),
     )

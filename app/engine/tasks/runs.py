@@ -20,7 +20,7 @@ from app.engine.requests.runs import (
     WriteEvents,
 )
 from app.engine.server import Context, handles
-from app.preflight import preflight
+from app.preflight import opened, preflight
 from app.preflight.net_cost import with_cost
 from app.project import custom_layers
 from app.project.file import ProjectFileError
@@ -48,6 +48,8 @@ def _stored_run(folder: Path) -> Kept:
 
 
 def _job(project: Project, data_root: str) -> Job:
+    if project.opened is not None:
+        return preflight.job(project, opened.analysis_of(project), data_root)
     ops = custom_layers.ops_of(project)
     return preflight.job(project, with_cost(analyse(project.graph, ops), ops), data_root)
 
@@ -62,7 +64,7 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
         if kept.record.state == "done":
             project = replace(project, training=resume.further(kept, request.now))
         if files := custom_layers.waiting(project):
-            names = ", ".join(str(one.path) for one in files)
+            names = ", ".join(map(str, files))
             raise RunError(f"{names} is not trusted; restore the project to review it.")
         passed_over: list[str] = []
         checkpoint = resume.newest(kept, passed_over.append)

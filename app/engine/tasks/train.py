@@ -129,7 +129,7 @@ def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     job, home = request.job, request.home
     home.mkdir(parents=True, exist_ok=True)
     script = home / "train.py"
-    write_model(job.source, home / "model.py", [script])
+    write_model(job.source, home / f"{job.source.module_name}.py", [script])
     script.write_text(training_script(job, hands=True), encoding="utf-8")
     write_start(job, script)
     (home / "trained" / "weights.pt").unlink(missing_ok=True)

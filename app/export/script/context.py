@@ -20,9 +20,9 @@ from app.export.script import launch
 from app.export.script.reading import Function, is_streamed, quoted, reading_of
 from app.training import multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
-from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, PLATEAU
+from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, OWN_LOSS, PLATEAU
 from app.training.config import INPUT, Choice
-from app.training.inputs import fields_of
+from app.training.inputs import fields_of, target_fields
 from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import OutputTarget, forms, input_is_target, rows_of
@@ -69,7 +69,7 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
     return {
         "module": module,
         "class_name": job.source.class_name,
-        "batch_norm": "BatchNorm" in job.source.text,
+        "batch_norm": job.source.opened or "BatchNorm" in job.source.text,
         "start_file": start_file,
         "training": training,
         "data": job.data,
@@ -160,8 +160,10 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         elif input_is_target(training):
             target = f'with_input({target}, "{INPUT}", {inputs})'
         fed = "mixture" if mixup else inputs
-        shapes = {one.name: one.shape for one in spec.inputs}
-        given = [(f"{fed}[{quoted(name)}]", shapes[name]) for name in given_fields] or [(fed, spec.shape)]
+        known = {"": (fed, spec.shape)}
+        known |= {name: (_labels(spec, name, "labels[batch]"), one.shape) for name, one in target_fields(spec).items()}
+        known |= {one.name: (f"{fed}[{quoted(one.name)}]", one.shape) for one in spec.inputs}
+        given = [known[name] for name in given_fields or ("",)]
         last = ".contiguous(memory_format=torch.channels_last)" if training.channels_last else ""
         fed = ", ".join(code + (last if len(shape) == 3 else "") for code, shape in given)
         return BatchCode(made, inputs, fed, target)
@@ -275,6 +277,7 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (targets.with_input, input_is_target(training)),
         (multi_output.named, training.losses),
         (script_recipes.mixed_loss, training.losses),
+        (script_recipes.OwnLoss, any(row.loss.name == OWN_LOSS for row in training.losses)),
         (multi_output.SeveralLosses, training.losses),
         (script_recipes.parameter_groups, _grouped(job)),
         (script_recipes.recompute, training.recompute),

@@ -7,6 +7,7 @@ import random
 from app.data.dataset import Dataset
 from app.data.loaders import load
 from app.data.sources import Watch
+from app.source.compiled import load_class
 from app.training.inputs import fields_of
 from app.training.job import Job, check_input
 from app.training.objectives import prepared, task_of
@@ -32,6 +33,8 @@ def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None)
     check_input(job, data.info)
     data = data.to(device)
     task = task_of(job, data.info)
+    if job.source.opened:
+        load_class(job.source)  # packages are imported before seeding, as the exported script imports them
     with GENERATOR:
         torch.manual_seed(training.seed)
         random.seed(training.seed)

@@ -85,16 +85,17 @@ def run_pictures(
     history: History,
     folder: Path,
     part: Callable[[str, Callable[[], object]], None],
-    analyse: Callable[[], Analysis],
+    analyse: Callable[[], Analysis] | None,
     capture: Callable[[], Tape],
 ) -> None:
     """Draw the network, the curves and the autograd graph of a run into a folder; `part(name, draw)` calls each.
 
-    `analyse` and `capture` compute the input of the first and the last.
+    `analyse` and `capture` compute the input of the first, which an opened model does not have, and the last.
     """
     application()
     with _collected_here():
-        part("network.png", lambda: _network(project, analyse(), folder / "network.png"))
+        if analyse is not None:
+            part("network.png", lambda: _network(project, analyse(), folder / "network.png"))
         part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
         part("autograd.svg", lambda: _autograd(capture(), folder / "autograd.svg"))
 

@@ -1,0 +1,164 @@
+"""A model of somebody's code as a project, on the command line: where it comes from, its data and its settings."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.data.config import DataConfig
+    from app.project.project import Project
+    from app.sources.opened import OpenedModel
+    from app.sources.spec import AskedModel
+
+# Sources of data by the ending of a path.
+_BY_ENDING = {".csv": "file.csv", ".tsv": "file.csv", ".npz": "file.tensors", ".npy": "file.tensors",
+              ".pt": "file.tensors", ".txt": "file.text", ".py": "file.dataset"}  # fmt: skip
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a model that is no project: how it is made, called and trained."""
+    parser.add_argument("--args", default="{}", help='of a model: constructor arguments as JSON: {"num_classes": 10}')
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
+        help="of a model: shape and dtype of an argument of forward",
+    )  # fmt: skip
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that change data and training settings."""
+    parser.add_argument(
+        "--on", metavar="DATA",
+        help="data to train on: a name such as digits or made.moons, a folder of images, a .csv, .npz, .pt or .txt",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE",
+        help="a setting of the training, as in a project file: batch_size=32, loss=MSELoss, optimizer.params.lr=0.1, "
+        "inputs.labels=(target), data.options.size=[32,32]",
+    )  # fmt: skip
+
+
+def project_of(options: argparse.Namespace) -> Project:
+    """Open the model that SOURCE names, as a project with the settings of the command. Raises CommandError."""
+    from app.project.project import Project
+    from app.sources.spec import AskedModel
+
+    project = with_settings(Project(), options)  # first: what is wrong there is said before anything runs
+    asked = AskedModel(str(options.project), options.args, tuple(options.input), trust=options.trust)
+    opened = open_model(asked)
+    return replace(project, name=name(opened), opened=opened)
+
+
+def name(opened: OpenedModel) -> str:
+    """Return the name of a project with an opened model."""
+    return opened.source.name.rpartition(".")[2].rpartition("/")[2] or Path(opened.source.where).stem
+
+
+def open_model(asked: AskedModel, seconds: float = 120.0) -> OpenedModel:
+    """Make a model and call it once, that of a person's own code in a process of its own. Raises CommandError."""
+    from app import cli
+    from app.cli import draw
+    from app.engine import observe_process
+    from app.engine.requests.observe import opened_model
+    from app.engine.tasks import observe as task
+    from app.source import layer_files
+    from app.source.trust import TrustStore, default_file
+    from app.sources import finding
+    from app.sources.spec import SourceError
+
+    request = draw.request_of(asked)
+    source = request.source
+    sha256 = finding.digest_of(source, request.folder)
+    TrustStore(default_file()).admit()
+    if source.own_code and not (asked.trust or (sha256 and layer_files.allowed(sha256))):
+        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
+    if sha256:
+        layer_files.allow(sha256)
+    try:
+        found = observe_process.observe(request, seconds) if source.own_code else task.answer(request)
+        return opened_model(request, found, sha256)
+    except (SourceError, OSError) as error:
+        raise cli.CommandError(str(error), 1) from error
+
+
+def with_settings(project: Project, options: argparse.Namespace) -> Project:
+    """Return the project with the data of --on and the values of --set. Raises CommandError."""
+    import msgspec
+
+    from app import cli
+    from app.project import run_records
+    from app.project.sheet_records import ProjectFileError
+
+    if options.on is not None:
+        project = replace(project, data=_data_of(options.on))
+    if not options.set:
+        return project
+    raw: dict[str, Any] = {
+        "training": run_records.training_record(project.training), "data": run_records.data_record(project.data),
+    }  # fmt: skip
+    for text in options.set:
+        _put(raw, text)
+    start = raw["training"].pop("start", None)  # its path is absolute here
+    try:
+        training = run_records.training_from(msgspec.convert(raw["training"], run_records.TrainingRecord))
+        data = run_records.data_from(msgspec.convert(raw["data"], run_records.DataRecord))
+    except (msgspec.ValidationError, ProjectFileError) as error:
+        raise cli.CommandError(f"--set {' --set '.join(options.set)}: {error}") from error
+    training = replace(training, start=project.training.start if start is not None else None)
+    return replace(project, training=training, data=data)
+
+
+def _put(raw: dict[str, Any], text: str) -> None:
+    """Put a value where its dotted name says; a name alone stands for a class without parameters."""
+    from app import cli
+    from app.project.sheet_records import encoded
+
+    name, equals, value = text.partition("=")
+    way = name.split(".")
+    if not equals or not all(way):
+        raise cli.CommandError(f"--set {text}: write NAME=VALUE, such as batch_size=32")
+    try:
+        given = json.loads(value)
+    except ValueError:
+        given = value
+    if way[0] not in raw:
+        way.insert(0, "training")
+    if way[1:] in (["loss"], ["optimizer"], ["schedule"]) and isinstance(given, str):
+        given = {"name": given, "params": {}}
+    if isinstance(given, list) and ("options" in way or "params" in way):
+        given = encoded({"": _frozen(given)})[""]
+    at: Any = raw
+    for step in way[:-1]:
+        at = at.setdefault(step, {})
+        if not isinstance(at, dict):
+            raise cli.CommandError(f"--set {text}: {step} has no parts")
+    at[way[-1]] = given
+
+
+def _frozen(value: Any) -> Any:
+    """Return a list of JSON as the tuple that settings hold."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _data_of(text: str) -> DataConfig:
+    """Return the data that a name, a folder or a file stand for. Raises CommandError."""
+    from app import cli
+    from app.data.config import DataConfig
+    from app.data.sources import SOURCES
+
+    path = Path(text)
+    if path.is_dir():
+        return DataConfig("file.pictures", path=str(path.absolute()))
+    if path.is_file():
+        if (key := _BY_ENDING.get(path.suffix.lower())) is None:
+            raise cli.CommandError(f"--on {text}: data are in a folder of images, or in {', '.join(_BY_ENDING)}")
+        return DataConfig(key, path=str(path.absolute()))
+    found = [key for key, spec in SOURCES.items() if not spec.picks and text in (key, key.rpartition(".")[2])]
+    if not found:
+        known = ", ".join(key for key, spec in SOURCES.items() if not spec.picks)
+        raise cli.CommandError(f"--on {text}: there are no such data; there are {known}, or a file or folder")
+    return DataConfig(found[0])

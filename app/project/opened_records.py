@@ -1,0 +1,116 @@
+"""The model of a project file that holds one of somebody's code in place of a drawing. It is data: nothing runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from app.project.sheet_records import ProjectFileError, Text
+from app.source.interface import Argument, Interface, Returned, is_way
+from app.sources.opened import OpenedModel
+from app.sources.spec import InputSpec, SourceError, parse_source
+from app.util.frozen import FrozenMap
+
+Shape = Annotated[list[Annotated[int, msgspec.Meta(ge=-1)]], msgspec.Meta(max_length=64)]
+
+
+class TensorRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """An input of the call that the model was observed in."""
+
+    shape: Shape
+    dtype: Text = "float32"
+    name: Text = ""
+
+
+class ArgumentRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An argument of forward."""
+
+    name: Text
+    shape: Shape = []
+    dtype: Text = ""
+    needed: bool = False
+    other: Text = ""
+    by_place: bool = False
+
+
+class ReturnedRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A tensor that forward returned."""
+
+    way: Text
+    shape: Shape = []
+    dtype: Text = ""
+
+
+class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """What forward takes and returned."""
+
+    model: Text
+    takes: Annotated[list[ArgumentRecord], msgspec.Meta(max_length=1_000)] = []
+    returns: Annotated[list[ReturnedRecord], msgspec.Meta(max_length=1_000)] = []
+    modules: Annotated[list[Text], msgspec.Meta(max_length=200_000)] = []
+    parameters: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """Where the model comes from."""
+
+    source: Text
+    interface: InterfaceRecord
+    arguments: dict[str, Any] = {}
+    inputs: Annotated[list[TensorRecord], msgspec.Meta(max_length=1_000)] = []
+    folder: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    sha256: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
+
+
+def opened_record(opened: OpenedModel) -> dict[str, Any]:
+    """Plain data of an OpenedModel."""
+    found = opened.interface
+    record = OpenedRecord(
+        str(opened.source),
+        InterfaceRecord(
+            found.model,
+            [ArgumentRecord(a.name, [*a.shape], a.dtype, a.needed, a.other, a.by_place) for a in found.takes],
+            [ReturnedRecord(one.way, [*one.shape], one.dtype) for one in found.returns],
+            [*found.modules], found.parameters,
+        ),
+        dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name) for one in opened.inputs],
+        opened.folder, opened.sha256,
+    )  # fmt: skip
+    plain: dict[str, Any] = msgspec.to_builtins(record)
+    return plain
+
+
+def opened_from(record: OpenedRecord) -> OpenedModel:
+    """Convert a record to its value. Raises ProjectFileError."""
+    try:
+        source = parse_source(record.source)
+    except SourceError as error:
+        raise ProjectFileError(f"{error} - at `$.model.source`") from error
+    found = record.interface
+    if bad := next((one.way for one in found.returns if not is_way(one.way)), None):
+        raise ProjectFileError(f"{bad!r} leads to no tensor - at `$.model.interface.returns`")
+    return OpenedModel(
+        source, FrozenMap(record.arguments),
+        tuple(InputSpec(tuple(one.shape), one.dtype, one.name) for one in record.inputs), record.folder, record.sha256,
+        Interface(
+            found.model,
+            tuple(Argument(a.name, tuple(a.shape), a.dtype, a.needed, a.other, a.by_place) for a in found.takes),
+            tuple(Returned(one.way, tuple(one.shape), one.dtype) for one in found.returns),
+            tuple(found.modules), found.parameters,
+        ),
+    )  # fmt: skip
+
+
+def anchored(opened: OpenedModel, folder: Path) -> OpenedModel:
+    """Return a model whose paths, relative to a folder or absolute, are absolute."""
+    return replace(opened, folder=os.path.abspath(folder / opened.folder) if opened.folder else "")
+
+
+def loosened(opened: OpenedModel, place: Callable[[str], str]) -> OpenedModel:
+    """Return a model with its folder replaced by `place` of it."""
+    return replace(opened, folder=place(opened.folder) if opened.folder else "")

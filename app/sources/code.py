@@ -1,0 +1,238 @@
+"""The text that makes an opened model and calls it with the tensors of a batch, as a source that is run and exported.
+
+It holds names and JSON values alone, each written as a Python literal; what a project file says never becomes code.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.source.generated import MAKER, InputSpec, OutputSpec, OwnModel, Source
+from app.source.interface import Argument, Returned, is_way
+from app.sources import finding
+from app.sources.opened import OpenedModel
+from app.sources.spec import SourceError
+
+
+def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterable[str] = ()) -> Source:
+    """Return the source that makes a model whose forward gets these `inputs`, in their order, and returns a dictionary
+    of these `outputs`, or its main one alone where none is named. Raises SourceError."""
+    taken, named = tuple(inputs), tuple(outputs)
+    returned = _returned(opened, named)
+    hooks, parts = [], []
+    if order := _order(opened, [one.name for one in taken]):
+        hooks.append(order)
+        parts.append("model.register_forward_pre_hook(by_name, with_kwargs=True)")
+    if named or (returned and returned[0].way):
+        hooks.append(_chosen(returned, bool(named)))
+        parts.append("model.register_forward_hook(chosen)")
+    tops, before, expression = _making(opened)
+    standard = ["import sys"] * (opened.folder != "" and opened.source.own_code)
+    standard += [line for line in tops if line in ("import copy", "import json")]
+    others = [line for line in tops if line not in standard]
+    lines = [f'"""Make {_plain(str(opened.source))}, which train.py trains."""', ""]
+    lines += [*sorted(standard), *(["from typing import Any"] if hooks else [])]
+    lines += [""] * (lines[-1] != "") + [*others, "from torch import nn"]
+    if opened.source.own_code and opened.folder:
+        lines += ["", f"CODE = {code_folder(opened)!r}  # where the code of the model is"]
+    for hook in hooks:
+        lines += ["", "", hook]
+    lines += [
+        "",
+        "",
+        f"def {MAKER}() -> nn.Module:",
+        '    """Return a new model, whose weights torch\'s generator draws."""',
+    ]
+    lines += [f"    {line}".rstrip() for line in before]
+    if parts:
+        lines += [f"    model = {expression}", *(f"    {part}" for part in parts), "    return model"]
+    else:
+        lines.append(f"    return {expression}")
+    names = named or ("output",)
+    return Source(
+        "\n".join(lines) + "\n", taken, names, class_name=MAKER,
+        ends=tuple(OutputSpec(name, name if named else None) for name in names), own=own_file(opened),
+    )  # fmt: skip
+
+
+def own_file(opened: OpenedModel) -> OwnModel | None:
+    """Return the file of the person's own that the model's code begins with, None for a collection."""
+    file = finding.file_of(opened.source, opened.folder) if opened.source.own_code else None
+    return OwnModel(str(file), opened.sha256) if file is not None else None
+
+
+def code_folder(opened: OpenedModel) -> str:
+    """Return the folder that must be on Python's path."""
+    if opened.source.kind != "file":
+        return opened.folder
+    return str(finding.package_of(Path(opened.folder, opened.source.where))[0])
+
+
+# --- Calls
+
+
+def _order(opened: OpenedModel, names: list[str]) -> str:
+    """Return the hook that passes tensors by name; "" where they are forward's first arguments anyway."""
+    takes = opened.interface.takes
+    known = {one.name for one in takes}
+    if lost := [name for name in names if name not in known]:
+        raise SourceError(f"forward of {opened.source} has no {lost[0]}; it takes {_names(takes)}")
+    if names == [one.name for one in takes][: len(names)]:
+        return ""
+    places = [one.name for one in takes if one.by_place]
+    if any(name in places for name in names):
+        raise SourceError(f"{opened.source} takes {', '.join(places)} by their place alone; give it a field for each")
+    return (
+        "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"
+        '    """Pass the tensors of a batch to the arguments of forward that they are for."""\n'
+        f"    return (), {{**dict(zip({_literal(tuple(names))}, tensors)), **named}}"
+    )
+
+
+def _names(takes: Iterable[Argument]) -> str:
+    return ", ".join(one.name for one in takes) or "nothing"
+
+
+def _returned(opened: OpenedModel, names: tuple[str, ...]) -> tuple[Returned, ...]:
+    known = {one.name: one for one in opened.interface.returns}
+    if lost := [name for name in names if name not in known]:
+        raise SourceError(f"{opened.source} does not return {lost[0]}; it returns {', '.join(known) or 'nothing'}")
+    chief = opened.interface.chief
+    found = tuple(known[name] for name in names) or ((chief,) if chief is not None else ())
+    if bad := next((one.way for one in found if not is_way(one.way)), None):
+        raise SourceError(f"{bad!r} leads to no tensor")
+    return found
+
+
+def _chosen(returned: tuple[Returned, ...], by_name: bool) -> str:
+    """Return the hook that takes the tensors of the losses from what forward returns."""
+    told = f"output{returned[0].way}"
+    if by_name:
+        told = "{" + ", ".join(f"{_literal(one.name)}: output{one.way}" for one in returned) + "}"
+    return (
+        "def chosen(_model: nn.Module, _tensors: Any, output: Any) -> Any:\n"
+        '    """Return what the loss takes."""\n'
+        f"    return {told}"
+    )
+
+
+# --- How it is made
+
+_Made = tuple[list[str], list[str], str]  # imports at the top, lines of the function, the expression
+
+
+def _making(opened: OpenedModel) -> _Made:
+    source, arguments = opened.source, opened.arguments
+    if source.kind in ("file", "module"):
+        return _own(opened)
+    maker = _COLLECTIONS.get(source.kind)
+    if maker is not None:
+        return maker(opened)
+    if not source.kind.isidentifier():
+        raise SourceError(f"{source} cannot be trained")
+    given = ", ".join(filter(None, (_literal(source.name), _call(arguments))))
+    lines = [
+        f'(adapter,) = entry_points(group="tapedeck.sources", name={_literal(source.kind)})',
+        f"made = adapter.load()({given})",
+    ]
+    return ["from importlib.metadata import entry_points", ""], lines, "made[0] if isinstance(made, tuple) else made"
+
+
+def _own(opened: OpenedModel) -> _Made:
+    source = opened.source
+    module = source.where
+    if source.kind == "file":
+        module = finding.package_of(Path(opened.folder, source.where))[1]
+    outer, _, inner = source.name.partition(".")
+    for name in (*module.split("."), *source.name.split(".")):
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise SourceError(f"{source} cannot be imported: {name!r} is no name in Python")
+    before = []
+    if opened.folder:
+        before += ["if CODE not in sys.path:", "    sys.path.insert(0, CODE)"]
+    before += [f"from {module} import {outer}", ""]
+    maker = f"{outer}.{inner}" if inner else outer
+    made = f"{maker}({_call(opened.arguments)})"
+    if source.call or opened.interface.model.rpartition(".")[2] == source.name.rpartition(".")[2]:
+        return [], before, made
+    return ["import copy"], before, f"copy.deepcopy({maker}) if isinstance({maker}, nn.Module) else {made}"
+
+
+def _torchvision(opened: OpenedModel) -> _Made:
+    name, _, part = opened.source.name.partition(".")
+    given = {"weights": None, **opened.arguments}
+    if any(f".{task}." in opened.interface.model for task in ("detection", "segmentation")):
+        given = {"weights": None, "weights_backbone": None, **opened.arguments}
+    made = f"torchvision.models.get_model({_literal(name)}, {_call(given)})"
+    return ["import torchvision"], [], made + (f".get_submodule({_literal(part)})" if part else "")
+
+
+def _timm(opened: OpenedModel) -> _Made:
+    given = {"pretrained": False, **opened.arguments}
+    return ["import timm"], [], f"timm.create_model({_literal(opened.source.name)}, {_call(given)})"
+
+
+def _transformers(opened: OpenedModel) -> _Made:
+    name, kind = opened.source.name, opened.interface.model.rpartition(".")[2]
+    if not kind.isidentifier():
+        raise SourceError(f"{opened.source} has the class {kind!r}, which is no name in Python")
+    given = _call(opened.arguments)
+    if Path(opened.folder, name).is_dir() or not name.replace("-", "_").isidentifier():
+        kept = ", ".join(filter(None, (_literal(name), "local_files_only=True", given)))
+        config = f"config = transformers.AutoConfig.from_pretrained({kept})"
+        return ["import transformers"], [config], f"transformers.{kind}(config)"
+    config = f"config = transformers.AutoConfig.for_model({', '.join(filter(None, (_literal(name), given)))})"
+    auto = "architectures" not in opened.arguments
+    return ["import transformers"], [config], f"transformers.{'AutoModel.from_config' if auto else kind}(config)"
+
+
+def _diffusers(opened: OpenedModel) -> _Made:
+    name, kind = opened.source.name, opened.interface.model.rpartition(".")[2]
+    if not kind.isidentifier():
+        raise SourceError(f"{opened.source} has the class {kind!r}, which is no name in Python")
+    if Path(name).is_dir():
+        file = _literal(str(Path(name, "config.json").resolve()))
+        lines = [f'with open({file}, encoding="utf-8") as file:', "    config = json.load(file)"]
+        if opened.arguments:
+            lines.append(f"config |= {_literal(dict(opened.arguments))}")
+        return ["import json", "import diffusers"], lines, f"diffusers.{kind}.from_config(config)"
+    return ["import diffusers"], [], f"diffusers.{kind}.from_config({_literal(dict(opened.arguments))})"
+
+
+_COLLECTIONS = {"torchvision": _torchvision, "timm": _timm, "hf": _transformers, "diffusers": _diffusers}
+
+
+# --- Values
+
+
+def _call(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as they stand in a call.
+
+    >>> _call({"width": 8, "act": "relu", "class": None})
+    "width=8, act='relu', **{'class': None}"
+    """
+    plain = {name: value for name, value in arguments.items() if name.isidentifier() and not keyword.iskeyword(name)}
+    rest = {name: value for name, value in arguments.items() if name not in plain}
+    texts = [f"{name}={_literal(value)}" for name, value in plain.items()]
+    return ", ".join([*texts, f"**{_literal(rest)}"] if rest else texts)
+
+
+def _literal(value: Any) -> str:
+    """Return a JSON value as a Python literal. Raises SourceError for another one."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{_literal(one)}, " for one in value).strip() + ")"
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and abs(value) < 1e308):
+        return repr(value)
+    raise SourceError(f"{value!r} cannot be written into a script")
+
+
+def _plain(text: str) -> str:
+    """Return a text as it can stand in a docstring."""
+    return "".join(one if one.isprintable() and one not in '"\\' else "_" for one in text)

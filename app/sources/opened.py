@@ -1,0 +1,52 @@
+"""A model of a person's own code or of an installed package, as the net of a project."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from app.source.interface import Argument, Interface
+from app.sources.spec import InputSpec, SourceSpec
+from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """Where a model comes from, and what its forward took and returned when it was called once.
+
+    `arguments` are those of its constructor, `inputs` describe that call where they were not proposed. `folder` comes
+    first on Python's path, and `sha256` is the digest of the file of the person's own that ran first; both are "" for a
+    model of an installed collection.
+    """
+
+    source: SourceSpec
+    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    inputs: tuple[InputSpec, ...] = ()
+    folder: str = ""
+    sha256: str = ""
+    interface: Interface = Interface("")
+
+    @property
+    def refusal(self) -> str:
+        """Why it cannot be trained, "" if it can."""
+        if self.source.kind in ("pt2", "onnx"):
+            return f"{self.source} is a graph in one mode: open the Python class that it was exported from to train it."
+        odd = next((one for one in self.interface.takes if one.other and one.needed), None)
+        if odd is not None:
+            return f"Its {odd.name} is a {odd.other}, and batches are tensors. Wrap it in a class that takes tensors."
+        if self.interface.chief is None:
+            return "It returns no tensor of floating point numbers that a loss could take."
+        if not self.interface.parameters:
+            return "It has no parameters, so there is nothing to train."
+        return ""
+
+    @property
+    def given(self) -> tuple[Argument, ...]:
+        """The arguments that it needs, or that were tensors in its call."""
+        return tuple(one for one in self.interface.takes if one.needed or one.dtype)
+
+    @property
+    def optional(self) -> tuple[Argument, ...]:
+        """The further arguments that it may be given."""
+        return tuple(one for one in self.interface.takes if not one.needed and not one.dtype and not one.other)
