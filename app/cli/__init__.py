@@ -219,7 +219,7 @@ def read(options: argparse.Namespace) -> Project:
     from app.project.file import ProjectFileError, read
 
     path: Path = options.project
-    takes_models = hasattr(options, "args")
+    takes_models = hasattr(options, "on")
     try:
         if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):
             project = opened.project_of(options)

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         from app.export.script.script import training_script, write_start
         from app.preflight import preflight
 
-        module = options.code.stem if options.code else "model"
+        module = options.code.stem if options.code else None
         job = preflight.job(project, analysis)
         with cli.writing(options.script):
             cli.write_text(options.script, training_script(job, module, options.script.name))

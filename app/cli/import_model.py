@@ -56,6 +56,11 @@ def add(commands: Any) -> None:
         help="trust the model's file, now and wherever the project uses it, until it is edited",
     )
     parser.add_argument("--timeout", type=float, default=120.0, help="time limit in seconds for your file (120)")
+    parser.add_argument(
+        "--observe",
+        action="store_true",
+        help="keep the model as it is, with its own code in place of a drawing: a project to train and evaluate",
+    )
     parser.add_argument("--into", type=Path, metavar="P", help="for a state_dict: the project to compare it with")
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--strict", action="store_true", help="let P start from it if every key matches")
@@ -80,8 +85,33 @@ def run(options: argparse.Namespace) -> int:
     if not options.timeout > 0:
         raise cli.CommandError("--timeout must be a number of seconds above 0")
     cli.can_be_written(options.out, (".tape",), "a project is")
+    if options.observe:
+        return _observed(options)
     with TemporaryFolder() as folder:
         return _import(options, Path(folder))
+
+
+def _observed(options: argparse.Namespace) -> int:
+    """Write a project that holds where the model comes from."""
+    from app import cli
+    from app.cli import opened
+    from app.project import file
+    from app.project.project import Project
+    from app.sources.spec import AskedModel
+
+    known = cli.digest(options.out)
+    asked = AskedModel(options.source, options.args, tuple(options.input), trust=options.trust)
+    model = opened.open_model(asked, options.timeout)
+    try:
+        backup = file.write(Project(opened.name(model), opened=model), options.out, known)
+    except (OSError, file.ProjectFileError) as error:
+        raise cli.CommandError(str(error)) from error
+    cli.note_backup(options.out, backup)
+    cli.note_open(options.out)
+    print(f"{options.out}: {model.interface.model}, {model.interface.parameters:,} parameters, by its own code")
+    if model.refusal:
+        print(model.refusal)
+    return 0
 
 
 def _import(options: argparse.Namespace, folder: Path) -> int:
@@ -125,7 +155,10 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     except import_model.ModelImportError as error:
         words = import_advice.with_cure(error)
         if source.spec is not None and error.code in ONLY_OBSERVED:
-            words = f"{words.removesuffix('.')}. `tapedeck draw {source}` draws it from one forward pass"
+            words = (
+                f"{words.removesuffix('.')}. `tapedeck draw {source}` draws it from one forward pass, and --observe "
+            )
+            words += "keeps it as a project that can be trained"
         raise cli.CommandError(words, 1) from error
     except (WeightsError, OSError, file.ProjectFileError) as error:
         raise cli.CommandError(str(error)) from error

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.builder.diagnostics.problems import Problem
+from app.builder.diagnostics.problems import Cure, Problem, SetTraining
 from app.builder.results import Analysis
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import CLASSES, FieldInfo
+from app.preflight import multi_output, synthetic_data
 from app.project.project import Project
+from app.source import layer_files
 from app.source.generated import InputSpec, Source
 from app.source.interface import Argument
 from app.sources import finding
 from app.sources.code import source_of
 from app.sources.opened import OpenedModel
 from app.sources.spec import SourceError
-from app.training.config import INPUT
+from app.training.choices import OWN_LOSS
+from app.training.config import INPUT, Choice, OutputLoss
 from app.training.inputs import InputError, chosen_fields, target_fields
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+
+LABELS = ("labels", "label", "targets", "target", "y")  # usual names of an argument for the target
+MOST = 12  # outputs for which a loss is suggested
 
 
 def analysis_of(project: Project) -> Analysis:
@@ -34,6 +40,9 @@ def analysis_of(project: Project) -> Analysis:
         problems.insert(0, Problem("error", None, f"{opened.source} cannot be trained", opened.refusal))
     elif stale := changed(opened):
         problems.insert(0, Problem("error", None, f"{opened.source} has changed since it was opened", stale))
+    elif opened.sha256 and not layer_files.allowed(opened.sha256):
+        reason = "Open the model again to review its code: nothing of it runs before."
+        problems.insert(0, Problem("error", None, f"{opened.source} is not trusted yet", reason))
     return Analysis(
         project.graph, source, problems=tuple(problems), live=frozenset({""}),
         parameters=FrozenMap({"": opened.interface.parameters}),
@@ -79,6 +88,21 @@ def _as_called(argument: Argument) -> InputSpec:
     return InputSpec(argument.name, argument.shape[1:], argument.dtype or "float32")
 
 
+def choices(project: Project, data: SourceSpec) -> tuple[tuple[Argument, ...], tuple[FieldInfo, ...], dict[str, str]]:
+    """Return the arguments that may get a field, the fields to choose from, and the field that each argument gets."""
+    opened = project.opened
+    assert opened is not None
+    arguments = (*opened.given, *opened.optional)
+    only = FieldInfo(INPUT, data.shape, data.dtype)
+    fields = (*(data.inputs or (only,)), *target_fields(data).values())
+    try:
+        names = [one.name for one in taken(project, opened, data)]
+        found = chosen_fields(names, project.training.inputs, data) or ("",)
+    except InputError:
+        return arguments, fields, dict(project.training.inputs)
+    return arguments, fields, {name: field or INPUT for name, field in zip(names, found, strict=True)}
+
+
 def taken(project: Project, opened: OpenedModel, data: SourceSpec) -> tuple[Argument, ...]:
     """Return the arguments that get a field of the data, in forward's order: those that the project names, those called
     like a field, those without a default; of data with one input the first of its call. Raises InputError."""
@@ -122,8 +146,69 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
                 "model was opened. Choose other data, or another field for it (Training, Data)."
             )
             yield Problem("error", None, f"{argument.name} does not match the data", reason)
+    yield from _own_loss(project, opened, source)
+    yield from _other_shape(project, arguments, known, fields)
     if not project.training.losses:
         yield from _few_classes(opened, source)
+
+
+def _other_shape(
+    project: Project, arguments: tuple[Argument, ...], known: dict[str, FieldInfo], fields: tuple[str, ...]
+) -> Iterator[Problem]:
+    """Warn of samples with other channels, or more or fewer dimensions, than in the call: forward may take them too."""
+    for argument, field in zip(arguments, (known[name] for name in fields), strict=True):
+        called = argument.shape[1:]
+        if argument.dtype and (len(called) != len(field.shape) or called[:1] != field.shape[:1]):
+            reason = (
+                f"It was called with {shape_text(('N', *called))} when it was opened, and the data give "
+                f"{shape_text(('N', *field.shape))}. A run tells whether forward takes these too."
+            )
+            words = f"{argument.name} had another shape"
+            cures = synthetic_data.cures(project, Analysis(project.graph, Source("")))
+            yield Problem("warning", None, words, reason, cures=cures)
+
+
+def fit(project: Project, source: SourceSpec) -> tuple[str, str]:
+    """Describe what the data give and what the model takes and returns."""
+    opened = project.opened
+    assert opened is not None
+    data = [(one.name, one.shape, one.dtype) for one in source.inputs] or [("", source.shape, source.dtype)]
+    targets = [f"{one.name or 'a target'} {shape_text(('N', *one.label_shape))}" for one in source.known_targets]
+    gives = ", ".join(f"{name} {shape_text(('N', *shape))} {dtype}".strip() for name, shape, dtype in data)
+    takes = ", ".join(f"{one.name} {shape_text(('N', *one.shape[1:]))} {one.dtype}".strip() for one in opened.given)
+    chief = opened.interface.chief
+    returns = f"{chief.name} {shape_text(('N', *chief.shape[1:]))}" if chief is not None else "nothing for a loss"
+    return f"{gives}, and {', '.join(targets)}.", f"{takes}, and returned {returns}, when it was opened."
+
+
+def _own_loss(project: Project, opened: OpenedModel, source: SourceSpec) -> Iterator[Problem]:
+    """Report a loss of the model's own that has no target to be computed from."""
+    own = [row for row in project.training.losses if row.loss.name == OWN_LOSS]
+    targets = target_fields(source)
+    if not own or not targets or any(field in targets for field in project.training.inputs.values()):
+        return
+    label = next((one.name for one in opened.interface.takes if one.name in LABELS), "")
+    inputs = project.training.inputs.set(label, next(iter(targets)))
+    cures = (Cure(f"Give it as {label}", (SetTraining("", "inputs", inputs),)),) if label else ()
+    reason = f"The model computes {own[0].output} from its target: choose it for an argument (Training, Data)."
+    yield Problem("error", None, "The model is not given the target", reason, cures=cures)
+
+
+def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:
+    """Suggest a loss for each output that could have one: the main output first, then the model's own loss, then others
+    that have the batch first."""
+    opened = project.opened
+    assert opened is not None
+    chief, target = opened.interface.chief, source.known_targets[0]
+    rows = []
+    for one in opened.interface.returns:
+        if one.name == "loss" and one.shape == ():
+            rows.append(OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name))
+        elif one.dtype.startswith(("float", "bfloat")) and one.shape:
+            loss = multi_output.usual_loss(target, project.training.loss)
+            rows.append(OutputLoss(one.name, loss, 1.0, target.name))
+    ranks = {chief.name if chief is not None else "": 0, "loss": 1}
+    return tuple(sorted(rows, key=lambda row: ranks.get(row.output, 2)))[:MOST]
 
 
 def _few_classes(opened: OpenedModel, source: SourceSpec) -> Iterator[Problem]:

@@ -82,6 +82,8 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
         source = spec_of(project.data)
     except DataError:
         return None
+    if project.opened is not None:
+        return Fit(*opened.fit(project, source), tuple(opened.problems(project, source))) if source.is_read else None
     inputs = input_nodes(project, analysis)
     if not source.is_read or not inputs:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.builder.diagnostics.problems import ChooseData, Cure, SetData, SetTraining
@@ -10,7 +11,7 @@ from app.builder.literals import DType
 from app.builder.value_types import Dim, TensorType
 from app.data.sources import SOURCES, DataError, spec_of
 from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo, TargetInfo
-from app.data.synthetic_fields import DTYPES, SyntheticField, parse_targets, target_text, text_of
+from app.data.synthetic_fields import DTYPES, MOST_CLASSES, SyntheticField, parse_targets, target_text, text_of
 from app.preflight import multi_output
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT
@@ -19,11 +20,12 @@ from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from app.builder.graph import Node
     from app.builder.results import Analysis
     from app.project.project import Project
+    from app.sources.opened import OpenedModel
 
 NOISE, FIELDS = "made.fake", "made.fields"
 MOST_NUMBERS = 2**22  # of a sample; 1,000 samples of more would fill the memory
@@ -61,15 +63,24 @@ def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
 
     None if there are none that do: an input has not the batch in front, or its shape or dtype cannot be generated.
     """
+    if project.opened is not None:
+        return _made(project, _arguments(project.opened), partial(_targets_of, project, project.opened))
     order = {given.name: place for place, given in enumerate(analysis.source.inputs)}
     inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
     inputs.sort(key=lambda node: order.get(node.name, len(order)))
     fields = [_field(node, project) for node in inputs]
+    return _made(project, fields, partial(_targets, project, analysis))
+
+
+def _made(
+    project: Project, fields: Sequence[SyntheticField | None], targets_of: Callable[[], tuple[TargetInfo, ...]]
+) -> SyntheticData | None:
+    """Return synthetic data with these fields and their targets, which may be large; None if there are none."""
     known = [field for field in fields if field is not None]
     numbers = sum(_product(field.info.shape) for field in known)
     if not fields or len(known) < len(fields) or numbers > MOST_NUMBERS:
         return None
-    targets = _targets(project, analysis)
+    targets = targets_of()
     if len(known) == 1 and known[0].info.dtype == "float32" and known[0].info.shape and _plain(targets):
         wanted: dict[str, Any] = {"shape": known[0].info.shape}
         if targets and not _option(NOISE, "classes").refusal(len(targets[0].classes)):
@@ -84,6 +95,23 @@ def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
     except DataError:  # such as two inputs of one name, or classes without end
         return None
     return made
+
+
+def _arguments(opened: OpenedModel) -> list[SyntheticField | None]:
+    """Return the arguments of the call that an opened model was observed in; None for one that cannot be generated."""
+    return [
+        SyntheticField(FieldInfo(one.name, one.shape[1:], one.dtype)) if one.shape and one.dtype in DTYPES else None
+        for one in opened.given
+    ]
+
+
+def _targets_of(project: Project, opened: OpenedModel) -> tuple[TargetInfo, ...]:
+    """Return the target of an opened model's main output, as its shape was in that call."""
+    chief = opened.interface.chief
+    if chief is None or len(chief.shape) < 2 or not 0 < chief.shape[-1] <= MOST_CLASSES:
+        return ()
+    found = _target_of(chief.shape[1:], LOSSES.get(project.training.loss.name) == CLASS_IDS)
+    return (found,)
 
 
 def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
@@ -150,6 +178,11 @@ def _target(output: TensorType | None, ids: bool) -> TargetInfo | None:
     sizes = tuple(size for size in output.shape[1:] if isinstance(size, int) and size > 0)
     if len(sizes) < len(output.shape) - 1:
         return None
+    return _target_of(sizes, ids)
+
+
+def _target_of(sizes: tuple[int, ...], ids: bool) -> TargetInfo:
+    """Return the target of an output whose samples have these sizes."""
     classes = tuple(map(str, range(sizes[-1])))
     if len(sizes) == 1:
         return TargetInfo("", CLASSES, classes)

@@ -68,7 +68,15 @@ _ran: dict[str, float] = {}  # when the files of opened models were first import
 
 
 def _forget_changed(own: OwnModel) -> None:
-    """Have a person's modules imported again if one was edited since: this process may have run an earlier version."""
+    """Have a person's modules imported again if one was edited since, or another folder has one of that name: this
+    process may have run an earlier version, or another model."""
+    if own.folder:
+        sys.path[:] = [own.folder, *(one for one in sys.path if one != own.folder)]
+    known = getattr(sys.modules.get(own.module), "__file__", None)
+    if known is not None and Path(known).resolve() != Path(own.path):
+        top = own.module.partition(".")[0]
+        for name in [name for name in sys.modules if name.partition(".")[0] == top]:
+            del sys.modules[name]
     began = _ran.setdefault(own.path, time.time())
     folder = Path(own.path).parent
     mine = [

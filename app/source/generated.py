@@ -20,10 +20,13 @@ MAKER = "make_model"
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The file of a person's own that a source's text imports first, and the digest of its text."""
+    """The file of a person's own that a source's text imports first, and the digest of its text. It is imported as
+    `module` from `folder`."""
 
     path: str
     sha256: str
+    module: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
     lines += [*sorted(standard), *(["from typing import Any"] if hooks else [])]
     lines += [""] * (lines[-1] != "") + [*others, "from torch import nn"]
     if opened.source.own_code and opened.folder:
-        lines += ["", f"CODE = {code_folder(opened)!r}  # where the code of the model is"]
+        lines += ["", f"CODE = {_literal(code_folder(opened))}  # where the code of the model is"]
     for hook in hooks:
         lines += ["", "", hook]
     lines += [
@@ -61,7 +61,10 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
 def own_file(opened: OpenedModel) -> OwnModel | None:
     """Return the file of the person's own that the model's code begins with, None for a collection."""
     file = finding.file_of(opened.source, opened.folder) if opened.source.own_code else None
-    return OwnModel(str(file), opened.sha256) if file is not None else None
+    if file is None:
+        return None
+    module = opened.source.where if opened.source.kind == "module" else finding.package_of(file)[1]
+    return OwnModel(str(file), opened.sha256, module, code_folder(opened))
 
 
 def code_folder(opened: OpenedModel) -> str:
@@ -212,7 +215,7 @@ def _call(arguments: Mapping[str, Any]) -> str:
     """Return arguments as they stand in a call.
 
     >>> _call({"width": 8, "act": "relu", "class": None})
-    "width=8, act='relu', **{'class': None}"
+    'width=8, act="relu", **{"class": None}'
     """
     plain = {name: value for name, value in arguments.items() if name.isidentifier() and not keyword.iskeyword(name)}
     rest = {name: value for name, value in arguments.items() if name not in plain}
@@ -227,7 +230,9 @@ def _literal(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_literal, value)) + "]"
     if isinstance(value, tuple):
-        return "(" + "".join(f"{_literal(one)}, " for one in value).strip() + ")"
+        return "(" + ", ".join(map(_literal, value)) + "," * (len(value) == 1) + ")"
+    if isinstance(value, str) and value.isprintable() and not {'"', "\\"} & {*value}:
+        return f'"{value}"'
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and abs(value) < 1e308):
         return repr(value)
     raise SourceError(f"{value!r} cannot be written into a script")

@@ -79,11 +79,15 @@ class InputSpec:
     dtype: str = "float32"
     name: str = ""
 
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, self.shape)) or "scalar"
+        return f"{self.name}{'=' * bool(self.name)}{sizes}{'' if self.dtype == 'float32' else f':{self.dtype}'}"
+
 
 @dataclass(frozen=True)
 class AskedModel:
     """A model as a person writes it: `source` and each of `inputs` as below, `arguments` of its constructor as JSON.
-    `trust` says that its code was reviewed."""
+    `trust` says that its code was reviewed. Files and modules are found from `folder`, "" for the current one."""
 
     source: str
     arguments: str = ""
@@ -91,6 +95,7 @@ class AskedModel:
     train: bool = False
     meta: bool = False
     trust: bool = False
+    folder: str = ""
 
 
 def parse_source(text: str) -> SourceSpec:

@@ -54,9 +54,9 @@ _CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
 
 
 def loss_params(name: str) -> tuple[ChoiceParam, ...]:
-    """Return the fields of a loss of `LOSSES`. Imports torch. Raises ChoiceError for an unknown name. Raises
-    ChoiceError for another name.
-    """
+    """Return the fields of a loss, of `OWN_LOSS` none. Imports torch. Raises ChoiceError for an unknown name."""
+    if name == OWN_LOSS:
+        return ()
     _known("loss", name, LOSSES)
     return _params(f"torch.nn.{name}")
 
@@ -146,6 +146,8 @@ def check_loss(choice: Choice) -> None:
     import torch
 
     loss = make_loss(choice)
+    if choice.name == OWN_LOSS:
+        return
     classes = len(choice.params["weight"]) if choice.params.get("weight") else 2
     targets = torch.zeros(1, dtype=torch.int64) if LOSSES[choice.name] == CLASS_IDS else torch.zeros(1, classes)
     _build(choice, lambda: loss(torch.zeros(1, classes), targets))

@@ -15,7 +15,7 @@ from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.shapes import Analyse, InferShapes, LoadTorch, StartProblems, Torch
-from app.preflight import preflight
+from app.preflight import opened, preflight
 from app.project.document import Document
 from app.project.project import Project
 from app.source.generated import Path as Way
@@ -146,7 +146,10 @@ class AnalysisService(QObject):
     def refresh(self) -> None:
         """Check again what prevents a run, after new facts about the data."""
         self._look += 1
-        self._publish()
+        if self._document.project.opened is not None:
+            self._analyse_opened()
+        else:
+            self._publish()
 
     def _question(self) -> Question:
         return self._document.project.graph, self._catalog.now, self._place.path
@@ -186,7 +189,10 @@ class AnalysisService(QObject):
             self.analysis_failed.emit(failure)
 
     def _changed(self, before: Project, after: Project) -> None:
-        if before.graph is not after.graph:
+        if after.opened is not None:
+            if before is not after:
+                self._analyse_opened()
+        elif before.graph is not after.graph:
             if len(after.graph.nodes) > LARGE:
                 self._wait_a_little()
             else:
@@ -233,6 +239,9 @@ class AnalysisService(QObject):
             self._recall.stop()
             self._waits = ""
             self._forget()
+            if self._document.project.opened is not None:
+                self._analyse_opened()
+                return
             question = self._question()
             self._recalled = self._known_of(question)
             if self._recalled is not None:
@@ -242,6 +251,14 @@ class AnalysisService(QObject):
                 "shapes", InferShapes(*question, self._shapes),
                 on_answer=partial(self._shaped, question), on_error=self._on_failure,
             )  # fmt: skip
+
+    def _analyse_opened(self) -> None:
+        """Analyse an opened model, which needs no engine: what it takes and returns is known from its call."""
+        if self.torch is None or self._turns:
+            return
+        self._shapes, self._preflight, self._found_later = None, None, ()
+        self._bare, self._answered_question = opened.analysis_of(self._document.project), self._question()
+        self._publish()
 
     def _known_of(self, question: Question) -> tuple[Analysis, Preflight] | None:
         start = self._document.project.training.start

@@ -20,6 +20,7 @@ from app.project.project import Project
 from app.source.generated import Path as Way
 
 NETWORK: Way = ()
+OPENED = "The net is a model of code, so there is no drawing to edit. Import it to draw it again as layers."
 
 
 def block_at(project: Project, way: Way) -> str:
@@ -175,6 +176,9 @@ class SheetDocument(QObject):
         Blocks of the library, or of `offers`, that the sheet uses are copied into the project.
         """
         whole = self.whole.project
+        if whole.opened is not None:
+            self.refused.emit(OPENED)
+            return
         try:
             if isinstance(sheet, Project):
                 whole = sheet

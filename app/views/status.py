@@ -46,8 +46,10 @@ class StatusLine(QStatusBar):
         for key in ("errors", "warnings", "checked"):
             self._put(key, "", "text3")
 
-    def set_checked(self, milliseconds: float) -> None:
-        self._put("checked", f"Shapes checked in {milliseconds:,.1f} ms without allocating memory", "text3")
+    def set_checked(self, milliseconds: float | None) -> None:
+        """Say how long the shapes took; None where none are inferred, as of a model of code."""
+        words = "" if milliseconds is None else f"Shapes checked in {milliseconds:,.1f} ms without allocating memory"
+        self._put("checked", words, "text3")
 
     def set_parameters(self, count: int | None) -> None:
         """Show the number of parameters; None while it is not known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,13 +79,17 @@ OWN_LOSS = ("--set", 'losses=[{"output": "loss", "name": "OwnLoss"}]', "--set", 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     package = tmp_path / "mine"
     package.mkdir()
     for name, text in (("__init__.py", ""), ("net.py", NET), ("parts.py", PARTS)):
         (package / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
 
 
 @pytest.fixture
@@ -155,7 +160,7 @@ def test_a_model_of_a_collection_trains_as_its_script_does(
     lines = trained("torchvision:squeezenet1_1", "--args", '{"num_classes": 10}', *data, "--set", "batch_size=8")
     assert by_script(folder / "run", capsys) == lines
     assert (
-        "torchvision.models.get_model('squeezenet1_1', weights=None, num_classes=10)"
+        'torchvision.models.get_model("squeezenet1_1", weights=None, num_classes=10)'
         in (folder / "run" / "make_model.py").read_text()
     )
 
@@ -191,6 +196,7 @@ INTERFACE = Interface(
 def opened(folder: Path) -> OpenedModel:
     digest = layer_files.digest_of(folder / "mine" / "net.py")
     assert digest is not None
+    layer_files.allow(digest)
     return OpenedModel(parse_source("mine/net.py:Tiny"), FrozenMap(width=4), (), str(folder), digest, INTERFACE)
 
 
@@ -212,14 +218,13 @@ def test_a_project_file_puts_no_code_into_the_script(folder: Path) -> None:
         with pytest.raises(file.ProjectFileError, match=words):
             file.read(folder / "bad.tape")
     odd = replace(opened(folder), arguments=FrozenMap({"a b": "'; import os"}))
-    assert "Tiny(**{'a b': \"'; import os\"})" in source_of(odd, ()).text
+    assert 'Tiny(**{"a b": "\'; import os"})' in source_of(odd, ()).text
     with pytest.raises(SourceError, match="cannot be written into a script"):
         source_of(replace(odd, arguments=FrozenMap(width=float("nan"))), ())
 
 
 def test_a_file_that_was_edited_since_it_was_opened_does_not_run(folder: Path) -> None:
     project = Project("tiny", opened=opened(folder), data=DataConfig())
-    layer_files.allow(project.opened.sha256 if project.opened else "")
     source = preflight.job(project, opened_nets.analysis_of(project)).source
     assert [one.name for one in source.inputs] == ["pixels"] and make_module(source).state_dict()
     (folder / "mine" / "net.py").write_text(NET.replace("hidden.append(x)", "pass"))
@@ -233,15 +238,15 @@ def test_a_file_that_was_edited_since_it_was_opened_does_not_run(folder: Path) -
     ("text", "model", "arguments", "expected"),
     [
         ("timm:resnet10t", "timm.models.resnet.ResNet", {"num_classes": 5},
-         "timm.create_model('resnet10t', pretrained=False, num_classes=5)"),
+         "timm.create_model(\"resnet10t\", pretrained=False, num_classes=5)"),
         ("hf:bert", "transformers.models.bert.modeling_bert.BertModel", {"hidden_size": 8},
          "transformers.AutoModel.from_config(config)"),
         ("hf:bert", "transformers.models.bert.modeling_bert.BertForMaskedLM", {"architectures": ["BertForMaskedLM"]},
          "transformers.BertForMaskedLM(config)"),
         ("diffusers:UNet2DModel", "diffusers.models.unets.unet_2d.UNet2DModel", {"in_channels": 1},
-         "diffusers.UNet2DModel.from_config({'in_channels': 1})"),
+         "diffusers.UNet2DModel.from_config({\"in_channels\": 1})"),
         ("torchvision:fcn_resnet50", "torchvision.models.segmentation.fcn.FCN", {},
-         "torchvision.models.get_model('fcn_resnet50', weights=None, weights_backbone=None)"),
+         "torchvision.models.get_model(\"fcn_resnet50\", weights=None, weights_backbone=None)"),
         ("nets.mine:made", "nets.mine.Net", {}, "copy.deepcopy(made) if isinstance(made, nn.Module) else made()"),
     ],
 )  # fmt: skip
@@ -255,6 +260,18 @@ def test_each_source_is_made_by_its_own_call(text: str, model: str, arguments: A
     compile(source.text, "make_model.py", "exec")
 
 
+def test_models_of_one_name_in_two_folders_are_each_their_own(folder: Path, tmp_path: Path) -> None:
+    sources = []
+    for name, width in (("here", 3), ("there", 5)):
+        (tmp_path / name / "mine").mkdir(parents=True)
+        for file_name, text in (("__init__.py", ""), ("net.py", NET.replace("width=4", f"width={width}")),
+                                ("parts.py", PARTS)):  # fmt: skip
+            (tmp_path / name / "mine" / file_name).write_text(text)
+        sources.append(source_of(replace(opened(tmp_path / name), arguments=FrozenMap()), ()))
+    widths = [make_module(source).state_dict()["first.weight"].shape[0] for source in (*sources, *sources)]
+    assert widths == [3, 5, 3, 5]
+
+
 def test_data_and_losses_choose_what_goes_in_and_what_comes_out(folder: Path) -> None:
     project = Project("tiny", opened=opened(folder), data=DataConfig("made.pairs"))
     (problem,) = opened_nets.analysis_of(project).errors
@@ -264,5 +281,5 @@ def test_data_and_losses_choose_what_goes_in_and_what_comes_out(folder: Path) ->
     both = replace(project, training=TrainingConfig(losses=rows, inputs=chosen))
     analysis = opened_nets.analysis_of(both)
     assert analysis.runnable and [one.name for one in analysis.source.inputs] == ["mask", "pixels", "labels"]
-    assert "{'logits': output.logits, 'loss': output.loss}" in analysis.source.text
+    assert '{"logits": output.logits, "loss": output.loss}' in analysis.source.text
     assert "by_name" not in analysis.source.text  # they are forward's first arguments, in its order

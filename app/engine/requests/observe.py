@@ -42,7 +42,7 @@ def request_of(asked: AskedModel) -> Observe:
     source = parse_source(asked.source)
     source = source.as_run if asked.trust else source
     arguments, inputs = FrozenMap(parse_arguments(asked.arguments)), tuple(map(parse_input, asked.inputs))
-    folder = str(Path.cwd()) if source.own_code or source.looked_at else ""
+    folder = (asked.folder or str(Path.cwd())) if source.own_code or source.looked_at else ""
     return Observe(source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS)
 
 

@@ -41,16 +41,18 @@ def write_start(job: Job, script: Path) -> list[Path]:
     return [path, *files]
 
 
-def training_script(job: Job, model_module_name: str = "", script: str = "train.py", *, hands: bool = False) -> str:
-    """Return the text of `train.py` for `job`, whose net is the class in `<model_module_name>.py`, "" for that of its
-    source.
+def training_script(
+    job: Job, model_module_name: str | None = None, script: str = "train.py", *, hands: bool = False
+) -> str:
+    """Return the text of `train.py` for `job`, whose net is the class in `<model_module_name>.py`, None for that of
+    its source.
 
     `script` is its file name, which determines that of its start weights, see `write_start`. With `hands` it accepts
     the commands pause, step and stop on standard input. It saves checkpoints then, and according to `save_every`.
     Imports torch (for the signatures of the loss and the optimizer). Raises JobError or ChoiceError.
     """
     check_numbers(job)
-    model_module_name = model_module_name or job.source.module_name
+    model_module_name = job.source.module_name if model_module_name is None else model_module_name
     for name in (model_module_name, job.source.class_name):
         if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
             raise JobError(f"“{name}” is no name that Python can import.")

@@ -135,8 +135,9 @@ class CodeView(QWidget):
             if self.typing.under_way:
                 self._waiting = source, note
                 return
-            self.typing.set_source(source)
+            self.typing.set_source(None if source is not None and source.opened else source)
         self._source = source
+        self.title.setText(f"{source.module_name}.py" if source is not None else "model.py")
         for part in (self.title, self.copy_button, self.find_button):
             part.setVisible(source is not None)
         if source is None:
@@ -147,7 +148,7 @@ class CodeView(QWidget):
             self.edit.show_text("")
             return
         count = source.text.rstrip("\n").count("\n") + 1
-        able = "values and names are editable" if self.typing is not None else ""
+        able = "values and names are editable" if self.typing is not None and not source.opened else ""
         self.note.setText(" · ".join(filter(None, (f"{count} lines", note, able))))
         self._pages.setCurrentWidget(self.edit)
         if self.isVisible():

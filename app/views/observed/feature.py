@@ -1,18 +1,23 @@
-"""Feature "observed": the command that opens any model, and the page "Model" that shows its calls."""
+"""Feature "observed": the command that opens any model, the page "Model" that shows its calls, and projects of one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from app.engine.requests.observe import opened_model
+from app.project.project import Project
 from app.sources.finding import digest_of
+from app.sources.spec import AskedModel
 from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe
     from app.observe.folding import Part
     from app.observe.observation import CallPlace, Observation
-    from app.sources.spec import AskedModel
+    from app.sources.opened import OpenedModel
     from app.views.observed.inspector import CallInspector
     from app.views.observed.open_dialog import OpenModelDialog
     from app.views.observed.page import ObservedPage
@@ -23,6 +28,7 @@ class ObservedFeature(Feature):
     _asked: AskedModel | None = None
     _model: Observe | None = None  # of the observation that is shown
     _digest = ""  # of its file, as it was run
+    _opened: OpenedModel | None = None  # as it can be trained, None if it cannot
     _finished = False
     observed: ObservedPage
     call_inspector: CallInspector
@@ -41,6 +47,8 @@ class ObservedFeature(Feature):
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("observed", False)
+        self.workspace.document.changed.connect(self._project_changed)
+        self.workspace.sheet.refused.connect(self._refused)
 
     def finish(self) -> None:
         self._finished = True
@@ -73,6 +81,72 @@ class ObservedFeature(Feature):
         self.observed.set_observation(found, str(model.source))
         if model.source.looked_at:  # nothing of it was run
             self.observed.capture.setEnabled(False)
+        self._opened = None
+        if found.interface is not None:
+            self._opened = opened_model(model, found, self._digest)
+            self._take()
+        self._offer_training()
+
+    # -- its project ---------------------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Make the model the project where that takes nothing from the person: its own project, opened again, or one
+        that has no file and no changes."""
+        document, opened = self.workspace.document, self._opened
+        now = document.project.opened
+        assert opened is not None
+        if now is not None and (now.source, now.arguments, now.folder) == (
+            opened.source, opened.arguments, opened.folder
+        ):  # fmt: skip
+            document.apply("Open the model again", replace(document.project, opened=opened))
+        elif document.path is None and not document.dirty and not self.workspace.session.active:
+            self._begin_project()
+
+    def _begin_project(self) -> None:
+        """Begin a project with the model in place of a drawing."""
+        assert self._opened is not None
+        name = self._opened.source.name.rpartition(".")[2].rpartition("/")[2] or self._opened.interface.model
+        self.workspace.document.new(Project(name, opened=self._opened))
+
+    def _train(self) -> None:
+        """Train the model: as the project, which it becomes once the open one may be left."""
+        opened = self._opened
+        if opened is None:
+            return
+        if self.workspace.document.project.opened != opened:
+            if not self.workspace.files.may_leave():
+                return
+            self._begin_project()
+        self.workspace.pages.show("training")
+
+    def _offer_training(self) -> None:
+        if hasattr(self, "observed"):
+            self.observed.train.setVisible(self._opened is not None)
+            self.observed.train.setEnabled(self._opened is not None and not self._opened.refusal)
+            refusal = self._opened.refusal if self._opened is not None else ""
+            self.observed.train.setToolTip(refusal or "Choose data, loss and optimizer for this model, then run")
+
+    def _refused(self, words: str) -> None:
+        """Say why an edit of the drawing was refused, where there is no drawing."""
+        if self.workspace.document.project.opened is not None:
+            self.workspace.notifier.refuse("There is no drawing", words)
+
+    def _project_changed(self, before: Project, after: Project) -> None:
+        """Offer the page of the project's net: the model's, or the drawing."""
+        if (before.opened is None) == (after.opened is None) and before.opened == after.opened:
+            return
+        pages, opened = self.workspace.pages, after.opened
+        self.workspace.commands["show.network"].setEnabled(opened is None)
+        here, other = ("network", "observed") if opened is None else ("observed", "network")
+        pages.set_offered(here, True)
+        pages.show(here)
+        pages.set_offered(other, False)
+        if opened is None:
+            return
+        if opened != self._opened or digest_of(opened.source, opened.folder) != opened.sha256:
+            arguments = json.dumps(dict(opened.arguments)) if opened.arguments else ""
+            inputs = tuple(map(str, opened.inputs))
+            self.open(AskedModel(str(opened.source), arguments, inputs, folder=opened.folder))
 
     # -- its backward graph --------------------------------------------------------------------------------------------
 
@@ -111,6 +185,7 @@ class ObservedFeature(Feature):
         self.observed.captureRequested.connect(lambda: self._capture())
         self.call_inspector.backwardRequested.connect(self._show_backward)
         self.observed.openRequested.connect(self.ask)
+        self.observed.trainRequested.connect(self._train)
         self.observed.exportRequested.connect(self._export)
         return self.observed
 

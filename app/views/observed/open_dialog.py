@@ -15,8 +15,8 @@ from app.engine import observe_process
 from app.engine.requests.import_model import ImportRequestError, parse_arguments
 from app.engine.requests.observe import Observe, request_of
 from app.observe.observation import Observation
-from app.source.layer_files import LayerFile, LayerFileError, allowed
-from app.sources.finding import file_of
+from app.source.layer_files import LayerFile, LayerFileError, allow, allowed
+from app.sources.finding import digest_of, file_of
 from app.sources.spec import AskedModel, InputsNeededError, SourceError, SourceSpec, parse_input, parse_source
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.trust_dialog import listed
@@ -54,6 +54,7 @@ class OpenModelDialog(ProgressDialog):
         self._layers, self._show = layers, show
         self._asked: Observe | None = None
         self._trusted = False
+        self._folder = ""
         self.source = code_field("torchvision:resnet18")
         self.browse = Button("Choose …", icon="folder")
         self.arguments = code_field('{"num_classes": 10}')
@@ -108,7 +109,7 @@ class OpenModelDialog(ProgressDialog):
             return
         lines = tuple(line for line in self.inputs.toPlainText().splitlines() if line.strip())
         asked = AskedModel(self.source.text().strip(), self.arguments.text().strip(), lines,
-                           self.train_mode.isChecked(), self.meta.isChecked())  # fmt: skip
+                           self.train_mode.isChecked(), self.meta.isChecked(), folder=self._folder)  # fmt: skip
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
             ("source", lambda: parse_source(asked.source)),
             ("arguments", lambda: parse_arguments(asked.arguments)),
@@ -130,7 +131,7 @@ class OpenModelDialog(ProgressDialog):
         self.inputs.setPlainText("\n".join(asked.inputs))
         self.train_mode.setChecked(asked.train)
         self.meta.setChecked(asked.meta)
-        self._trusted = asked.trust
+        self._trusted, self._folder = asked.trust, asked.folder
         self.start()
 
     def _fits(self, entry: str, check: Callable[[], object]) -> bool:
@@ -166,6 +167,8 @@ class OpenModelDialog(ProgressDialog):
 
     def _begin(self, request: Observe) -> None:
         self._enable(False)
+        if self._trusted and (sha256 := digest_of(request.source, request.folder)):
+            allow(sha256)  # until the window is closed
         self.begin(partial(_observed, request))
 
     def _enable(self, on: bool) -> None:

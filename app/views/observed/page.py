@@ -51,11 +51,13 @@ def _within(rect: Rect | None, view: TapeView, point: QPointF) -> bool:
 class ObservedPage(QWidget):
     """Shows an `Observation`. `detail(observation, part)` tells what is selected (None for nothing),
     `chosen(places)` where the calls are that a person selected, `captureRequested` asks for its backward graph,
-    `openRequested` for another model, `exportRequested` for a file of the picture."""
+    `trainRequested` to make it the project, `openRequested` for another model, `exportRequested` for a file of the
+    picture."""
 
     detail = Signal(object, object)
     chosen = Signal(object)
     captureRequested = Signal()
+    trainRequested = Signal()
     openRequested = Signal()
     exportRequested = Signal()
 
@@ -89,12 +91,14 @@ class ObservedPage(QWidget):
         self.fold_all = Button("Fold all")
         self.capture = Button("Capture", icon="autograd")
         self.capture.setToolTip("Run it forward and keep its autograd graph, to play backward and to measure modules")
+        self.train = Button("Train…", icon="runs")
+        self.train.hide()
         self.another = Button("Open another…")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
         head, graph = QWidget(), QWidget()
-        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.another, self.export, self.frame, on=head,
-             margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
+        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.train, self.another, self.export,
+             self.frame, on=head, margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
         vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
         self._empty = EmptyState(
             "layers",
@@ -107,6 +111,7 @@ class ObservedPage(QWidget):
         self._pages.addWidget(graph)
         vbox(self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
         self._empty.acted.connect(self.openRequested)
+        self.train.clicked.connect(self.trainRequested)
         self.another.clicked.connect(self.openRequested)
         self.capture.clicked.connect(self.captureRequested)
         self.export.clicked.connect(self.exportRequested)

@@ -298,9 +298,13 @@ class ProblemsPanel(QWidget):
             words.append(f"{counted(waiting, 'node')} {verb} for input shapes that are not known yet.")
         if len(problems) > MOST:
             words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
-        if not total:
+        if analysis.source.opened:
+            words = [] if problems else ["The model, its data and its loss fit, as far as its call tells."]
+        elif not total:
             words = ["Drag a layer from the Layers panel onto the canvas, or press Tab there to search."]
-        self._show_ok_line(" ".join(filter(None, words)), fine=fine > 0 and len(problems) <= MOST)
+        self._show_ok_line(
+            " ".join(filter(None, words)), fine=(fine > 0 or analysis.source.opened) and len(problems) <= MOST
+        )
 
     def _show_ok_line(self, words: str, fine: bool) -> None:
         self.ok_line.setText(words)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QApplication, QMenu
 
+from app.builder.results import Analysis
 from app.engine.requests.shapes import Torch
 from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Feature, Submenu
@@ -48,7 +49,7 @@ class ShellFeature(Feature):
         live, status = self.workspace.live, self.workspace.status
         live.torch_loaded.connect(self._torch_loaded)
         live.torch_failed.connect(self._torch_failed)
-        live.analysed.connect(lambda analysis: status.set_checked(analysis.milliseconds))
+        live.analysed.connect(self._checked)
         live.analysed.connect(lambda analysis: status.set_parameters(analysis.total_parameters))
         live.analysis_failed.connect(self._analysis_failed)
         self.workspace.engine.ended.connect(self._engine_ended)
@@ -98,6 +99,9 @@ class ShellFeature(Feature):
         from app.views.ui.dialogs.about import AboutDialog
 
         AboutDialog(self.workspace.window).open()
+
+    def _checked(self, analysis: Analysis) -> None:
+        self.workspace.status.set_checked(None if analysis.source.opened else analysis.milliseconds)
 
     # -- torch and the engine -----------------------------------------------------------------------------------------
 

@@ -72,7 +72,6 @@ def titles(page: ObservedPage) -> set[str]:
 def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
     qtbot: QtBot, window: MainWindow, mine: Path
 ) -> None:
-    project = window.document.project
     dialog = asked(qtbot, window)
     qtbot.keyClicks(dialog.source, "mine.py:Net")
     qtbot.keyClick(dialog.source, Qt.Key.Key_Return)
@@ -100,7 +99,6 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
     for front, inspector in (("observed", window.call_inspector), ("autograd", window.tape_inspector)):
         window.show_page(front)
         assert window.inspectors.currentWidget() is inspector
-    assert window.document.project is project
 
 
 def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, window: MainWindow, mine: Path) -> None:

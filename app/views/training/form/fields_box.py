@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.data.spec import FieldInfo
+from app.source.interface import Argument
+from app.training.config import INPUT, TARGET
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label
+
+MOST = 24  # arguments that are listed
+
+
+def _label(field: FieldInfo) -> str:
+    return {INPUT: "the input", TARGET: "the target"}.get(field.name, field.name)
 
 
 class FieldsBox(QWidget):
@@ -25,17 +33,19 @@ class FieldsBox(QWidget):
         super().__init__(parent)
         self.choices: dict[str, ChoiceField] = {}
         self._taken: dict[str, str] = {}
-        self._shown: tuple[tuple[str, ...], tuple[FieldInfo, ...]] = ((), ())
+        self._shown: tuple[tuple[str, ...], tuple[FieldInfo, ...], frozenset[str]] = ((), (), frozenset())
         self._column = vbox(on=self, margins=(0, 4, 0, 0), spacing=4)
         self._grid: QWidget | None = None
         self.hide()
 
     def show_fields(
-        self, inputs: Sequence[str], fields: Sequence[FieldInfo], taken: Sequence[str], chosen: Mapping[str, str]
-    ) -> None:
-        """Show the inputs with the field that each has `taken`, or was `chosen` for it; nothing without fields."""
+        self, inputs: Sequence[str], fields: Sequence[FieldInfo], taken: Sequence[str], chosen: Mapping[str, str],
+        optional: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        """Show the inputs with the field that each has `taken`, or was `chosen` for it; nothing without fields. Those
+        that are `optional` need none."""
         self.setVisible(bool(fields and inputs))
-        wanted = tuple(inputs), tuple(fields)
+        wanted = tuple(inputs), tuple(fields), frozenset(optional)
         if wanted != self._shown:
             self._shown = wanted
             self._make()
@@ -46,7 +56,7 @@ class FieldsBox(QWidget):
             choice.set_value(self._taken[name])
 
     def _make(self) -> None:
-        inputs, fields = self._shown
+        inputs, fields, optional = self._shown
         if self._grid is not None:
             self._column.removeWidget(self._grid)
             self._grid.hide()
@@ -56,18 +66,23 @@ class FieldsBox(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(8)
         grid.setColumnStretch(1, 1)
-        pairs = [
-            ("", "Choose a field"),
-            *((one.name, f"{one.name}, {shape_text(one.shape, 'one number')} {one.dtype}") for one in fields),
-        ]
+        offered = [(one.name, f"{_label(one)}, {shape_text(one.shape, 'one number')} {one.dtype}") for one in fields]
         for row, name in enumerate(inputs if fields else ()):
-            choice = ChoiceField(pairs, pairs=True)
+            choice = ChoiceField([("", "Not given" if name in optional else "Choose a field"), *offered], pairs=True)
             choice.setAccessibleName(f"Field of the data for the input {name}")
             choice.edited.connect(partial(self._choose, name))
             grid.addWidget(label(name, "code", "text2"), row, 0)
             grid.addWidget(choice, row, 1)
             self.choices[name] = choice
         self._column.addWidget(self._grid)
+
+    def show_arguments(
+        self, arguments: Sequence[Argument], fields: Sequence[FieldInfo], taken: Mapping[str, str]
+    ) -> None:
+        """Show the arguments of an opened model's forward with their fields; nothing if there is no choice."""
+        names = [one.name for one in arguments[:MOST]] if len(arguments) > 1 else []
+        optional = [one.name for one in arguments if not one.needed]
+        self.show_fields(names, fields, [taken.get(name, "") for name in names], {}, optional)
 
     def _choose(self, name: str, field: str) -> None:
         self._taken[name] = field

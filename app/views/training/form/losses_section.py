@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 from app.data.spec import TargetInfo
 from app.engine.requests.choices import CheckLoss, Params
 from app.preflight.multi_output import target_label, usual_loss
-from app.training.choices import LOSSES, ChoiceParam
+from app.training.choices import LOSSES, OWN_LOSS, ChoiceParam
 from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.training.setup import weighted_losses as balance
 from app.views.engine_service import EngineService
@@ -39,7 +39,8 @@ class OutputSection(ChoiceSection):
     put_first = Signal(str)
 
     def __init__(self, row: OutputLoss, targets: Sequence[TargetInfo], engine: EngineService) -> None:
-        super().__init__(row.output, tuple(LOSSES), partial(Params, "loss"), CheckLoss, engine, opened=False)
+        names = (*LOSSES, OWN_LOSS) if row.loss.name == OWN_LOSS else tuple(LOSSES)
+        super().__init__(row.output, names, partial(Params, "loss"), CheckLoss, engine, opened=False)
         self._key = f"training.loss of {row.output}"
         self.row = row
         self.target = ChoiceField(_pairs(targets), pairs=True)
@@ -106,6 +107,14 @@ class LossSection(ChoiceSection):
         self.give.clicked.connect(lambda: self.rows_made.emit(self._suggested, "Give each output a loss", None))
         self.missing = Button("", "link")
         self.missing.clicked.connect(self._give_missing)
+        self.of = label("of the output", "code", "text2")
+        self.output = ChoiceField([], pairs=True)
+        self.output.setAccessibleName("Output that the loss takes")
+        self.output.edited.connect(self._take)
+        self._returned: tuple[str, ...] = ()
+        for part in (self.of, self.output):
+            self.body_layout.insertWidget(0, part)
+            part.hide()
         self.whole = vbox(spacing=0)
         for part in (self.compared, self.target, self.told):
             self.body_layout.addWidget(part)
@@ -123,12 +132,27 @@ class LossSection(ChoiceSection):
 
     def set_outputs(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], several: bool) -> None:
         """Set the suggested loss for each output of the net, and the targets to choose from."""
+        self._returned = ()
+        self._set_outputs(suggested, targets, several)
+
+    def _set_outputs(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], several: bool) -> None:
         if (suggested, tuple(targets), several) == (self._suggested, self._targets, self._several):
             return
         if tuple(targets) != self._targets:
             self._drop()
         self._suggested, self._targets, self._several = suggested, tuple(targets), several
         self._fill()
+
+    def set_returned(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo]) -> None:
+        """Set the suggested losses of what an opened model returns; the loss takes one of them, the first if none is
+        chosen, or several have one each."""
+        names = tuple(row.output for row in suggested)
+        if names != self._returned:
+            self._returned = names
+            self.output.clear_choices()
+            for name in names:
+                self.output.add_choice(name)
+        self._set_outputs(suggested, targets, False)
 
     def show_config(self, training: TrainingConfig, class_weights: bool = False) -> None:
         """Show the project's losses; `class_weights`: whether the data are imbalanced enough to suggest weights."""
@@ -183,6 +207,10 @@ class LossSection(ChoiceSection):
         if self.form is not None:
             self.form.setVisible(one and not self._several)
         self.target.set_value("")
+        for part in (self.of, self.output):
+            part.setVisible(len(self._returned) > 1 and len(rows) < 2)
+        if self._returned:
+            self.output.set_value(rows[0].output if rows else self._returned[0])
         self.give.setVisible(one and self._several and bool(self._suggested))
         self.missing.setText(f"Give {without[0]} a loss" if without else "")
         self.missing.setVisible(bool(rows and without))
@@ -206,6 +234,12 @@ class LossSection(ChoiceSection):
         self._update_text()
 
     # --- Edits
+
+    def _take(self, output: str) -> None:
+        """Have the loss take another output of an opened model."""
+        row = next(row for row in self._suggested if row.output == output)
+        rows = () if output == self._returned[0] else (row,)
+        self.rows_made.emit(rows, f"Take the loss of {output}", None)
 
     def _compare(self, target: str) -> None:
         """Set the target of the only output."""

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
 from app.engine.requests.choices import CheckOptimizer, Params
-from app.preflight import multi_output, preflight, synthetic_data
+from app.preflight import multi_output, opened, preflight, synthetic_data
 from app.project.document import Document
 from app.project.module_paths import Layers
 from app.project.project import Project
@@ -240,12 +240,24 @@ class TrainingForm(QWidget):
         """Check whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         self.data.synthetic = synthetic_data.fitting(self._document.project, analysis)
+        if self._document.project.opened is not None:
+            self._show_arguments(self._document.project)
+            return
         names, fields, taken = preflight.taken_fields(self._document.project, analysis)
         self.data.fields.show_fields(names, fields, taken, self._document.project.training.inputs)
 
+    def _show_arguments(self, project: Project) -> None:
+        """Show which fields of the data the arguments of an opened model get."""
+        try:
+            source = spec_of(project.data)
+        except DataError:
+            return
+        if source.is_read:
+            self.data.fields.show_arguments(*opened.choices(project, source))
+
     def set_layers(self, analysis: Analysis) -> None:
         """Update the module names of the net."""
-        if not analysis.source.modules:  # an invalid net has no source
+        if not analysis.source.modules and self._document.project.opened is None:  # an invalid net has no source
             return
         self._show_outputs(analysis)
         layers = Layers(self._document.project, analysis)
@@ -259,7 +271,9 @@ class TrainingForm(QWidget):
             source = spec_of(project.data)
         except DataError:
             return
-        if source.is_read:
+        if source.is_read and project.opened is not None:
+            self.loss.set_returned(opened.suggested(project, source), multi_output.targets_of(source))
+        elif source.is_read:
             rows, targets = multi_output.suggested(project, analysis, source), multi_output.targets_of(source)
             nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
             several = multi_output.need_names(nodes) or len(source.known_targets) > 1
