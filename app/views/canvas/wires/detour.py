@@ -12,6 +12,8 @@ from app.views.canvas.wires.routes import CLEAR, LABEL_RISE, RADIUS, STUB, Obsta
 ASIDE = 10.0  # between a corridor and the nodes on its sides
 FAR = 400.0  # how far beside its ends a wire looks for a corridor
 NARROWEST = 16.0  # between two rows
+THIN = 0.5  # half the width of the area in which a line is looked for
+TRIES = 3  # places at which a wire turns, on either side
 ROWS_APART = 48.0  # ends that differ by more in y are in different rows
 
 
@@ -30,6 +32,8 @@ def around(
     if not way.past and not (way.backward and _runs_through(way, start, end, obstacles)):
         return way
     found = detour(start, end, source, target, obstacles, lanes) or way
+    if blocking := _crossed(found, obstacles):
+        found = _beyond(blocking, start, end, source, target, obstacles, lanes) or found
     # What comes or goes anywhere in between may open a corridor, or close it.
     asked = QRectF(min(start.x(), end.x()), start.y(), abs(end.x() - start.x()), end.y() - start.y()).normalized()
     wide = asked.adjusted(-FAR - 2 * STUB, 0, FAR + 2 * STUB, 0)
@@ -43,15 +47,46 @@ def _runs_through(way: Route, start: QPointF, end: QPointF, obstacles: Obstacles
     return any(obstacles(leg) for leg in legs)
 
 
+def _crossed(way: Route, obstacles: Obstacles) -> list[QRectF]:
+    """Return the nodes that a route runs through."""
+    path = way.path
+    points = [QPointF(path.elementAt(place)) for place in range(path.elementCount())]
+    found = []
+    for a, b in pairwise(points):
+        if (b - a).manhattanLength() > RADIUS:
+            found += obstacles(QRectF(a, b).normalized().adjusted(-THIN, -THIN, THIN, THIN))
+    return found
+
+
+def _beyond(
+    blocking: list[QRectF], start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles,
+    lanes: Obstacles,
+) -> Route | None:  # fmt: skip
+    """Return a detour that leaves or arrives beyond the nodes that block the plain one: they are in its column, and
+    reach further than the ends do. None if each crosses a node too."""
+    outs = sorted({rect.right() + ASIDE for rect in blocking if 0 < rect.right() + ASIDE - start.x() < FAR})
+    intos = sorted({rect.left() - ASIDE for rect in blocking if 0 < end.x() - rect.left() + ASIDE < FAR}, reverse=True)
+    for out in (start.x() + STUB, *outs[:TRIES]):
+        for into in (end.x() - STUB, *intos[:TRIES]):
+            found = detour(start, end, source, target, obstacles, lanes, out, into)
+            if found is not None and not _crossed(found, obstacles):
+                return found
+    return None
+
+
 def detour(
-    start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, lanes: Obstacles
-) -> Route | None:
-    """Out of the source's row, along a corridor and into the target's row; None where there is no room for it."""
+    start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, lanes: Obstacles,
+    out: float | None = None, into: float | None = None,
+) -> Route | None:  # fmt: skip
+    """Out of the source's row, along a corridor and into the target's row; None where there is no room for it.
+
+    `out` and `into` are the x at which it turns behind its start and before its end.
+    """
     down = source.bottom() < target.top()
     top, bottom = (source.bottom(), target.top()) if down else (target.bottom(), source.top())
     if bottom - top < NARROWEST:
         return None
-    out, into = start.x() + STUB, end.x() - STUB
+    out, into = start.x() + STUB if out is None else out, end.x() - STUB if into is None else into
     left, right = min(out, into) - FAR, max(out, into) + FAR
     nodes = obstacles(QRectF(left, top, right - left, bottom - top))
     lane = _free([(rect.left() - ASIDE, rect.right() + ASIDE) for rect in nodes], left, right, into)

@@ -17,7 +17,7 @@ STUB = 14.0  # straight out of a port before a wire turns
 CLEAR = 22.0  # between a wire that passes by and a node
 NEAR = 6.0  # nearer than this to a node a wire counts as running through it
 LABEL_RISE = 16.0
-LEAP = 32.0  # between two looks along a curve; narrower than any node
+LEAP = 32.0  # between two looks along a curve; less than the sides of any node
 
 Obstacles = Callable[[QRectF], list[QRectF]]
 
@@ -122,7 +122,7 @@ def _passes_through(start: QPointF, end: QPointF, rects: list[QRectF]) -> bool:
     """Return whether the curve between two points crosses a rectangle or comes near it."""
     x, y, reach, dx, dy = start.x(), start.y(), _reach(start, end), end.x() - start.x(), end.y() - start.y()
     wide = [rect.adjusted(-NEAR, -NEAR, NEAR, NEAR) for rect in rects]
-    count = max(16, min(96, round(dx / LEAP)))
+    count = max(16, min(96, round((dx + abs(dy)) / LEAP)))
     for i in range(1, count):
         t = i / count
         u, level = 1 - t, t * t * (3 - 2 * t)
