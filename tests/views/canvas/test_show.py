@@ -476,3 +476,37 @@ def test_a_wire_over_several_rows_runs_beside_the_nodes_between() -> None:
         points = [way.path.pointAtPercent(i / 200) for i in range(201)]
         assert not any(rect.adjusted(-3, -3, 3, 3).contains(point) for rect in between for point in points)
         assert (points[0], points[-1]) == (start, end)
+
+
+def test_a_wire_turns_beyond_what_is_wider_in_its_column_and_a_steep_one_misses_nothing() -> None:
+    cases = (
+        (QRectF(0, 0, 100, 50), QRectF(700, 400, 100, 50), [QRectF(0, 100, 160, 60), QRectF(330, 60, 60, 120)]),
+        (QRectF(700, 0, 100, 50), QRectF(0, 400, 100, 50), [QRectF(700, 100, 160, 60)]),
+        (QRectF(0, 0, 76, 50), QRectF(480, 940, 76, 50), [QRectF(240, 380, 136, 50)]),
+    )
+    for source, target, between in cases:
+        start, end = QPointF(source.right(), source.center().y()), QPointF(target.left(), target.center().y())
+
+        def obstacles(area: QRectF, rects: list[QRectF] = between) -> list[QRectF]:
+            return [rect for rect in rects if rect.intersects(area)]
+
+        way = around(
+            routes.route(start, end, source, target, obstacles), start, end, source, target, obstacles,
+            lambda area: [],
+        )  # fmt: skip
+        points = [way.path.pointAtPercent(i / 300) for i in range(301)]
+        assert not any(rect.contains(point) for rect in between for point in points)
+        assert (points[0], points[-1]) == (start, end)
+
+
+def test_the_index_finds_what_is_large_where_it_is() -> None:
+    index: RectIndex[str] = RectIndex()
+    rects = {f"{n}": QRectF(40.0 * n, 25.0 * n, 30.0 * 2 ** (n % 15), 20.0 * 2 ** (n % 13)) for n in range(300)}
+    for key, rect in rects.items():
+        index.put(key, rect)
+    for area in (QRectF(0, 0, 10, 10), QRectF(9000, 5000, 800, 600), QRectF(-1e5, -1e5, 2e5, 2e5)):
+        assert sorted(index.inside(area)) == sorted(key for key, rect in rects.items() if rect.intersects(area))
+    for key in [*rects][::2]:
+        index.remove(key)
+    here = QRectF(3000, 2000, 4000, 3000)
+    assert sorted(index.inside(here)) == sorted(key for key in [*rects][1::2] if rects[key].intersects(here))

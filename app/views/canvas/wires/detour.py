@@ -50,7 +50,8 @@ def _runs_through(way: Route, start: QPointF, end: QPointF, obstacles: Obstacles
 def _crossed(way: Route, obstacles: Obstacles) -> list[QRectF]:
     """Return the nodes that a route runs through."""
     path = way.path
-    points = [QPointF(path.elementAt(place)) for place in range(path.elementCount())]
+    elements = map(path.elementAt, range(path.elementCount()))
+    points = [QPointF(element.x, element.y) for element in elements]
     found = []
     for a, b in pairwise(points):
         if (b - a).manhattanLength() > RADIUS:
