@@ -245,6 +245,8 @@ class Codec:
             return self._array(value)
         elif value is AUTO:
             return ["auto"]
+        elif value is Ellipsis:  # of an index
+            return ["ellipsis"]
         elif isinstance(value, Enum):
             return ["enum", _name(kind), value.name]
         elif isinstance(value, Path):
@@ -370,6 +372,8 @@ class Codec:
             return np.frombuffer(data[3], dtype).reshape(data[2]).copy()
         if tag == "auto":
             return AUTO
+        if tag == "ellipsis":
+            return Ellipsis
         if tag == "text":
             return data[1].decode("utf-8", "surrogatepass")
         if tag == "big":

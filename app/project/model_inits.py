@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from app.builder.blocks import PREFIX, Block
+from app.builder.catalog.inits import is_name
 from app.builder.graph import Graph, Init
 from app.builder.importer.origin import ModelInit
 from app.project.project import Project
@@ -21,7 +22,7 @@ LOSES = "A start from random weights loses the model's own initialisation of"
 @dataclass(frozen=True)
 class LostInits:
     """Initialisations that a start from random weights loses: `inits` can be taken over, `others` are unknown to
-    torch.nn.init."""
+    torch.nn.init, or are of parameters that no setting of a node names."""
 
     inits: tuple[ModelInit, ...] = ()
     keys: tuple[str, ...] = ()
@@ -34,7 +35,7 @@ class LostInits:
             names = ", ".join(dict.fromkeys(one.init.name for one in self.inits))
             found.append(f"{_named(self.keys)} ({names}), which can be taken over")
         if self.others:
-            found.append(f"{_named(self.others)}, which torch.nn.init cannot express")
+            found.append(f"{_named(self.others)}, which no settings of a node express")
         return f"{LOSES} {'; and of '.join(found)}." if found else ""
 
 
@@ -70,7 +71,7 @@ def lost_inits(project: Project, source: Source, theirs: Inits, ours: Inits) -> 
         (first,) = several if len(several) == 1 else (None,)
         if not different:
             continue
-        if first is None:
+        if first is None or not all(map(is_name, parameter.split(".")) if parameter else ()):
             others += different
         else:
             inits.append(ModelInit(block, node, parameter, first))

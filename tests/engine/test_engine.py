@@ -181,7 +181,7 @@ def test_a_question_that_nobody_waits_for_any_more_is_cancelled(engine: Engine) 
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters()) | st.binary()
-    | st.sampled_from([AUTO, DType("float32"), Slice(1, None), 3 + 4j]),
+    | st.sampled_from([AUTO, ..., DType("float32"), Slice(1, None), 3 + 4j]),
     lambda inner: st.tuples(inner, inner) | st.lists(inner).map(tuple)
     | st.dictionaries(st.text(), inner).map(FrozenMap) | st.frozensets(st.integers()),
     max_leaves=80,

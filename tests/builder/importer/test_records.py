@@ -13,6 +13,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
 from app.engine.tasks import import_model
 from app.project import custom_layers
+from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
 
@@ -78,7 +79,7 @@ class Model(nn.Module):
         self.config, self.use_cache = config, True
         self.embed = nn.Embedding(config["size"], width)
         self.register_buffer("places", torch.arange(8)[None], persistent=False)
-        self.head = nn.Linear(width, 3)
+        self.head = nn.Sequential(nn.Linear(width, 3))
 
     def extra_repr(self):
         return f"left {self.given}"
@@ -134,6 +135,8 @@ def redrawn(folder: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]
     assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked
     found = analyse(project.graph, custom_layers.ops_of(project))
     assert not found.errors
+    project_file.write(project, folder / "net.tape")
+    assert project_file.read(folder / "net.tape").graph == project.graph
     theirs, ours = sys.modules["records_net"].Net(), make_module(found.source)
     assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
     return project, found.source.text
@@ -187,14 +190,16 @@ class Net(nn.Module):
         super().__init__()
         self.last, self.lm = nn.Linear(3, 2), Model({"size": 5})
         self.cross_entropy, self.scale = nn.Linear(2, 2), nn.Parameter(torch.ones(2))
+        nn.init.normal_(self.lm.head[0].weight, std=0.5)
 
     def forward(self, ids, labels):
         out = self.lm(ids)
         logits = self.cross_entropy(self.last(out.logits.mean(1)) * self.scale)
         return F.cross_entropy(logits, labels)
 """
-    _, source = redrawn(folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64"))
+    project, source = redrawn(folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64"))
     assert "self.last = nn.Linear(3, 2)" in source and "self.cross_entropy2(" in source
+    assert "lm.head.0.weight, which no settings of a node express" in project.notes
 
 
 def test_what_a_forward_asks_about_gradients_and_devices_does_not_keep_it_from_being_drawn(folder: Path) -> None:
