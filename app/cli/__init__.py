@@ -199,6 +199,8 @@ def _check(options: argparse.Namespace) -> int:
         kind = analysis.output_type()
         words = counted(analysis.total_parameters, "parameter") + (f", output {kind}" if kind else "")
         nodes = counted(len(analysis.graph.nodes), "node")
+        if project.opened is not None:
+            nodes = project.opened.interface.model
         print(f"{project.name}: {nodes}, {words}, {counted(len(errors), 'error')}")
     return 1 if errors else 0
 

@@ -65,6 +65,9 @@ def run(options: argparse.Namespace) -> int:
 
     _check_paths(options)
     project = cli.read(options)
+    if options.drawing and project.opened is not None:
+        source = project.opened.source
+        raise cli.CommandError(f"the net is a model of code, without a drawing; tapedeck draw {source} draws its calls")
     if options.drawing:
         print(cli.picture(cli.drawing(project, options.folded), options.drawing))
         if not _needs_network(options):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from pathlib import Path
 from types import TracebackType
 
 from app.data.sources import DataError
@@ -30,6 +31,7 @@ _SHAPE_WORDS = re.compile(
 # Batch norm cannot take the spread of one number.
 _LONELY = "more than 1 value per channel"
 _LONELY_CURE = "A batch has a single sample, which can happen at the end of an epoch: change batch_size by one."
+_OPENED_CURE = "Choose data of the shapes that the model takes (Training, Data), or open it with other arguments."
 _ANOTHER = "another label"  # the message itself says what to do
 _LOST_CURE = "Restore the data; Runs can resume from the newest checkpoint, if there is one."
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
@@ -48,9 +50,11 @@ def failure(
         cure = _LONELY_CURE
     elif _is_lost(error):
         cure = "" if _ANOTHER in str(error) else _LOST_CURE
+    elif source.opened and kind == "shape" and not isinstance(error, OutputError):
+        cure = _OPENED_CURE
     else:
         cure = _cure(kind, batch_size, node, kept and step > 0)
-    return Failed(kind, _message(error, kind, step), cure, text, node, epoch, step)
+    return Failed(kind, _message(error, kind, step, source), cure, text, node, epoch, step)
 
 
 def node_of(trace: TracebackType | None, source: Source) -> str | None:
@@ -95,15 +99,27 @@ def _is_lost(error: BaseException) -> bool:
     return type(error).__name__ == "SampleLostError"  # its module imports torch
 
 
-def _message(error: BaseException, kind: str, step: int) -> str:
+def _message(error: BaseException, kind: str, step: int, source: Source) -> str:
     text = str(error).strip() or type(error).__name__
     if kind in {"data", "job", "not finite"} or isinstance(error, OutputError):
         return text
     where = f"Step {step + 1}" if step else "The first step"
     if kind == "memory":
         return f"{where} ran out of memory: {text}"
-    place = layer_files.error_location(error.__traceback__)
+    place = layer_files.error_location(error.__traceback__) or _own_place(error.__traceback__, source)
     return f"{where} failed with {type(error).__name__}: {text}" + (f" ({place})" if place else "")
+
+
+def _own_place(trace: TracebackType | None, source: Source) -> str:
+    """Return the innermost line in the code of an opened model, such as "line 24 of net.py"; "" if there is none."""
+    if source.own is None or not source.own.folder:
+        return ""
+    found = ""
+    for frame, line in traceback.walk_tb(trace):
+        file = Path(frame.f_code.co_filename)
+        if Path(source.own.folder) in file.parents and "site-packages" not in file.parts:
+            found = f"line {line} of {file.name}"
+    return found
 
 
 def _cure(kind: str, batch_size: int, node: str | None, kept: bool) -> str:

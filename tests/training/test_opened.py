@@ -142,6 +142,14 @@ def test_a_model_of_a_package_trains_as_its_script_does_and_goes_on_from_a_check
     assert told(again)[1:] == rest
 
 
+def test_a_step_that_fails_names_the_line_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ("--on", "fake", "--set", "data.options.shape=[3,8,8]", "--set", "data.options.count=40")
+    assert run(["train", *MINE, *data, "--trust", "--out", "run"]) == 1
+    told = capsys.readouterr().err
+    line = next(n for n, text in enumerate(NET.splitlines(), 1) if "pixels.flatten(1)" in text)
+    assert f"(line {line} of net.py)" in told and "Choose data of the shapes that the model takes" in told
+
+
 def test_the_loss_that_a_model_computes_itself_is_trained_on(
     trained: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
