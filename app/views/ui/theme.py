@@ -257,6 +257,7 @@ class ThemeManager(QObject):
         self._theme = load("dark")
         self._app: QApplication | None = None
         self._pictures: TemporaryFolder | None = None
+        self._sheets: dict[str, str] = {}  # the stylesheet of each theme that was shown
         self._reduced_motion = False
 
     @property
@@ -311,10 +312,16 @@ class ThemeManager(QObject):
         self._theme = load(name)
         if app.style().objectName().lower() != "fusion":
             app.setStyle("Fusion")
-        app.setPalette(palette(self._theme))
         if self._pictures is None:
             self._pictures = TemporaryFolder()  # removed when the program ends
-        app.setStyleSheet(stylesheet(self._theme, Path(self._pictures.name)))
+        if name not in self._sheets:  # each writes its pictures
+            self._sheets[name] = stylesheet(self._theme, Path(self._pictures.name))
+        colors, sheet = palette(self._theme), self._sheets[name]
+        if app.styleSheet() == sheet and app.palette() == colors:  # shown already: every widget would be styled again
+            self._set_fonts(app)
+            return
+        app.setPalette(colors)
+        app.setStyleSheet(sheet)
         self._set_fonts(app)
         self.changed.emit()
 
