@@ -17,6 +17,7 @@ from weakref import ref
 from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+from shiboken6 import isValid
 
 from app.util.late_numpy import np
 from app.views.ui import theme
@@ -100,9 +101,9 @@ class Overview(QGraphicsItem):
         self._margin = 0.0  # of outlines around their items, on the scene
         self._took = 0.0  # seconds that the last painting took
         self._rest = QTimer(singleShot=True)
-        # A weak reference: the garbage collector does not see what a signal holds.
+        # A weak reference: the garbage collector does not see what a signal holds. The scene may be gone before this is.
         me = ref(self)
-        self._rest.timeout.connect(lambda: (item := me()) and item.update())
+        self._rest.timeout.connect(lambda: (item := me()) and isValid(item) and item.update())
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
