@@ -14,6 +14,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -203,9 +204,15 @@ def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
     shapes = {name: tree_map(_free, value) for name, value in given}
     program = torch.export.export(tried, args, kwargs, dynamic_shapes=shapes)
     if smaller:
-        table = {op: way for op, way in torch.export.default_decompositions().items() if str(op) not in KEPT}
-        program = program.run_decompositions(table)
+        known = len(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
+        program = program.run_decompositions(dict(_decompositions(known)))
     return Replay(program, tried, whole)
+
+
+@lru_cache(maxsize=1)
+def _decompositions(_known: int) -> dict[Any, Any]:
+    """Return what takes the place of larger operators; to look through all, so many of which are `known`, is slow."""
+    return {op: way for op, way in torch.export.default_decompositions().items() if str(op) not in KEPT}
 
 
 def _free(value: Any) -> Any:
@@ -301,7 +308,7 @@ def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, m
     given, named = tree_map(_double, (args, kwargs))
     arriving = [leaf for leaf in tree_flatten((given, named))[0] if isinstance(leaf, torch.Tensor)]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(SEED)
+        torch.default_generator.manual_seed(SEED)
         found = replay(tried, *given, **named) if replay is not None else tried(*given, **named)
         leaves = [leaf for leaf in tree_flatten(found)[0] if isinstance(leaf, torch.Tensor)]
         learnt = [leaf for leaf in leaves if leaf.requires_grad]

@@ -57,7 +57,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) 
 def made(file: Path, text: str, name: str, arguments: dict | None = None) -> nn.Module:
     """What the process that runs a file does first."""
     file.write_text(HEAD + text)
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     call = name.endswith("()")
     return import_model.make_from_file(ModelSource(str(file), name.removesuffix("()"), call), arguments or {})
 

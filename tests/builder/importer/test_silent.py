@@ -58,7 +58,7 @@ def text_of(*roots: str) -> str:
 
 
 def seeded(seed: int = 3) -> None:
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # the devices that are not here would each be told where from
     random.seed(seed)
     numpy.random.seed(seed)
 

@@ -221,7 +221,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
     name = type(module).__name__
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
+            torch.default_generator.manual_seed(SEED)
             made = TorchCall.resolve(spec, FrozenMap(params)).target
             if wholly_frozen(module):  # a node can be frozen too
                 made.requires_grad_(False)

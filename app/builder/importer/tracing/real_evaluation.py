@@ -41,7 +41,7 @@ def run_alone(module: nn.Module, args: Any, kwargs: Any, results: dict[str, Any]
     # Some layers need several samples in training, and a tensor hook needs requires_grad.
     for training, recorded in ((module.training, False), (module.training, True), (False, False)):
         with unseen_random.restored(), torch.set_grad_enabled(recorded):
-            torch.manual_seed(SEED)
+            torch.default_generator.manual_seed(SEED)
             try:
                 copied = copy_of(module).train(training)
                 if results is not None:
