@@ -18,6 +18,7 @@ from app.builder.catalog.introspect import find
 from app.builder.codegen import tensor_values
 from app.builder.literals import DType, Slice
 from app.builder.results import CallFailed, Ran
+from app.builder.shapes.meta_shortcuts import meta_result
 from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
 from app.builder.wired_params import with_part
 from app.source.layer_files import LayerFile, error_text
@@ -253,7 +254,8 @@ class TorchCall:
         named = {port.name: given[port.name] for port in own if port.name not in in_order}
         if self.spec.key in ops.LITERALS_FIRST:
             return self.target(*literals.values(), *first)
-        return self.target(*first, **named, **literals)
+        quick = meta_result(self.target, tuple(first), {**named, **literals}) if device == "meta" else None
+        return self.target(*first, **named, **literals) if quick is None else quick
 
     def _in_order(self, given: dict[str, Any], literals: dict[str, Any]) -> list[Any]:
         """List the positional arguments of an operator: inputs or their literals, then the other literals."""

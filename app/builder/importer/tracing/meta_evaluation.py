@@ -20,10 +20,10 @@ from app.builder.importer.tracing.frames import (
     first_sentence,
     not_taken,
 )
-from app.builder.importer.tracing.meta_shortcuts import normalised
 from app.builder.importer.tracing.proxies import FACTORIES, Training, plain_flag
 from app.builder.importer.tracing.real_evaluation import SEED, alone, real_like
 from app.builder.importer.tracing.records import is_record, plain, refilled, without_values
+from app.builder.shapes.meta_shortcuts import meta_result
 
 _LARGEST = 1 << 22  # values of tensors that a call is tried on for real
 _HOME = torch.device("cpu")
@@ -57,6 +57,8 @@ class MetaEvaluator:
             kwargs = {**kwargs, "device": "meta"}
         if kind == "call_method":
             return getattr(args[0], target)(*args[1:], **kwargs)
+        if kind == "call_function" and (found := meta_result(target, args, kwargs)) is not None:
+            return found
         found = target(*args, **kwargs)
         return _HOME if target is getattr and isinstance(found, torch.device) else found
 
@@ -67,7 +69,7 @@ class MetaEvaluator:
                 if apart is not None:
                     with unseen_random.restored():
                         return _tensors_of(alone(module, apart.real, args, kwargs), apart)
-                found = normalised(module, args, kwargs)
+                found = meta_result(module, args, kwargs)
                 return module(*args, **kwargs) if found is None else found
         except Exception as error:  # torch's words, and whose they are
             whose = path if apart is not None else None  # the next module around a node that fails can be one
@@ -136,7 +138,7 @@ def _runs(kind: str, target: Any, args: Any, kwargs: Any) -> bool:
     try:
         real, named = tree_map(_real, (args, kwargs))
         with torch.random.fork_rng(devices=[]), torch.no_grad(), _no_inference():
-            torch.manual_seed(SEED)
+            torch.default_generator.manual_seed(SEED)
             getattr(real[0], target)(*real[1:], **named) if kind == "call_method" else target(*real, **named)
     except Exception:  # it is the call that fails
         return False

@@ -1,0 +1,59 @@
+"""Results that are said without an evaluation on meta tensors are those of torch; what it refuses is left to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from app.builder.shapes.meta_shortcuts import meta_result
+
+LAYERS: list[tuple[Any, tuple[int, ...]]] = [
+    (nn.Linear(6, 4), (6,)), (nn.Linear(6, 4, bias=False), (3, 5, 6)), (nn.Linear(6, 4), (0, 6)), (nn.ReLU(), (2, 3)),
+    (nn.ReLU(), ()), (nn.GELU(), (2, 3)), (nn.GELU("tanh"), (4,)), (nn.LayerNorm(6), (2, 6)),
+    (nn.LayerNorm((3, 6), elementwise_affine=False), (2, 3, 6)), (nn.BatchNorm1d(3), (4, 3)),
+    (nn.BatchNorm2d(3), (2, 3, 4, 4)), (nn.BatchNorm3d(3), (2, 3, 4, 4, 4)), (F.relu, (2, 3)), (F.gelu, (2, 3)),
+    (torch.relu, (2, 0)),
+]  # fmt: skip
+LEFT: list[tuple[Any, torch.Tensor]] = [
+    (nn.Linear(6, 4), torch.empty(2, 5)), (nn.Linear(6, 4), torch.empty(2, 6, dtype=torch.float64)),
+    (nn.Linear(6, 4), torch.empty(())), (nn.LayerNorm(6), torch.empty(2, 5)), (nn.BatchNorm1d(3), torch.empty(1, 3)),
+    (nn.BatchNorm2d(3), torch.empty(2, 3)), (nn.GELU("none of both"), torch.empty(2)),
+    (nn.ReLU(), torch.empty(2, dtype=torch.complex64)), (F.gelu, torch.empty(2, dtype=torch.int64)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_it_is_the_result_of_torch(layer: Callable[..., Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if isinstance(layer, nn.Module):
+        layer = layer.to("meta", dtype)
+    given = torch.empty(shape, dtype=dtype, device="meta")
+    mine, theirs = meta_result(layer, (given,), {}), layer(given)
+    assert mine is not None and mine is not given and mine.device == theirs.device
+    assert (mine.shape, mine.dtype, mine.stride()) == (theirs.shape, theirs.dtype, theirs.stride())
+
+
+@pytest.mark.parametrize(("layer", "given"), LEFT, ids=lambda part: str(part)[:40].splitlines()[0])
+def test_what_torch_refuses_is_left_to_it(layer: Callable[..., Any], given: torch.Tensor) -> None:
+    if isinstance(layer, nn.Module):
+        layer = layer.to("meta")
+    assert meta_result(layer, (given.to("meta"),), {}) is None
+    with pytest.raises((RuntimeError, ValueError)):
+        layer(given.to("meta"))
+
+
+def test_what_is_another_result_is_left_to_torch() -> None:
+    turned = torch.empty(3, 2, device="meta").T
+    for layer in (nn.ReLU(), nn.Linear(3, 4, device="meta")):
+        assert meta_result(layer, (turned,), {}) is None
+    given = torch.empty(2, 3, device="meta")
+    assert meta_result(nn.ReLU(inplace=True), (given,), {}) is None, "it is the tensor that it is given"
+    assert meta_result(F.relu, (given,), {"inplace": True}) is None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert meta_result(nn.Linear(3, 4, device="meta"), (given,), {}) is None
+    assert meta_result(nn.Linear(3, 4), (torch.empty(2, 3),), {}) is None, "there are values to compute with"
