@@ -81,7 +81,7 @@ def test_a_full_disk_leaves_the_runs_where_they_are_and_says_so(
 ) -> None:
     run(qtbot, window)
     before, told, refused = records(path), messages(window), []
-    window.runs_keeper.refused.connect(lambda *words: refused.append(words))
+    hearing = window.runs_keeper.refused.connect(lambda *words: refused.append(words))
 
     def full(_file: str, _target: str) -> str:
         raise OSError(28, "No space left on device")
@@ -90,6 +90,7 @@ def test_a_full_disk_leaves_the_runs_where_they_are_and_says_so(
     other = path.with_name("people.tape")
     assert window.files.save_to(other)
     qtbot.waitUntil(lambda: bool(refused))
+    window.runs_keeper.disconnect(hearing)
     ((title, reason),) = refused
     assert title == "Not all runs were copied beside people.tape" and "No space left on device" in reason
     assert str(store.runs_beside(path)) in reason and not any("Copied" in words for words in told)
