@@ -19,10 +19,10 @@ def stop(pid: int) -> None:
 
 
 def asked(engine: Engine, wanted: type[Request[object]] | Request[object]) -> bool:
-    """Whether that question, or one of that kind, was sent and has no answer; one that waits for its turn would go to
-    the next process."""
+    """Whether that question, or one of that kind, was sent and has no answer, and no other waits to be sent: that would
+    go to the next process, and the newest of several takes the place of those before it."""
     process = engine._process
-    if process is None:
+    if process is None or not engine._outbox.empty():
         return False
     sent = [question.request for question in [*process.open.values()]]
     return any(isinstance(one, wanted) if isinstance(wanted, type) else one == wanted for one in sent)
