@@ -1,4 +1,4 @@
-"""Results that are said without an evaluation on meta tensors are those of torch; what it refuses is left to it."""
+"""Results that are said without an evaluation on meta tensors are those of torch; what it may refuse is left to it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ LAYERS: list[tuple[Any, tuple[int, ...]]] = [
     (nn.BatchNorm2d(3), (2, 3, 4, 4)), (nn.BatchNorm3d(3), (2, 3, 4, 4, 4)), (F.relu, (2, 3)), (F.gelu, (2, 3)),
     (torch.relu, (2, 0)),
 ]  # fmt: skip
-LEFT: list[tuple[Any, torch.Tensor]] = [
-    (nn.Linear(6, 4), torch.empty(2, 5)), (nn.Linear(6, 4), torch.empty(2, 6, dtype=torch.float64)),
-    (nn.Linear(6, 4), torch.empty(())), (nn.LayerNorm(6), torch.empty(2, 5)), (nn.BatchNorm1d(3), torch.empty(1, 3)),
-    (nn.BatchNorm2d(3), torch.empty(2, 3)), (nn.GELU("none of both"), torch.empty(2)),
-    (nn.ReLU(), torch.empty(2, dtype=torch.complex64)), (F.gelu, torch.empty(2, dtype=torch.int64)),
+LEFT: list[tuple[Any, tuple[int, ...], torch.dtype]] = [
+    (nn.Linear(6, 4), (2, 5), torch.float32), (nn.Linear(6, 4), (2, 6), torch.float64),
+    (nn.Linear(6, 4), (), torch.float32), (nn.LayerNorm(6), (2, 5), torch.float32),
+    (nn.BatchNorm1d(3), (1, 3), torch.float32), (nn.BatchNorm2d(3), (2, 3), torch.float32),
+    (nn.GELU("none of both"), (2,), torch.float32), (nn.ReLU(), (2,), torch.complex64), (F.gelu, (2,), torch.int64),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=map(str, range(len(LAYERS))))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_it_is_the_result_of_torch(layer: Callable[..., Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
     if isinstance(layer, nn.Module):
@@ -38,13 +38,11 @@ def test_it_is_the_result_of_torch(layer: Callable[..., Any], shape: tuple[int, 
     assert (mine.shape, mine.dtype, mine.stride()) == (theirs.shape, theirs.dtype, theirs.stride())
 
 
-@pytest.mark.parametrize(("layer", "given"), LEFT, ids=lambda part: str(part)[:40].splitlines()[0])
-def test_what_torch_refuses_is_left_to_it(layer: Callable[..., Any], given: torch.Tensor) -> None:
+@pytest.mark.parametrize(("layer", "shape", "dtype"), LEFT, ids=map(str, range(len(LEFT))))
+def test_what_torch_may_refuse_is_left_to_it(layer: Any, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     if isinstance(layer, nn.Module):
         layer = layer.to("meta")
-    assert meta_result(layer, (given.to("meta"),), {}) is None
-    with pytest.raises((RuntimeError, ValueError)):
-        layer(given.to("meta"))
+    assert meta_result(layer, (torch.empty(shape, dtype=dtype, device="meta"),), {}) is None
 
 
 def test_what_is_another_result_is_left_to_torch() -> None:

@@ -51,7 +51,7 @@ def test_the_losses_are_those_of_plain_pytorch_bit_for_bit(source):
 
 
 def test_a_small_conv_net_learns_the_digits():
-    events = run(job(CONV_NET, epochs=10))
+    events = run(job(CONV_NET, epochs=5, optimizer=adam(lr=0.005)))
     last = [event for event in events if isinstance(event, EpochDone)][-1]
     assert last.val_accuracy >= 0.97 and last.train_accuracy >= 0.97
     assert last.val_loss < 0.15
@@ -173,7 +173,7 @@ def test_without_validation_samples_there_are_no_validation_figures():
 
 @pytest.mark.parametrize("loss", ["MSELoss", "BCEWithLogitsLoss", "SmoothL1Loss"])
 def test_losses_on_one_hot_targets_learn(loss):
-    events = run(job(CONV_NET, epochs=3, loss=Choice(loss), optimizer=adam(lr=0.005)))
+    events = run(job(CONV_NET, epochs=2, loss=Choice(loss), optimizer=adam(lr=0.005)))
     epochs = [event for event in events if isinstance(event, EpochDone)]
     assert epochs[-1].val_accuracy > 0.8 and epochs[-1].val_loss < epochs[0].val_loss
 

@@ -20,7 +20,7 @@ from app.training.loop import train
 from app.training.setup import batch_order
 from app.util.frozen import FrozenMap
 from app.util.rng import GENERATOR
-from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, job, losses, run
+from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, adam, job, losses, run
 
 
 def stopped_after(a_job: Job, step: int, folder: Path) -> list[Event]:
@@ -182,7 +182,7 @@ def test_early_stopping_and_limits_end_a_run_with_their_reason() -> None:
 
 
 def test_one_batch_is_learnt_by_heart() -> None:
-    events = run(job(CONV_NET, epochs=60, one_batch=True, batch_size=32))
+    events = run(job(CONV_NET, epochs=20, one_batch=True, batch_size=32, optimizer=adam(lr=0.005)))
     assert all(event.samples == 32 for event in events if isinstance(event, StepDone))
     assert losses(events)[-1] < 0.05 < losses(events)[0]
 

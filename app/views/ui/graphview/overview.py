@@ -101,7 +101,7 @@ class Overview(QGraphicsItem):
         self._margin = 0.0  # of outlines around their items, on the scene
         self._took = 0.0  # seconds that the last painting took
         self._rest = QTimer(singleShot=True)
-        # A weak reference: the garbage collector does not see what a signal holds. The scene may be gone before this is.
+        # A weak reference: the garbage collector does not see what a signal holds. The scene may go before this does.
         me = ref(self)
         self._rest.timeout.connect(lambda: (item := me()) and isValid(item) and item.update())
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
