@@ -10,11 +10,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.engine.client import shared
+from app.engine.requests.capture import CaptureRequest
 from app.engine.tasks.capture import batch_of
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.autograd.page import RANDOM
 from app.views.main_window import MainWindow
+from tests.support.engines import asked
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton
@@ -89,7 +91,7 @@ def kill_amid_a_capture(qtbot, window: MainWindow, page: str) -> None:
     """With a page in front as the engine ends."""
     os.kill(shared().pid, signal.SIGSTOP)  # it answers nothing before it ends
     window.actions_by_key["capture"].trigger()
-    qtbot.waitUntil(lambda: window.engine.pending("capture"))
+    qtbot.waitUntil(lambda: asked(shared(), CaptureRequest))
     window.show_page(page)
     with qtbot.waitSignal(window.engine.ended):
         os.kill(shared().pid, signal.SIGKILL)
