@@ -85,7 +85,8 @@ TORCH_MODULES = """
     builder.codegen.tensor_values builder.codegen.variables builder.diagnostics.call_problems
     builder.diagnostics.context builder.explain.context builder.explain.explain builder.explain.joins
     builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
-    builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes builder.shapes.try_sizes
+    builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes
+    builder.shapes.try_sizes
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
     engine.tasks export observe.interface observe.observe observe.recorder observe.tensors preflight.net_cost
     preflight.random_batch sources.examples sources.loading sources.positional
