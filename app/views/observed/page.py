@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QCursor, QKeySequence, QShortcut
+from PySide6.QtGui import QCursor, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
 from app.diagram.diagram import Drawing
@@ -32,6 +32,7 @@ from app.views.ui.widgets.painting import Divider, label
 EMPTY, GRAPH = range(2)
 AT_ONCE = 100  # calls whose picture is laid out on the window's own thread
 PADS = (16, 12, 16, 12)  # pixels around the whole picture: left, top, right, bottom
+NEAR = 250  # pixels about the pointer in which a box to stay is looked for
 INSIDE = 8  # pixels from its edge that the pointer is at least in a part that it was over
 POLL_INTERVAL = 100  # milliseconds
 
@@ -249,22 +250,20 @@ class ObservedPage(QWidget):
             opened = self._tree.leveled(self._opened, by)
             if opened != self._opened:
                 anchor = self._anchor(self._key_to_keep())
-                self._redraw(opened, same_rows=True, then=lambda: self._put_back(anchor))
+                self._redraw(opened, then=lambda: self._put_back(anchor))
 
     def _key_to_keep(self) -> str:
-        """Return the innermost part under the pointer, or the selected one in sight, or the first in sight."""
-        if self.view.viewport().underMouse():
-            pointer = self.view.mapToScene(self.view.viewport().mapFromGlobal(QCursor.pos()))
-            if key := self.scene.innermost_at(pointer):
-                return key
-        seen, current = self.view.visible_area(), self.scene.current_key()
+        """Return the box under the pointer, or nearest to it; without a pointer the selected part if it is in sight,
+        else the box nearest to the middle; if there is none, the group around."""
+        viewport, seen, current = self.view.viewport(), self.view.visible_area(), self.scene.current_key()
         rect = self.scene.rect_of(current) if current else None
-        if rect is not None and seen.intersects(QRectF(*rect)):
+        over = viewport.underMouse()
+        if not over and rect is not None and seen.intersects(QRectF(*rect)):
             return current
-        return min(
-            (key for key, rect in self.scene.layout_.boxes.items() if seen.contains(QRectF(*rect))), default="",
-            key=lambda key: self.scene.layout_.boxes[key][1::-1],
-        )  # fmt: skip
+        spot = viewport.mapFromGlobal(QCursor.pos()) if over else viewport.rect().center()
+        at, reach = self.view.mapToScene(spot), NEAR / self.view.zoom
+        near = QRectF(at.x() - reach, at.y() - reach, 2 * reach, 2 * reach).intersected(seen)
+        return self.scene.nearest_box(at, near) or self.scene.innermost_at(at)
 
     def _frame(self) -> None:
         """Show everything, or its beginning where names would be too small to read."""
@@ -344,7 +343,7 @@ class ObservedPage(QWidget):
             self._look.stop()
             return
         done = f" {self._work.progress:.0%}" if self._work.progress else ""
-        self.summary.setText(f"{self._words} · laying out{done} …")
+        self.summary.setText(f"Laying out{done} …")
 
     def stop_layout(self) -> None:
         """Give up the layout that is on its way, and keep the picture that is shown."""
@@ -359,7 +358,20 @@ class ObservedPage(QWidget):
         self._escape.setEnabled(False)
         if self._opened is not None:
             self._offer_folding()
-        self.summary.setText(self._words)
+        self._show_words()
+        QTimer.singleShot(0, self, self._show_words)  # once the head has the room of what was hidden
+
+    def _show_words(self) -> None:
+        """Show what the model called; where there is no room for it, the name alone, and the rest in the tooltip."""
+        room, metrics = self.summary.width(), self.summary.fontMetrics()
+        fits = metrics.horizontalAdvance(self._words) <= room
+        name = metrics.elidedText(self._words.partition(" · ")[0], Qt.TextElideMode.ElideRight, room)
+        self.summary.setText(self._words if fits else name)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._work is None:
+            QTimer.singleShot(0, self, self._show_words)  # once the head has its new size
 
     def _laid_out(self, task: BackgroundTask, answer: Arrangement | WorkerFailure, then: Callable[[], object]) -> None:
         if task is not self._work:  # another picture was asked for when this one was on its way

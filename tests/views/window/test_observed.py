@@ -187,7 +187,7 @@ def test_a_layout_can_be_stopped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) 
     qtbot.mouseClick(page.stop, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(ended.is_set)
     assert not page.busy and page.drawing() is shown and not page.stop.isVisible()
-    assert "laying out" not in page.summary.text() and page.fold_all.isEnabled()
+    assert "Laying out" not in page.summary.text() and page.fold_all.isEnabled()
 
 
 def test_a_large_picture_is_laid_out_beside_the_window_and_unfolds_by_levels(
@@ -197,7 +197,7 @@ def test_a_large_picture_is_laid_out_beside_the_window_and_unfolds_by_levels(
     page = ObservedPage()
     qtbot.addWidget(page)
     page.set_observation(nested(), "mine:Net")
-    assert page.busy and "laying out" in page.summary.text()
+    assert page.busy and "Laying out" in page.summary.text()
     qtbot.waitUntil(lambda: not page.busy)
     assert {"f0", "f2"} <= titles(page) and page.summary.text() == "Net · 7 module calls · 3 operations"
     for key, shown in ((Qt.Key.Key_BracketLeft, {"p0.q"}), (Qt.Key.Key_BracketLeft, {"p0"}),

@@ -435,6 +435,16 @@ class TapeScene(QGraphicsScene):
         parts = [key for kind, key in here if kind in ("box", "group")]
         return min(parts, key=lambda key: self._size_of(key), default="")
 
+    def nearest_box(self, at: QPointF, area: QRectF) -> str:
+        """Return the key of the box in an area whose middle is nearest to a point; "" for none."""
+        boxes = [key for kind, key in self._index.inside(area) if kind == "box"]
+
+        def away(key: str) -> float:
+            x, y = self.layout_.boxes[key].center
+            return math.hypot(x - at.x(), y - at.y())
+
+        return min(boxes, key=away, default="")
+
     def _size_of(self, key: str) -> float:
         rect = self.rect_of(key)
         return rect.width * rect.height if rect is not None else math.inf
