@@ -30,6 +30,7 @@ from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.theme import current, manager
 
 MARGIN = 40.0
+INDEXING = 0.4  # of the time in which a drawing is laid out and made ready to be shown
 
 P = TypeVar("P", bound=Part)
 
@@ -54,9 +55,11 @@ def arranged(
 ) -> ArrangedDrawing:  # fmt: skip
     """Lay a drawing out in the form of `page`, or in rows of a given width; usable on any thread. See `arrange`."""
     box_faces, group_faces, _, sizes = measure(drawing)
-    layout = arrange(drawing, sizes, row, page=page, known=known, progress=progress)
+    share = 1 - INDEXING if indexed else 1.0
+    layout = arrange(drawing, sizes, row, page=page, known=known, progress=lambda done: progress(share * done))
     index = places(drawing, layout) if indexed else None
     if index is not None:
+        progress(1 - INDEXING / 2)
         index.build()
     members = OverviewMembers.of(drawing, layout) if indexed else None
     return ArrangedDrawing(drawing, layout, box_faces, group_faces, page, index, members)
