@@ -46,7 +46,8 @@ class ExportControl(QObject):
             )
             return
         folder = self._settings.export_folder / self._document.project.name
-        dialog = ExportDialog(folder, "are looked for", parent=self._window)
+        opened = self._document.project.opened is not None
+        dialog = ExportDialog(folder, "are looked for", self._window, opened=opened)
         dialog.chosen.connect(self.export)
         training, source = self._document.project.training, self._live.analysis.source
 

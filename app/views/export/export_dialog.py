@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QFileDialog, QLabel, QLineEdit, QWidget
 
 from app.engine.requests.export import NAMES, ExportChoice
 from app.export.onnx_extra import onnx_missing
+from app.source.generated import MAKER
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox, vbox
@@ -24,6 +25,11 @@ _WORDS = {
     "pt2": "For torch.export.load, without the class. Checked: run once and compared with this net.",
     "onnx": "For other runtimes. Checked: run once by onnxruntime and compared with this net.",
     "certify": "Runs model.py with the weights in a clean process and compares outputs and gradients with this net.",
+}
+# Of a model of code, in place of the class.
+_OPENED_WORDS = {
+    "code": "The function that makes the model: it imports its code from where that is.",
+    "certify": "Runs make_model.py with the weights in a clean process and compares outputs and gradients.",
 }
 # Where another kind of thing begins.
 _SECTIONS = {"code": "Files", "pt2": "Other formats, in eval mode", "certify": "Certify"}
@@ -49,17 +55,20 @@ class ExportDialog(Dialog):
     Args:
         folder: The folder proposed at first.
         weights: Which weights would be written, a phrase after "Weights": `untrained, drawn with seed 0`.
+        opened: Whether the net is a model of code, in place of a drawing.
     """
 
     chosen = Signal(object)
 
-    def __init__(self, folder: Path, weights: str, parent: QWidget | None = None) -> None:
+    def __init__(self, folder: Path, weights: str, parent: QWidget | None = None, *, opened: bool = False) -> None:
         super().__init__("Export", parent)
         self.setMinimumWidth(520)
         self.boxes: dict[str, QCheckBox] = {}
         self.words: dict[str, QLabel] = {}
         start = ExportChoice(folder)
+        self._told = {**_WORDS, **(_OPENED_WORDS if opened else {})}
         for key, name in NAMES.items():
+            name = name.replace("model.", f"{MAKER}.") if opened and key in ("code", "certify") else name
             if key in _SECTIONS:
                 self.body.addWidget(label(_SECTIONS[key], "section"))
             self._add_box(key, name, getattr(start, key))
@@ -94,10 +103,10 @@ class ExportDialog(Dialog):
         check = QCheckBox(name)
         check.setFont(theme.font("code"))
         check.setChecked(on)
-        check.setAccessibleDescription(_WORDS[key])
+        check.setAccessibleDescription(self._told[key])
         check.toggled.connect(self._validate)
         self.boxes[key] = check
-        words = label(_WORDS[key], "label", "text3", wrap=True)
+        words = label(self._told[key], "label", "text3", wrap=True)
         words.setContentsMargins(21, 0, 0, 2)
         column = vbox(check, words, spacing=1)
         self.words[key] = words
@@ -120,7 +129,7 @@ class ExportDialog(Dialog):
         choice = self.choice()
         problem = "" if choice.names else "Choose at least one file."
         if choice.certify and not choice.code:
-            problem = "A certificate needs model.py: choose that too."
+            problem = f"A certificate needs {self.boxes['code'].text()}: choose that too."
         if not self.folder.text().strip() or not choice.folder.is_absolute():
             problem = problem or "Enter the absolute path of a folder, or choose one."
         problem = problem or folder_problem(choice.folder)
