@@ -40,8 +40,8 @@ Made by `python -m benchmarks.observed_models`: {counts}. Small models of public
 drawn from one forward pass, its backward pass played, and, where that is possible, redrawn to be edited. *Drawn* counts
 calls and the boxes at first. *Played* counts the nodes of the tape and the parameters whose gradients equal the `.grad`
 of plain torch bit for bit. *Redrawn* counts the nodes of the drawing, whose outputs and gradients the import held
-against those of the model; a node *of their class* is a part that runs its own code. Last comes why a model was not
-redrawn."""
+against those of the model; a node *of their class* is a part that runs its own code, or a layer made for one function.
+Last comes why a model was not redrawn."""
 COLUMNS = ("model", "input", "verdict", "drawn", "draw s", "played", "play s", "redrawn", "redraw s", "why")
 OWN = "of their class"  # nodes that run a class's own code
 LIMIT = 240.0  # seconds for one of the two processes of a model
