@@ -74,7 +74,7 @@ LAZY_ONLY = {("cli", "views"), ("main", "views"), ("main", "cli")}
 
 # Where Qt may appear. `cli` asks a view.
 QT_ROOMS = "main views project.document training_thread"
-QT = {"PySide6", "shiboken6", "pytestqt"}
+QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 
 # Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
 # imports these inside a function, so that the window stands before torch is loaded.
@@ -112,10 +112,13 @@ LONGEST = 600
 LONG_FILES: dict[str, str] = {}
 
 # What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, the one that
-# compiles files of layers, once a person trusts them, and the child process that compiles what a person typed.
+# compiles files of layers, once a person trusts them, the child process that compiles what a person typed, and the one
+# that imports an installed package statement by statement.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
-COMPILES_SOURCE = {"app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet"}
+COMPILES_SOURCE = {
+    "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet", "app.views.early_imports",
+}  # fmt: skip
 
 # Who knows the window as one: itself, and the program that opens it. All others are made with a workspace.
 WINDOW, KNOWS_WINDOW = "MainWindow", {"app.views.main_window", "app.views.app"}

@@ -28,8 +28,9 @@ def test_painting_does_not_lose_references_to_none(qapp: QGuiApplication) -> Non
     assert abs(after - before) < 400
 
 
-def test_torch_is_above_its_floor() -> None:
-    assert doctor.numbers(metadata.version("torch")) >= doctor.TORCH
+@pytest.mark.parametrize(("package", "floor"), [("torch", doctor.TORCH), ("pyqtgraph", doctor.PYQTGRAPH)])
+def test_versions_are_above_their_floors(package: str, floor: tuple[int, ...]) -> None:
+    assert doctor.numbers(metadata.version(package)) >= floor
 
 
 def test_installed_pyside_is_not_a_broken_release() -> None:

@@ -28,6 +28,7 @@ State = Literal["ok", "note", "missing"]
 PYTHON = (3, 11)
 TORCH = (2, 10)
 PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
+PYQTGRAPH = (0, 14)
 OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "graphviz", "pygments")
 FONTS = ("Inter", "JetBrains Mono")
 
@@ -54,6 +55,7 @@ def report() -> tuple[DoctorCheck, ...]:
         _pyside(),
         *qt_libraries(),
         _window(),
+        _versioned("pyqtgraph", PYQTGRAPH),
         *(_versioned(name) for name in OTHERS),
         _dot(),
         _fonts(),

@@ -10,7 +10,7 @@ from app.views import early_imports
 before = set(sys.modules)
 early_imports.load()
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
-print(sorted(new & {"PySide6", "shiboken6", "torch"}), "PySide6.QtCore" in sys.modules)
+print(sorted(new & {"PySide6", "shiboken6", "pyqtgraph", "torch"}), "PySide6.QtCore" in sys.modules)
 print(all(name in sys.modules for name in early_imports.MODULES.split()))
 """
 

@@ -114,7 +114,7 @@ def test_the_page_of_a_layer_shows_how_its_values_are_spread_and_how_far_they_mo
     page.show_layer("linear1")
     assert page.list.value() == "linear1"
     assert page.values.heading.texts[1] == shown and page.ratio.heading.texts[2] == "0.00100"
-    low, high = page.ratio.plot.view.ranges()[1]
+    low, high = page.ratio.plot.view.viewRange()[1]
     assert low < -3 < high
     page.values.kind.set_value("gradients")
     assert page.values.heading.texts[1] == "none yet"

@@ -60,8 +60,8 @@ class GainsOverRun(QWidget):
         self._stack.addWidget(self.empty)
         self._stack.addWidget(shown)
         vbox(self._stack, on=self, margins=0)
-        self.map.plot.view.set_zoomable(x=False, y=False)
-        self.map.plot.view.resized.connect(lambda: QTimer.singleShot(0, self, self.redraw))
+        self.map.plot.view.setMouseEnabled(x=False, y=False)
+        self.map.plot.view.sigResized.connect(lambda _view: QTimer.singleShot(0, self, self.redraw))
         self.map.plot.pointed.connect(self._point)
         self.map.layerClicked.connect(self.layerChosen)
         theme.manager().changed.connect(self._restyle)
@@ -101,8 +101,8 @@ class GainsOverRun(QWidget):
             plot.readout.hide()
             return
         at = float(self.map.scale.of_steps()[index])
-        low, high = plot.view.ranges()[0]
-        rect = plot.view.rect()
+        low, high = plot.view.viewRange()[0]
+        rect = plot.view.sceneBoundingRect()
         heading = f"step {formatting.grouped_digits(int(history.steps['step'][index]))}"
         place = rect.left() + (at - low) / (high - low) * rect.width()
         plot.readout.show_at(place, heading, self.map.note_at(index), self.map.rows(index))

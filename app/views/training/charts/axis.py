@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Literal
 
-from PySide6.QtCore import QObject, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QPainter, QPen
+import pyqtgraph as pg
+from PySide6.QtGui import QFontMetricsF, QPen
 
 from app.views.training.charts import series, ticks
 from app.views.ui import theme
@@ -17,23 +16,16 @@ Scale = Literal["number", "log", "percent", "clock", "count"]
 ROOM = {"bottom": 46, "left": 26}
 
 
-OVERHANG = 15  # pixels that a label may reach beyond the view
-GAP = {"bottom": 3, "left": 6}  # pixels between a label and the view
-
-
-class FigureAxis(QObject):
-    """An axis whose ticks depend on its `kind`; on "log" the view's coordinates are log10 of the values.
-
-    `changed` is emitted when it looks different or takes another `thickness`, in pixels.
-    """
-
-    changed = Signal()
+class FigureAxis(pg.AxisItem):
+    """An axis whose ticks depend on its `kind`; on "log" the view's coordinates are log10 of the values."""
 
     def __init__(self, orientation: Literal["left", "bottom"], kind: Scale = "number") -> None:
-        super().__init__()
+        # Set before super().__init__, which computes ticks.
         self._kind: Scale = kind
-        self._orientation = orientation
-        self.thickness = 0
+        super().__init__(orientation)
+        self._room = ROOM[orientation]
+        self.enableAutoSIPrefix(False)  # `text` adds its own prefixes; a title would be laid out at every change
+        self.setStyle(tickLength=0, hideOverlappingLabels=False, autoExpandTextSpace=False, autoReduceTextSpace=False)
         self.restyle()
 
     @property
@@ -43,20 +35,26 @@ class FigureAxis(QObject):
     def set_kind(self, kind: Scale) -> None:
         if kind != self._kind:
             self._kind = kind
-            self.changed.emit()
+            self.picture = None
+            self.update()
 
     def restyle(self) -> None:
-        """Take fonts from the theme in force."""
-        self.thickness = ceil(self._thickness(QFontMetricsF(theme.font("axis"))))
-        self.changed.emit()
-
-    def _thickness(self, metrics: QFontMetricsF) -> float:
-        """Return the pixels that the labels need across the axis."""
-        return metrics.horizontalAdvance("0.003") + 12 if self._orientation == "left" else metrics.height() + 8
+        """Take colours and fonts from the theme in force."""
+        now = theme.current()
+        font = theme.font("axis")
+        self.setStyle(tickFont=font, tickTextOffset=6 if self.orientation == "left" else 3)
+        metrics = QFontMetricsF(font)
+        if self.orientation == "left":
+            self.setWidth(metrics.horizontalAdvance("0.003") + 12)
+        else:
+            self.setHeight(metrics.height() + 8)
+        self.setPen(QPen(now.line2, 1))
+        self.setTextPen(QPen(now.text3, 1))
+        self.setTickPen(QPen(now.line2, 1))
 
     def ticks(self, low: float, high: float, size: float) -> tuple[float, list[float]]:
         """Return the spacing and the positions of the labels on `size` pixels from `low` to `high`."""
-        most = max(2, int(size / ROOM[self._orientation]))
+        most = max(2, int(size / self._room))
         if self._kind == "log":
             return 1.0, series.log_ticks(low, high, most + 1)
         step = series.clock_step(high - low, most) if self._kind == "clock" else series.nice_step(high - low, most)
@@ -66,37 +64,12 @@ class FigureAxis(QObject):
         last = int(high // step + 1e-9)
         return step, [index * step for index in range(first, last + 1)]
 
-    def paint(self, painter: QPainter, view: QRectF, low: float, high: float) -> None:
-        """Paint the line and the labels beside a view that shows `low` to `high`."""
-        now, font = theme.current(), theme.font("axis")
-        metrics = QFontMetricsF(font)
-        painter.setPen(QPen(now.line2, 1))
-        left = self._orientation == "left"
-        if left:
-            painter.drawLine(QPointF(view.left() - 1, view.top() - 1), QPointF(view.left() - 1, view.bottom() + 1))
-        else:
-            painter.drawLine(QPointF(view.left() - 1, view.bottom() + 1), QPointF(view.right() + 1, view.bottom() + 1))
-        painter.setFont(font)
-        painter.setPen(now.text3)
-        size = view.height() if left else view.width()
-        spacing, values = self.ticks(low, high, size)
+    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[tuple[float, list[float]]]:
+        return [self.ticks(min(minVal, maxVal), max(minVal, maxVal), size)]
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
         largest = max((abs(value) for value in values), default=0.0)
-        for value in values:
-            part = (value - low) / (high - low)
-            if not -1e-9 <= part <= 1 + 1e-9:
-                continue
-            text = self.text(value, spacing, largest)
-            width, height = metrics.horizontalAdvance(text), metrics.height()
-            if left:
-                room = QRectF(0, view.bottom() - part * size - height / 2, view.left() - GAP["left"], height)
-                sides = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-            else:
-                place = view.left() + part * size
-                if place + width / 2 > view.right() + OVERHANG:
-                    continue
-                room = QRectF(place - width / 2, view.bottom() + GAP["bottom"], width, height)
-                sides = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop
-            painter.drawText(room, sides | Qt.TextFlag.TextDontClip, text)
+        return [self.text(value, spacing, largest) for value in values]
 
     def text(self, value: float, spacing: float, largest: float) -> str:
         """Return the label at `value` on an axis with labels every `spacing` up to `largest`."""

@@ -77,7 +77,7 @@ class Chart(ChartCard):
         self.show_legend(index)
 
     def _window(self, x: Floats) -> slice:
-        low, high = self.plot.view.ranges()[0]
+        low, high = self.plot.view.viewRange()[0]
         return series.visible(x, low, high)
 
     def _mark_epochs(self) -> None:

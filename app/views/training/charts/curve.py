@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QDataStream, Qt
-from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
+import pyqtgraph as pg
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.series import Floats
@@ -16,7 +18,8 @@ FAR = 10_000.0  # pixels outside of the view that a line is drawn to at most: th
 class Curve(PlotLayer):
     """A line of one series, broken where it is not finite; series -1 has the colour of text.
 
-    It is computed in pixels when painted.
+    It is computed in pixels when painted. pyqtgraph's own item is transformed with the view's ranges, which costs more
+    than the line itself and requests another repaint of the chart during a repaint.
     """
 
     def __init__(
@@ -68,46 +71,20 @@ class Curve(PlotLayer):
     def points(self) -> tuple[Floats, Floats]:
         return self._x, self._y
 
-    def paint(self, painter: QPainter) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         if not len(self._x):
             return
-        rect = self.rect()
-        (x0, x1), (y0, y1) = self._plot.view.ranges()
+        rect = self.boundingRect()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
         scale = rect.height() / (y1 - y0)
         x = np.clip(rect.left() + (self._x - x0) * (rect.width() / (x1 - x0)), -FAR, FAR)
         y = np.clip(rect.bottom() - (self._y - y0) * scale, -FAR, FAR)
-        path = path_through(x, y)
+        path = pg.arrayToQPath(x, y, connect="finite", finiteCheck=True)
+        painter.setClipRect(rect)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, self._smooth)
         if self._level is not None:
             floor = np.clip(rect.bottom() - (self._level - y0) * scale, -FAR, FAR)
-            below = path_through(np.concatenate([x, x[[-1, 0]]]), np.concatenate([y, [floor, floor]]))
+            below = pg.arrayToQPath(np.concatenate([x, x[[-1, 0]]]), np.concatenate([y, [floor, floor]]))
             painter.fillPath(below, theme.faded(self.color, self._share))
         painter.setPen(self._pen)
         painter.drawPath(path)
-
-
-# A path as `QDataStream` writes it: elements, each of what it is, x and y.
-ELEMENT = np.dtype([("kind", ">i4"), ("x", ">f8"), ("y", ">f8")])
-MOVE, LINE = 0, 1
-
-
-def path_through(x: Floats, y: Floats) -> QPainterPath:
-    """Return the path through points, in pixels, broken at those that are not finite.
-
-    Point by point, a curve as wide as a screen would take milliseconds.
-
-    >>> path = path_through(np.array([0.0, 1, 2, 3]), np.array([5.0, np.nan, 6, 7]))
-    >>> [(path.elementAt(i).x, path.elementAt(i).isMoveTo()) for i in range(path.elementCount())]
-    [(0.0, True), (2.0, True), (3.0, False)]
-    """
-    finite = np.isfinite(x) & np.isfinite(y)
-    starts = np.empty(len(x), bool)
-    starts[:1], starts[1:] = True, ~finite[:-1]
-    elements = np.empty(int(finite.sum()), ELEMENT)
-    elements["kind"] = np.where(starts[finite], MOVE, LINE)
-    elements["x"], elements["y"] = x[finite], y[finite]
-    path = QPainterPath()
-    if len(elements):
-        count, start, fill = len(elements).to_bytes(4), (0).to_bytes(4), (0).to_bytes(4)
-        QDataStream(QByteArray(count + elements.tobytes() + start + fill)) >> path
-    return path

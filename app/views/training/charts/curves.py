@@ -145,7 +145,7 @@ class Curves(QWidget):
         for chart in self.charts:
             chart.plot.view.handled.connect(self._on_handled)
             chart.plot.released.connect(self.follow)
-            chart.plot.view.resized.connect(lambda: self._fit.start())
+            chart.plot.view.sigResized.connect(lambda _view: self._fit.start())
             chart.plot.pointed.connect(self._on_pointed)
         theme.manager().changed.connect(self._restyle)
         self.set_smoothing(self.controls.smoothing)
@@ -318,7 +318,7 @@ class Curves(QWidget):
             return
         self._following = False
         self.controls.show_following(False)
-        low, high = view.ranges()[0]
+        low, high = view.viewRange()[0]
         self._set_range(low, high)
         self.redraw()
 
@@ -379,8 +379,8 @@ class Curves(QWidget):
         if index >= len(steps):
             return
         x = float(self._scale.of_steps()[index])
-        low, high = chart.plot.view.ranges()[0]
-        rect = chart.plot.view.rect()
+        low, high = chart.plot.view.viewRange()[0]
+        rect = chart.plot.view.sceneBoundingRect()
         place = rect.left() + (x - low) / (high - low) * rect.width()
         heading = f"step {formatting.grouped_digits(int(steps['step'][index]))}"
         note = f"epoch {int(steps['epoch'][index]):,}"

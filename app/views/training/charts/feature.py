@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer
 
+from app.views import early_imports
 from app.views.feature import Feature, Page, Steps
 from app.views.shown_run import Figures
 from app.views.ui.turns import TURN
@@ -41,6 +42,7 @@ class ChartsFeature(Feature):
         return (GRADIENTS,)
 
     def _make(self) -> Steps:
+        yield from early_imports.charts_in_steps()
         from app.views.training.charts import plot  # noqa: F401  its import is a step, and so are those of the others
 
         yield

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPen
-from PySide6.QtWidgets import QSizePolicy
+from PySide6.QtWidgets import QSizePolicy, QStyleOptionGraphicsItem, QWidget
 
 from app.telemetry.gradient_gains import path_of
 from app.training.columns import Columns
@@ -40,7 +40,7 @@ class LayerAxis(FigureAxis):
     """The names of the layers, top row first; selected ones are highlighted."""
 
     def __init__(self) -> None:
-        # Set before super().__init__, which asks for the thickness.
+        # Set before super().__init__, which computes ticks.
         self._names: Sequence[str] = ()
         self._selected: frozenset[int] = frozenset()
         super().__init__("left")
@@ -49,15 +49,20 @@ class LayerAxis(FigureAxis):
         if tuple(names) != tuple(self._names):
             self._names = tuple(names)
             self.restyle()
+            self.picture = None
+            self.update()
 
     def select(self, rows: frozenset[int]) -> None:
         if rows != self._selected:
             self._selected = rows
-            self.changed.emit()
+            self.picture = None
+            self.update()
 
-    def _thickness(self, metrics: QFontMetricsF) -> float:
+    def restyle(self) -> None:
+        super().restyle()
+        metrics = QFontMetricsF(theme.font("axis"))
         widest = max((metrics.horizontalAdvance(self._name(row)) for row in range(len(self._names))), default=40.0)
-        return min(widest, 120.0) + 14
+        self.setWidth(min(widest, 120.0) + 14)
 
     def _name(self, row: int) -> str:
         # Parameters of the net itself, as `self.scale = nn.Parameter(...)`, belong to no module.
@@ -75,12 +80,11 @@ class LayerAxis(FigureAxis):
         name = self._name(round(len(self._names) - value - 0.5))
         return QFontMetricsF(theme.font("axis")).elidedText(name, Qt.TextElideMode.ElideLeft, 120.0)
 
-    def paint(self, painter: QPainter, view: QRectF, low: float, high: float) -> None:
-        height = view.height() / max(len(self._names), 1)
+    def paint(self, p: QPainter, opt: QStyleOptionGraphicsItem, widget: QWidget) -> None:
+        height = self.size().height() / max(len(self._names), 1)
         for row in self._selected:
-            place = QRectF(0, view.top() + row * height, view.left() - 1, height)
-            painter.fillRect(place, theme.current().accentBg)
-        super().paint(painter, view, low, high)
+            p.fillRect(QRectF(0, row * height, self.size().width() - 1, height), theme.current().accentBg)
+        super().paint(p, opt, widget)
 
 
 class HeatLayer(PlotLayer):
@@ -110,10 +114,10 @@ class HeatLayer(PlotLayer):
         self._selected = rows
         self.update()
 
-    def paint(self, painter: QPainter) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         if self._image.isNull():
             return
-        rect = self.rect()
+        rect = self.boundingRect()
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
         painter.drawImage(rect, self._image)
         height = rect.height() / self._rows
@@ -166,7 +170,7 @@ class GradientMap(Chart):
         first = QUANTITIES[self._quantity]
         super().__init__(first.title, first.note, plot=StepPlot(self._axis), legend=False, short="Per layer")
         self.plot.grid_x = self.plot.grid_y = self.plot.show_epochs = False
-        self.plot.view.set_zoomable(x=True, y=False)
+        self.plot.view.setMouseEnabled(x=True, y=False)
         self.plot.view.clicked.connect(self._clicked)
         self.plot.pointed.connect(self._pointed)
         self._heat = HeatLayer(self.plot)
@@ -195,10 +199,10 @@ class GradientMap(Chart):
         self._ramp_column = vbox(self._ramp)
         beside = hbox((self.plot, 1), self._ramp_column, spacing=0)
         self.body.addLayout(beside, 1)
-        self.plot.view.resized.connect(self._level_ramp)
+        self.plot.view.sigResized.connect(self._level_ramp)
 
-    def _level_ramp(self) -> None:
-        rect = self.plot.view.rect()
+    def _level_ramp(self, _view: object) -> None:
+        rect = self.plot.view.sceneBoundingRect()
         below = max(0, round(self.plot.height() - rect.bottom()))
         self._ramp_column.setContentsMargins(0, max(0, round(rect.top())), 8, below)
 
@@ -273,7 +277,7 @@ class GradientMap(Chart):
             self._ramp.set(_ramp_texts(bounds))
         self._ramp.show()
         self.plot.set_y_range(0.0, float(len(self.layers)))
-        low, high = self.plot.view.ranges()[0]
+        low, high = self.plot.view.viewRange()[0]
         at = samples_at(self.scale.x_of(self.steps), low, high, self.plot.pixels)
         self._heat.set_cells(cells_at(self._columns.matrix(), at, bounds))
 

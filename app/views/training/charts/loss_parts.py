@@ -41,7 +41,7 @@ class LossPartCurves:
         seen = []
         steps = history.parts["step"]
         x = scale.x_of(steps, self._seconds(history, steps))
-        low, high = self._plot.view.ranges()[0]
+        low, high = self._plot.view.viewRange()[0]
         window = series.visible(x, low, high)
         validated = scale.x_of(history.scores["step"], history.scores["seconds"])
         for number, (train, validation) in enumerate(self._curves):

@@ -70,7 +70,7 @@ class RunOverlays:
 
     def redraw(self, mode: Mode, weight: float, level: Callable[[Floats], Floats]) -> list[Floats]:
         """Draw them by the x axis of the chart; the levels that are in view, for its y range."""
-        low, high = self._plot.view.ranges()[0]
+        low, high = self._plot.view.viewRange()[0]
         seen = []
         for line in self._lines:
             if line.smoother.weight != weight:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
-from PySide6.QtWidgets import QApplication, QSizePolicy, QWidget
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
 from app.views.training.charts.axis import FigureAxis, Scale
 from app.views.training.charts.readout import Readout
@@ -22,118 +22,63 @@ if TYPE_CHECKING:
     from app.views.training.charts.curve import Curve
 
 EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
-ROOM_ABOVE, ROOM_RIGHT = 8, 14  # pixels beside the view
-WHEEL = 0.743  # of a range is left by one click of the wheel
-RIGHT = 1.02  # times the range, by a pixel of a drag with the right button
-FINEST = 3e-15  # of a value: a narrower range would have hardly any floats in it
 
 
-@dataclass
-class Drag:
-    """A pressed button, and what is moved by it."""
+class StepView(pg.ViewBox):
+    """Wheel and drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y range.
 
-    button: Qt.MouseButton
-    start: QPointF
-    last: QPointF
-    axes: tuple[int, ...]
-    moved: bool = False
-
-
-class StepView(QObject):
-    """The part of the plane that a plot shows, and its place among the plot's pixels.
-
-    `handled` is emitted when the user changed x, `clicked` with the point of a click, `resized` with another size.
+    `handled` is emitted when the user changed x, `clicked` with the point of a click.
     """
 
     handled = Signal()
     clicked = Signal(float, float)
-    resized = Signal()
 
-    def __init__(self, plot: StepPlot) -> None:
-        super().__init__(plot)
-        self._plot = plot
-        self._rect = QRectF(0, 0, 1, 1)
-        self._ranges = [[0.0, 1.0], [0.0, 1.0]]
-        self._zooms = (True, True)
+    def __init__(self) -> None:
+        super().__init__(enableMenu=False, defaultPadding=0.0)
+        self.disableAutoRange()
+        self.setMouseEnabled(x=True, y=True)
         self.free_y = False
 
-    def ranges(self) -> tuple[list[float], list[float]]:
-        """Return the ends of x and those of y."""
-        x, y = self._ranges
-        return list(x), list(y)
+    def wheelEvent(self, ev: Any, axis: int | None = None) -> None:
+        if axis is None:
+            axis = 1 if ev.modifiers() & Qt.KeyboardModifier.ControlModifier else 0
+        super().wheelEvent(ev, axis)
+        self._note(axis)
 
-    def rect(self) -> QRectF:
-        """Return the place in the plot, in pixels."""
-        return QRectF(self._rect)
+    def mouseDragEvent(self, ev: Any, axis: int | None = None) -> None:
+        if axis is None and not self.free_y:
+            axis = 0
+        super().mouseDragEvent(ev, axis)
+        self._note(axis)
 
-    def set_rect(self, rect: QRectF) -> None:
-        if rect != self._rect:
-            self._rect = rect
-            self.resized.emit()
+    def mouseClickEvent(self, ev: Any) -> None:
+        if ev.button() == Qt.MouseButton.LeftButton and not ev.double():
+            ev.accept()
+            place = self.mapSceneToView(ev.scenePos())
+            self.clicked.emit(float(place.x()), float(place.y()))
 
-    def set_range(self, axis: int, low: float, high: float) -> None:
-        """Show x (axis 0) or y (1) from `low` to `high`, or a little more where floats hardly tell the ends apart."""
-        finest = FINEST * max(abs(low), abs(high))
-        if high - low < finest:
-            low, high = low - finest, high + finest
-        if isfinite(high - low) and high > low and self._ranges[axis] != [low, high]:
-            self._ranges[axis] = [low, high]
-            self._plot.update()
-
-    def set_zoomable(self, *, x: bool, y: bool) -> None:
-        """Let the mouse change x and y, or not."""
-        self._zooms = (x, y)
-
-    def zooms(self, axes: Sequence[int]) -> list[int]:
-        """Return those of the axes that the mouse may change."""
-        return [axis for axis in axes if self._zooms[axis]]
-
-    def at(self, place: QPointF) -> tuple[float, float]:
-        """Return x and y at a pixel of the plot."""
-        (x0, x1), (y0, y1) = self._ranges
-        rect = self._rect
-        x = x0 + (place.x() - rect.left()) / rect.width() * (x1 - x0)
-        return x, y0 + (rect.bottom() - place.y()) / rect.height() * (y1 - y0)
-
-    def scale(self, axes: Sequence[int], factors: tuple[float, float], centre: QPointF) -> None:
-        """Multiply what is shown of these axes by their factors, round a pixel."""
-        fixed = self.at(centre)
-        self._handle(axes, lambda axis, end: fixed[axis] + (end - fixed[axis]) * factors[axis])
-
-    def move(self, axes: Sequence[int], pixels: QPointF) -> None:
-        """Move the plane along these axes, with the pointer."""
-        before, after = self.at(QPointF(0, 0)), self.at(pixels)
-        self._handle(axes, lambda axis, end: end - (after[axis] - before[axis]))
-
-    def _handle(self, axes: Sequence[int], moved: Callable[[int, float], float]) -> None:
-        for axis in axes:
-            low, high = self._ranges[axis]
-            self.set_range(axis, moved(axis, low), moved(axis, high))
-        if 1 in axes:
+    def _note(self, axis: int | None) -> None:
+        if axis != 0:
             self.free_y = True
-        if 0 in axes:
+        if axis != 1:
             self.handled.emit()
 
 
-class PlotLayer:
-    """What is painted over the view, in its pixels; those of a higher `z` over the others."""
+class PlotLayer(QGraphicsObject):
+    """An item that covers the view, painted in its pixels."""
 
     def __init__(self, plot: StepPlot, z: float) -> None:
+        super().__init__(plot.view)
         self._plot = plot
-        self.z = z
-        plot.add_layer(self)
+        self.setZValue(z)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        plot.view.sigResized.connect(self._resized)
 
-    def update(self) -> None:
-        """Have it painted again."""
-        self._plot.update()
+    def _resized(self, _view: object) -> None:
+        self.prepareGeometryChange()
 
-    def rect(self) -> QRectF:
-        """Return the view in its own pixels."""
-        return QRectF(QPointF(0, 0), self._plot.view.rect().size())
-
-    def paint(self, painter: QPainter) -> None:
-        """Paint; whatever is set of the painter is put back afterwards."""
-        raise NotImplementedError
+    def boundingRect(self) -> QRectF:
+        return self._plot.view.rect()
 
 
 class Backdrop(PlotLayer):
@@ -155,12 +100,12 @@ class Backdrop(PlotLayer):
             self._marks = tuple(places)
             self.update()
 
-    def paint(self, painter: QPainter) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         plot, now = self._plot, theme.current()
-        rect = self.rect()
+        rect = self.boundingRect()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setPen(QPen(now.line, 1))
-        (x0, x1), (y0, y1) = plot.view.ranges()
+        (x0, x1), (y0, y1) = plot.view.viewRange()
         for y in plot.left.ticks(y0, y1, rect.height())[1] if plot.grid_y else ():
             level = round(rect.bottom() - (y - y0) / (y1 - y0) * rect.height())
             painter.drawLine(QPointF(rect.left(), level), QPointF(rect.right(), level))
@@ -213,11 +158,11 @@ class CursorLine(PlotLayer):
             self._x, self._dots = x, dots
             self.update()
 
-    def paint(self, painter: QPainter) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         if self._x is None:
             return
-        rect, now = self.rect(), theme.current()
-        (x0, x1), (y0, y1) = self._plot.view.ranges()
+        rect, now = self.boundingRect(), theme.current()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
         if not x0 <= self._x <= x1:
             return
         place = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
@@ -231,12 +176,10 @@ class CursorLine(PlotLayer):
                 painter.drawEllipse(QPointF(place, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()), 4, 4)
 
 
-class StepPlot(QWidget):
+class StepPlot(pg.PlotWidget):
     """A chart over the steps, independent of the run's data.
 
-    The wheel and a drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y
-    range; a drag with the right button zooms. `pointed(x)` follows the pointer, None when it leaves; a double click
-    emits `released`: follow the run again.
+    `pointed(x)` follows the pointer, None when it leaves; a double click emits `released`: follow the run again.
     """
 
     pointed = Signal(object)
@@ -246,178 +189,101 @@ class StepPlot(QWidget):
     show_epochs = True
 
     def __init__(self, left: FigureAxis | None = None, kind: Scale = "number") -> None:
-        super().__init__()
-        self._layers: list[PlotLayer] = []
-        self._drag: Drag | None = None
-        self.view = StepView(self)
+        self.view = StepView()
         self.left = left or FigureAxis("left", kind)
         self.bottom = FigureAxis("bottom", "count")
-        for axis in (self.left, self.bottom):
-            axis.setParent(self)
-            axis.changed.connect(self._lay_out)
+        super().__init__(viewBox=self.view, axisItems={"left": self.left, "bottom": self.bottom})
         self.curves: list[Curve] = []
         self.paint_seconds = 0.0
         self.blank = False  # nothing but the background is painted
         self.pointer_y = 0.0  # of the view, where the pointer was last
+        item = self.getPlotItem()
+        item.hideButtons()
+        item.setMenuEnabled(False)
+        # They are made all the same, belong to no window and would outlive this one.
+        for menu in (item.ctrlMenu, *filter(None, (action.menu() for action in item.ctrlMenu.actions()))):
+            menu.setParent(self, menu.windowFlags())
+        item.layout.setContentsMargins(0, 8, 14, 0)
         self.backdrop = Backdrop(self)
         self.cursor_line = CursorLine(self)
         self.readout = Readout(self)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setMinimumSize(90, 60)
         self.setMouseTracking(True)
         self.restyle()
 
-    def sizeHint(self) -> QSize:
-        return QSize(256, 192)
-
     def restyle(self) -> None:
         """Take colours and fonts from the theme in force."""
+        now = theme.current()
+        self.setBackground(now.panel)
+        self.view.setBackgroundColor(now.plot)
         self.left.restyle()
         self.bottom.restyle()
+        self.backdrop.update()
+        self.readout.update()
         for curve in self.curves:
             curve.restyle()
-        self.readout.update()
-        self.update()
-
-    def add_layer(self, layer: PlotLayer) -> None:
-        """Paint another layer, over those of the same or a lower `z`."""
-        self._layers.append(layer)
-        self._layers.sort(key=lambda each: each.z)
-        self.update()
-
-    def drop(self, curve: Curve) -> None:
-        """Take a curve away."""
-        self.curves.remove(curve)
-        self._layers.remove(curve)
-        self.update()
 
     def set_x_range(self, low: float, high: float) -> None:
-        if high > low:
-            self.view.set_range(0, low, high)
+        if high > low and self.view.viewRange()[0] != [low, high]:
+            self.view.setXRange(low, high, padding=0)
 
     def set_y_range(self, low: float, high: float) -> None:
         """Set the range of the curves, unless the user zoomed y."""
-        if not self.view.free_y and high > low:
-            self.view.set_range(1, low, high)
+        if not self.view.free_y and high > low and self.view.viewRange()[1] != [low, high]:
+            self.view.setYRange(low, high, padding=0)
 
     @property
     def pixels(self) -> int:
         """The width of the view."""
-        return max(1, int(self.view.rect().width()))
+        return max(1, int(self.view.width()))
+
+    def drop(self, curve: Curve) -> None:
+        """Take a curve away."""
+        self.curves.remove(curve)
+        curve.setParentItem(None)  # type: ignore[arg-type]  # the stubs leave out None, which Qt documents
+        self.scene().removeItem(curve)
 
     def clear_cursor(self) -> None:
         self.cursor_line.show_at(None)
         self.readout.hide()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        """Put the view beside its axes."""
-        right, bottom = self.width() - ROOM_RIGHT, self.height() - self.bottom.thickness
-        left = min(self.left.thickness, right - 1)
-        self.view.set_rect(QRectF(left, ROOM_ABOVE, right - left, max(1, bottom - ROOM_ABOVE)))
-        self.update()
-
-    # -- painting
-
-    def set_blank(self, blank: bool) -> None:
-        """Paint nothing but the background, or everything."""
-        self.blank = blank
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        began = perf_counter()
-        painter, now = QPainter(self), theme.current()
-        painter.fillRect(event.rect(), now.panel)
-        if not self.blank:
-            self._paint(painter, now)
-            self.paint_seconds += perf_counter() - began
-        painter.end()
-
-    def _paint(self, painter: QPainter, now: theme.Theme) -> None:
-        rect = self.view.rect()
-        x, y = self.view.ranges()
-        painter.fillRect(rect, now.plot)
-        for axis, (low, high) in ((self.left, y), (self.bottom, x)):
-            painter.save()
-            axis.paint(painter, rect, low, high)
-            painter.restore()
-        painter.setClipRect(rect)
-        painter.translate(rect.topLeft())
-        for layer in self._layers:
-            painter.save()
-            layer.paint(painter)
-            painter.restore()
-
-    # -- the mouse
-
-    def _axes_at(self, place: QPointF) -> tuple[int, ...]:
-        """Return what a drag that starts at a pixel moves: x (0), y (1), both, or nothing."""
-        rect = self.view.rect()
-        within_x, within_y = rect.left() <= place.x() <= rect.right(), rect.top() <= place.y() <= rect.bottom()
-        if within_x and within_y:
-            return (0, 1) if self.view.free_y else (0,)
-        if within_y and place.x() < rect.left():
-            return (1,)
-        return (0,) if within_x and place.y() > rect.bottom() else ()
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        over = self._axes_at(event.position())[:1]
-        if over == (0,) and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            over = (1,)
-        axes = self.view.zooms(over)
-        turned = event.angleDelta().y() or event.angleDelta().x()
-        if not axes or not turned:
-            event.ignore()
-            return
-        factor = WHEEL ** (turned / 120)
-        self.view.scale(axes, (factor, factor), event.position())
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if self._drag is None or not event.buttons() & self._drag.button:
-            place = event.position()
-            self._drag = Drag(event.button(), place, place, self._axes_at(place))
-
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        place = event.position()
-        if not event.buttons() and self.view.rect().contains(place):
-            x, self.pointer_y = self.view.at(place)
-            self.pointed.emit(x)
+        super().mouseMoveEvent(event)
+        place = self.mapToScene(event.position().toPoint())
+        rect = self.view.sceneBoundingRect()
+        if rect.contains(place) and not event.buttons():
+            inside = self.view.mapSceneToView(place)
+            self.pointer_y = float(inside.y())
+            self.pointed.emit(float(inside.x()))
         else:
             self.pointed.emit(None)
-        drag = self._drag
-        if drag is None or not event.buttons() & drag.button:
-            return
-        if not drag.moved and (place - drag.start).manhattanLength() < QApplication.startDragDistance():
-            return
-        drag.moved, before, drag.last = True, drag.last, place
-        axes = self.view.zooms(drag.axes)
-        if not axes:
-            return
-        if drag.button == Qt.MouseButton.RightButton:
-            self.view.scale(axes, (RIGHT ** (before.x() - place.x()), RIGHT ** (place.y() - before.y())), drag.start)
-        else:
-            self.view.move(axes, place - before)
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        drag = self._drag
-        if drag is None or event.button() != drag.button:
-            return
-        self._drag = None
-        if event.button() == Qt.MouseButton.LeftButton and not drag.moved and drag.axes:
-            self.view.clicked.emit(*self.view.at(event.position()))
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        super().mouseDoubleClickEvent(event)
         if event.button() == Qt.MouseButton.LeftButton:
             self.view.free_y = False
             self.released.emit()
 
-    def leaveEvent(self, event: QEvent) -> None:
+    def leaveEvent(self, event: Any) -> None:
         super().leaveEvent(event)
         self.pointed.emit(None)
+
+    def set_blank(self, blank: bool) -> None:
+        """Paint nothing but the background, or everything."""
+        self.blank = blank
+        self.viewport().update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.blank:
+            painter = QPainter(self.viewport())
+            painter.fillRect(event.rect(), theme.current().panel)
+            painter.end()
+            return
+        began = perf_counter()
+        super().paintEvent(event)
+        self.paint_seconds += perf_counter() - began
 
 
 class CurveDots(PlotLayer):
@@ -435,9 +301,9 @@ class CurveDots(PlotLayer):
         self._x, self._y = x, y
         self.update()
 
-    def paint(self, painter: QPainter) -> None:
-        rect, now = self.rect(), theme.current()
-        (x0, x1), (y0, y1) = self._plot.view.ranges()
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        rect, now = self.boundingRect(), theme.current()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
         inside = series.visible(self._x, x0, x1)
         x = rect.left() + (self._x[inside] - x0) / (x1 - x0) * rect.width()
         y = rect.bottom() - (self._y[inside] - y0) / (y1 - y0) * rect.height()

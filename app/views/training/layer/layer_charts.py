@@ -47,7 +47,7 @@ class HistogramChart(Chart):
             return
         parts, low, high = spread(samples, PARTS)
         self.plot.set_y_range(low, high)
-        left, right = self.plot.view.ranges()[0]
+        left, right = self.plot.view.viewRange()[0]
         steps = np.array([float(step) for step, _ in samples])
         at = samples_at(self.scale.x_of(steps), left, right, self.plot.pixels)
         # The square root makes the sparse tails visible.
@@ -87,7 +87,7 @@ class RatioChart(Chart):
         with np.errstate(divide="ignore", invalid="ignore"):
             levels = np.log10(np.where(ratios > 0, ratios, np.nan))
         self._curve.set_points(self.scale.x_of(steps), levels)
-        self._usual.set_points(np.array(self.plot.view.ranges()[0]), np.full(2, np.log10(USUAL)))
+        self._usual.set_points(np.array(self.plot.view.viewRange()[0]), np.full(2, np.log10(USUAL)))
         shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
         self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))
         newest = ratios[-1] if len(ratios) else np.nan

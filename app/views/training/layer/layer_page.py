@@ -58,7 +58,7 @@ class LayerPage(QWidget):
         self._timer = QTimer(self, singleShot=True, interval=REST)
         self._timer.timeout.connect(self._redraw_if_new)
         for chart in self.charts:
-            chart.plot.view.set_zoomable(x=False, y=False)
+            chart.plot.view.setMouseEnabled(x=False, y=False)
         theme.manager().changed.connect(self._restyle)
 
     @property
