@@ -32,7 +32,8 @@ class Page:
     """A page under a tab of a dock: "left", "right", "bottom" or "centre".
 
     `make` returns the widget, or creates it in steps, one per turn of the event loop. Pages are created after the first
-    painting, except `early` ones. Tabs are ordered by feature, or put `after` the tab of another page. `controls`
+    painting, except `early` ones; those of a feature with one `on_demand`, when one of them is shown or
+    `Pages.demand` names it. Tabs are ordered by feature, or put `after` the tab of another page. `controls`
     returns the widget beside the tabs while the page is in front, `home` the one that gets the keys when the focused
     widget is gone. `words` is the page's entry in the View menu.
     """
@@ -45,6 +46,7 @@ class Page:
     height: int = LIST_HEIGHT
     after: str = ""
     early: bool = False
+    on_demand: bool = False
     words: str = ""
     shortcut: str = ""
     edge: str = ""

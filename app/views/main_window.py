@@ -77,6 +77,9 @@ class MainWindow(QMainWindow):
         self._pages = [page for _, pages in self._pages_of for page in pages]
         self._owners = {page.key: each for each, pages in self._pages_of for page in pages}
         self._unmade = {each: self._make_late(each, pages) for each, pages in self._pages_of}
+        self._on_demand = {each for each, pages in self._pages_of if any(page.on_demand for page in pages)}
+        self._demanded: set[Feature] = set()
+        self._furnishing = self._started = False
         self.overlay = Segmented([name for each in self.features for name in each.overlays()], "Overlay")
         self._make_menus()
         self._lay_out()
@@ -108,7 +111,7 @@ class MainWindow(QMainWindow):
         self.toasts = ToastStack(self.middle, free_place)
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
-        self.pages, self.drawing = Pages(self._make_pages, self), CanvasFacade()
+        self.pages, self.drawing = Pages(self._make_pages, self._demand, self), CanvasFacade()
         self.files = FileMenu(self.document, self.settings, RunGuard(self.session, self), self)
         self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
         self.cures = CureControl(self.sheet, self.catalog, self.layers, self.drawing, self.actions_by_key)
@@ -233,6 +236,7 @@ class MainWindow(QMainWindow):
         self.overlays.changed.connect(self.overlay.set_value)
         self.overlays.choose(self.overlay.value())
         self.centre.shown.connect(self._centre_shown)
+        self.pages.shown.connect(self._demand)
         self._focus = FocusHome(self, self._home)
 
     def _project_changed(self, before: Project, after: Project) -> None:
@@ -269,12 +273,12 @@ class MainWindow(QMainWindow):
         """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
         self.status.set_torch("Loading PyTorch…")
         self.housekeeping.begin()
-        self.background.ask("pages", early_imports.load, on_answer=self._furnish_one, on_error=self._furnish_one)
+        self.background.ask("pages", early_imports.load, on_answer=self._furnish_first, on_error=self._furnish_first)
 
     @property
     def furnished(self) -> bool:
-        """Whether all pages are there."""
-        return not self._unmade
+        """Whether all pages are there but those on demand that nobody has wanted."""
+        return self._unmade.keys() <= self._on_demand - self._demanded
 
     def furnish(self, *features: Feature) -> None:
         """Make the pages of these features, of all if none is named, that are not there yet, now."""
@@ -284,15 +288,37 @@ class MainWindow(QMainWindow):
             self._unmade.pop(each, None)
 
     def _make_pages(self, *keys: str) -> None:
-        self.furnish(*(self._owners[key] for key in keys))
+        """Make the pages of these keys, of all if none is named, now; those on demand in the turns that follow."""
+        for each in [self._owners[key] for key in keys] or tuple(self._unmade):
+            if each not in self._on_demand:
+                self.furnish(each)
+        self._demand(*keys)
 
-    def _furnish_one(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
-        if not self._unmade:
-            self.background.ask("dataclasses", late_dataclass.complete_all, on_answer=self._settled)
-            self.live.start()
+    def _demand(self, *keys: str) -> None:
+        """Begin to make the pages on demand of these keys that are not there yet, a step in each turn."""
+        wanted = self._on_demand.intersection(self._owners[key] for key in keys)
+        self._demanded |= wanted
+        if wanted & self._unmade.keys() and not self._furnishing:
+            self._furnishing = True
+            QTimer.singleShot(1, self, self._furnish_one)
+
+    def _furnish_first(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
+        if not self._furnishing:
+            self._furnishing = True
+            self._furnish_one()
+
+    def _furnish_one(self) -> None:
+        resting = self._on_demand - self._demanded
+        each = next((each for each in self._unmade if each not in resting), None)
+        if each is None:
+            self._furnishing = False
+            if not self._started:
+                self._started = True
+                self.background.ask("dataclasses", late_dataclass.complete_all, on_answer=self._settled)
+                self.live.start()
             return
         QTimer.singleShot(1, self, self._furnish_one)  # first: who cannot make a page keeps nobody from making theirs
-        each, steps = next(iter(self._unmade.items()))
+        steps = self._unmade[each]
         made = True
         try:
             made = next(steps, MADE) is MADE
@@ -316,7 +342,7 @@ class MainWindow(QMainWindow):
         return self.files.open(path)
 
     def start_run(self) -> None:
-        self.furnish()
+        self._make_pages()
         self.run_control.run()
 
     def show_page(self, key: str) -> None:

@@ -19,10 +19,11 @@ class Pages(QObject):
 
     shown = Signal(str)
 
-    def __init__(self, make: Callable[..., None], parent: QObject) -> None:
-        """`make(key)` makes a page if it is not there yet, `make()` all of them."""
+    def __init__(self, make: Callable[..., None], demand: Callable[..., None], parent: QObject) -> None:
+        """`make(key)` makes a page if it is not there yet, `make()` all but those on demand; `demand(key)` has one of
+        those made in the turns that follow."""
         super().__init__(parent)
-        self._make = make
+        self._make, self._demand = make, demand
         self._panes: dict[str, tuple[TabbedPane, QDockWidget | None]] = {}
         self._dock_of: dict[str, str] = {}
         self._below: dict[str, list[QWidget]] = {}
@@ -50,8 +51,12 @@ class Pages(QObject):
     # -- for features -------------------------------------------------------------------------------------------------
 
     def make_all(self) -> None:
-        """Make all pages that are not there yet, now: those that follow a run must be there when it begins."""
+        """Make all pages that are not there yet, now, but those on demand: they follow a run from its beginning."""
         self._make()
+
+    def demand(self, *keys: str) -> None:
+        """Have pages on demand made, if they are not there yet, in the turns that follow."""
+        self._demand(*keys)
 
     def show(self, key: str) -> None:
         """Bring a page to the front and show its dock; create the page if it does not exist yet."""

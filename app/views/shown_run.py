@@ -29,9 +29,10 @@ class Figures:
     beside: tuple[tuple[str, History], ...] = ()
 
     def same(self, other: Figures) -> bool:
-        """Whether these are the figures of the same runs."""
+        """Return whether these are the figures of the same runs, those beside them under the same names."""
         mine, its = ([each.history, *(history for _, history in each.beside)] for each in (self, other))
-        return len(mine) == len(its) and all(map(is_, mine, its)) and self.source is other.source
+        named = [title for title, _ in self.beside] == [title for title, _ in other.beside]
+        return named and len(mine) == len(its) and all(map(is_, mine, its)) and self.source is other.source
 
 
 class ShownRun(QObject):

@@ -107,6 +107,7 @@ class SharedWindow:
         window.files.open_example("digits.tape")
         window.start()
         qtbot.waitUntil(lambda: at_rest(window) and window.focusWidget() is not None)
+        window.furnish()  # those on demand too
         self.window, self._focus = window, window.focusWidget()
         self._put_back(qtbot, window)
         self._look = look(window)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PySide6.QtCore import Qt
 
 from app.project import file as project_file
 from app.project.project import Project
@@ -16,6 +17,7 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
+from app.views.training.charts.feature import ChartsFeature
 from app.views.training.runs.run_panel import COLUMNS
 from app.views.ui import theme
 from tests.support.windows import leave, messages
@@ -28,13 +30,15 @@ def small(**training: object) -> Project:
     return replace(EXAMPLE, training=replace(EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}))
 
 
-def opened(qtbot, path: Path | None) -> MainWindow:
+def opened(qtbot, path: Path | None, *, charts: bool = True) -> MainWindow:
     made = MainWindow(Settings("TapedeckTest", "window"))
     made.resize(1280, 800)
     made.show()
     made.open_path(path) if path is not None else made.document.new(small())
     made.start()
     ready(qtbot, made)
+    if charts:
+        made.furnish()
     return made
 
 
@@ -160,7 +164,7 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: MainWindow) ->
     window.runs.compare._which._segments["all"].click()
     names = [line.name for line in window.runs.compare.model.rows]
     assert {"net", "training.optimizer.name", "training.optimizer.lr", "data.source", "torch", "threads"} <= set(names)
-    assert window.curves.loss.others.entries()[0].label == "baseline"
+    qtbot.waitUntil(lambda: window.curves.loss.others.entries()[0].label == "baseline")
     window.show_page("curves")
     window.curves.redraw()
     window.grab()
@@ -260,3 +264,30 @@ def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_ca
     wait_for(qtbot, window, "stopped")
     assert window.banner.isVisible() and window.banner.title() == "Some data of this run could not be saved"
     assert "could not be saved; the newest saved one is from step" in window.banner.reason()
+
+
+def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(qtbot, path: Path) -> None:
+    """pyqtgraph is large: a window in which nobody trains does not have it."""
+    window = opened(qtbot, path, charts=False)
+    (charts,) = [each for each in window.features if isinstance(each, ChartsFeature)]
+    assert not hasattr(charts, "curves") and window.furnished
+    linear = next(node.id for node in window.document.project.graph.nodes.values() if node.op == "nn.Linear")
+    window.selection.set({linear})
+    window.actions_by_key["run"].trigger()
+    assert window.bottom.pane.page == "curves" and not hasattr(charts, "curves")
+    qtbot.waitUntil(lambda: window.session.current is not None and not window.session.active)
+    qtbot.waitUntil(lambda: hasattr(charts, "curves") and hasattr(window, "layer_control"))
+    assert charts.curves.isVisible() and charts.curves.controls.isVisible()
+    assert charts.curves.loss.history is window.session.current.history
+    layer = window.live.analysis.source.modules[linear]
+    assert window.layer_page.layer == layer
+    window.selection.set(())
+    window.selection.set({linear})
+    assert window.shown_run.selected == charts.curves.gradients.selected == {layer}
+    closed(window)
+    window = opened(qtbot, path, charts=False)
+    tabs = window.bottom.pane.tabs
+    place = next(at for at in range(tabs.count()) if tabs.tabText(at) == "Layer")
+    qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(place).center())
+    qtbot.waitUntil(lambda: hasattr(window, "layer_page") and window.layer_page.isVisible())
+    closed(window)

@@ -24,18 +24,21 @@ STRIPS = 1.0  # seconds between two paintings of the gradient strips
 
 
 class ChartsFeature(Feature):
+    """The charts are made with the first run that is shown, or when their page is: pyqtgraph is large."""
+
     rank = 150
     curves: Curves
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self._painted = 0.0
+        self._made = False
         self._gradients: GradientOverlay | None = None
         self._another = QTimer(self, singleShot=True, interval=TURN)  # the turn that starts a run is long enough
         self._another.timeout.connect(self._show)
 
     def pages(self) -> Iterable[Page]:
-        yield Page("curves", "Curves", "curves", "bottom", self._make, 338, words="C&urves",
+        yield Page("curves", "Curves", "curves", "bottom", self._make, 338, on_demand=True, words="C&urves",
                    controls=lambda: self.curves.controls)  # fmt: skip
 
     def overlays(self) -> Iterable[str]:
@@ -58,20 +61,27 @@ class ChartsFeature(Feature):
         self.curves = Curves((yield from made_in_steps()))
         return self.curves
 
-    def finish(self) -> Iterator[None] | None:
-        workspace, curves, chosen = self.workspace, self.curves, self.workspace.network_selection
-        curves.runRequested.connect(workspace.run_control.run)
-        curves.layerSelected.connect(lambda node: chosen.set([node], curves))
-        curves.layerHovered.connect(chosen.hover)
-        chosen.changed.connect(self._selected)
+    def begin(self) -> None:
+        workspace = self.workspace
         workspace.shown_run.changed.connect(self._on_run)
-        workspace.shown_run.layer_chosen.connect(curves.choose_layer)
         workspace.run_control.started.connect(self._run_started)
         workspace.session.stateChanged.connect(self._run_state)
         workspace.session.progressed.connect(self._progressed)
         workspace.document.replaced.connect(self._project_replaced)
         workspace.place.changed.connect(lambda _before, _after: self.paint_gradients())
         workspace.overlays.changed.connect(self.paint_gradients)
+
+    def finish(self) -> Iterator[None] | None:
+        workspace, curves, chosen = self.workspace, self.curves, self.workspace.network_selection
+        curves.runRequested.connect(workspace.run_control.run)
+        curves.layerSelected.connect(lambda node: chosen.set([node], curves))
+        curves.layerHovered.connect(chosen.hover)
+        chosen.changed.connect(self._selected)
+        workspace.shown_run.layer_chosen.connect(curves.choose_layer)
+        self._made = True
+        curves.room = workspace.session.room
+        self._show()
+        self._selected(chosen.ids)
         return None
 
     def _on_run(self, figures: Figures | None) -> None:
@@ -80,9 +90,12 @@ class ChartsFeature(Feature):
             self._another.stop()
             self._show()
         else:
+            self.workspace.pages.demand("curves", "layer")
             self._another.start()
 
     def _show(self) -> None:
+        if not self._made:
+            return
         figures = self.workspace.shown_run.figures
         if figures is None:
             self.curves.set_history(None)
@@ -90,7 +103,7 @@ class ChartsFeature(Feature):
         self.curves.loss.set_loss_name(figures.loss)
         self.curves.set_history(figures.history, figures.source, figures.beside)
 
-    def _selected(self, ids: frozenset[str], _origin: object) -> None:
+    def _selected(self, ids: frozenset[str], _origin: object = None) -> None:
         self.curves.select_nodes(ids)
         self.workspace.shown_run.select(self.curves.gradients.selected)
 
@@ -99,7 +112,8 @@ class ChartsFeature(Feature):
 
         self._gradients = GradientOverlay(run.job.source, run.history)
         self.workspace.shown_run.show(run.figures)
-        self.curves.room = self.workspace.session.room
+        if self._made:
+            self.curves.room = self.workspace.session.room
         self.workspace.pages.show("curves")
 
     def _run_state(self, _state: str) -> None:
@@ -118,7 +132,8 @@ class ChartsFeature(Feature):
         session = self.workspace.session
         if session.current is None:
             return
-        self.curves.refresh()
+        if self._made:
+            self.curves.refresh()
         now = time.monotonic()
         if now - self._painted > STRIPS / session.room or not session.active:
             self._painted = now

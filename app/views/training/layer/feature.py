@@ -18,7 +18,7 @@ class LayerFeature(Feature):
     layer_control: LayerControl
 
     def pages(self) -> Iterable[Page]:
-        yield Page("layer", "Layer", "layers", "bottom", self._make, 338, words="&Layer",
+        yield Page("layer", "Layer", "layers", "bottom", self._make, 338, on_demand=True, words="&Layer",
                    controls=lambda: self.layer_page.controls)  # fmt: skip
 
     def _make(self) -> Steps:

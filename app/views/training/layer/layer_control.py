@@ -20,6 +20,7 @@ from app.views.training.layer.activations_card import CHOOSE
 from app.views.training.layer.layer_page import LayerPage
 from app.views.ui.background import WorkerFailure
 from app.views.ui.deferred_answer import when_done
+from app.views.ui.present import present
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
@@ -54,11 +55,13 @@ class LayerControl(QObject):
         workspace.document.replaced.connect(self._replaced)
         workspace.pages.shown.connect(lambda _key: self._rest.start())
         self._show_layers()
-        run = workspace.newest_weights.run
-        if run is not None:
-            self._show(run.figures)
+        run, shown = workspace.newest_weights.run, workspace.shown_run.figures
+        if shown is not None or run is not None:
+            self._show(shown or present(run).figures)
         else:
             workspace.runs_keeper.refresh()
+        self._selected(workspace.network_selection.ids, self)
+        self._rest.start()
 
     # -- the shown run ------------------------------------------------------------------------------------------------
 
