@@ -179,6 +179,7 @@ def in_engine(rounds: int) -> Figure:
     from app.engine.client import Engine
     from app.engine.requests.capture import CaptureRequest
     from app.engine.requests.playback import GraphHeld, MovementEnded, Play, PlaybackRequest, Steps
+    from app.engine.tasks.capture import batch_of
     from app.engine.tasks.playback import PlaybackSession
     from app.source.generated import InputSpec, Source
     from app.training.job import Job
@@ -186,7 +187,7 @@ def in_engine(rounds: int) -> Figure:
     source = Source(CHAIN_TEXT, (InputSpec("x", (4,)),), ("y",))
     request = PlaybackRequest(CaptureRequest(Job(source), options=CaptureOptions("random", 2, loss=False)))
     engine, heard, mine = Engine(), queue.SimpleQueue[Any](), queue.SimpleQueue[Any]()
-    session = PlaybackSession(request, mine.put)
+    session = PlaybackSession(request, mine.put, lambda: batch_of(request.batch).hold())
     threading.Thread(target=session.run, daemon=True).start()
     question = engine.ask(request, heard.put)
 

@@ -5,35 +5,30 @@ A person's own package `app` works then. `make wheel` builds it; an editable ins
 
 from __future__ import annotations
 
-import re
 import shutil
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROGRAM = "tapedeck._program"
-_IMPORTS = re.compile(r"^(\s*(?:from|import) )app\b", re.MULTILINE)
 
-
-def rewritten(text: str, rooms: str) -> str:
-    """Return Python with the program's modules under their other name, in imports and in strings.
-
-    >>> rewritten('from app import cli\\nENTRY = "app.engine.server app.style()"', "cli|engine")
-    'from tapedeck._program import cli\\nENTRY = "tapedeck._program.engine.server app.style()"'
-    """
-    text = _IMPORTS.sub(rf"\g<1>{PROGRAM}", text)
-    return re.sub(rf"(?<![\w.])app\.(?=(?:{rooms})\b)", f"{PROGRAM}.", text)
+def _names(root: Path) -> Any:
+    """Return the module that renames the program's modules: the package is not importable where a wheel is built."""
+    spec = spec_from_file_location("program", root / "tapedeck" / "program.py")
+    assert spec is not None and spec.loader is not None
+    found = module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
 
 
 def write_program(source: Path, target: Path) -> None:
     """Copy the package `source` to `target` with its modules renamed."""
-    rooms = "|".join(
-        sorted({path.stem for path in source.iterdir() if path.suffix in ("", ".py") and path.stem[0] != "_"})
-    )
+    names = _names(source.parent)
+    rooms = names.rooms(source)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     for path in target.rglob("*.py"):
-        path.write_text(rewritten(path.read_text("utf-8"), rooms), "utf-8")
+        path.write_text(names.rewritten(path.read_text("utf-8"), rooms), "utf-8")
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]

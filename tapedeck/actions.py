@@ -1,4 +1,4 @@
-"""What a watched script can be commanded between two steps: pause, step, go on, set a rate, save, describe a batch."""
+"""What a watched script can be commanded between two steps: pause, step, set a rate, save, capture the next, ..."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tapedeck import models
+from tapedeck.capture import Capturing
 from tapedeck.commands import SILENCE, Client, CommandSocket
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Actions:
         self._pausers: set[Client] = set()
         self._credits = 0  # steps that may be taken while paused
         self._standing = False
+        self.capturing = Capturing(watcher, self)
 
     @property
     def paused(self) -> bool:
@@ -48,8 +50,8 @@ class Actions:
         """Do what has been commanded; return the seconds that the script stood. Only a step of the `main` optimizer
         uses up what "step" has allowed.
         """
-        self._do_all(0.0)
-        if not self._pausers:
+        self.do_all(0.0)
+        if not self._pausers or self.capturing.armed:
             return 0.0
         if self._credits:
             self._credits -= main
@@ -59,14 +61,15 @@ class Actions:
         self._watcher.file.tell("paused", epoch=1, step=self._watcher.step)
         self._standing = True
         try:
-            while self._pausers and not self._credits:
-                self._do_all(LOOK_EVERY)
+            while self._pausers and not self._credits and not self.capturing.armed:
+                self.do_all(LOOK_EVERY)
         finally:
             self._standing = False
         self._watcher.file.tell("resumed", epoch=1, step=self._watcher.step)
         return perf_counter() - began
 
-    def _do_all(self, timeout: float) -> None:
+    def do_all(self, timeout: float) -> None:
+        """Do what is commanded within `timeout` seconds."""
         for client, command in self.listening.poll(timeout):
             number = command.get("id")
             action = ACTIONS.get(str(command.get("do")))
@@ -79,6 +82,7 @@ class Actions:
             else:
                 if answer is not None:
                     client.answer(number, ok=True, **answer)
+        self.capturing.look()
         now = monotonic()
         for client in list(self._pausers):
             if not client.open or now - client.heard > SILENCE:
@@ -99,11 +103,27 @@ class Actions:
     def _step(self, client: Client, _command: dict[str, Any]) -> dict[str, Any]:
         self._pausers.add(client)
         self._credits += 1
+        self.capturing.release()
         return {"step": self._watcher.step}
 
     def _resume(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
         self._pausers.clear()
         self._credits = 0
+        self.capturing.release()
+        return {"step": self._watcher.step}
+
+    def _capture(self, client: Client, command: dict[str, Any]) -> None:
+        """Capture the next backward; the answer comes when the script stands before it."""
+        self.capturing.ask(client, command.get("id"))
+
+    def _engine(self, client: Client, command: dict[str, Any]) -> None:
+        """Make this connection one to the engine of the captured step."""
+        self.capturing.connect(client, command.get("id"))
+
+    def _release(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
+        """Go on from a captured step, or wait for none any more."""
+        self.capturing.cancel("The capture was cancelled.")
+        self.capturing.release()
         return {"step": self._watcher.step}
 
     def _speak(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +191,7 @@ class Actions:
 ACTIONS: dict[str, Callable[[Actions, Client, dict[str, Any]], dict[str, Any] | None]] = {
     "ping": Actions._ping, "pause": Actions._pause, "step": Actions._step, "resume": Actions._resume,
     "speak": Actions._speak, "rate": Actions._rate, "save": Actions._save, "batch": Actions._batch,
+    "capture": Actions._capture, "engine": Actions._engine, "release": Actions._release,
 }  # fmt: skip
 
 

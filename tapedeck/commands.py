@@ -37,6 +37,7 @@ class Client:
     def __init__(self, connection: socket.socket, secret: str) -> None:
         self.socket, self.heard = connection, monotonic()
         self.open = True
+        self.taken = False  # it is no longer one for commands
         self._secret = secret  # that it has to say first
         self._rest, self._unsent = b"", b""
 
@@ -57,6 +58,8 @@ class Client:
                         self._secret = ""
                     else:
                         yield line
+                    if self.taken:
+                        return
             self.open = False
         except BlockingIOError:
             pass
@@ -148,6 +151,14 @@ class CommandSocket:
         self.clients.append(client)
         self._selector.register(connection, selectors.EVENT_READ, client)
         return client
+
+    def detach(self, client: Client) -> socket.socket:
+        """Give away the connection of a client, from which nothing but lines has come."""
+        client.taken = True
+        self.clients.remove(client)
+        self._selector.unregister(client.socket)
+        client.socket.setblocking(True)
+        return client.socket
 
     def _drop(self, client: Client) -> None:
         client.open = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -46,7 +47,9 @@ class Hooks:
 
     def remove(self) -> None:
         """Take the hooks away, and put back what was replaced unless somebody else has replaced it since."""
-        self._watcher = None
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None and watcher.actions is not None:
+            watcher.actions.capturing.end_recording()
         for handle in self._handles:
             handle.remove()
         for owner, name, original in self._replaced:
@@ -124,6 +127,8 @@ class Hooks:
                 else:
                     self._called(tensors, grad_tensors)
             try:
+                if watcher is not None and outermost and watcher.actions and watcher.actions.capturing.armed:
+                    self._stand(tensors, grad_tensors, kwargs.get("inputs"))
                 return original(tensors, grad_tensors, *args, **kwargs)
             except BaseException as error:
                 if error.__traceback__ is not None:
@@ -146,6 +151,22 @@ class Hooks:
                     watcher.backward_called(loss if scaled is None or scaled[0]() is not loss else scaled[1])
         except Exception as error:
             self._failed(error)
+
+    def _stand(self, tensors: Any, grad_tensors: Any, inputs: Any) -> None:
+        """Stand if this backward is to be captured."""
+        watcher = self._watcher
+        if watcher is None:
+            return
+        try:
+            scaled = self._unscaled.get(id(tensors))
+            whole = scaled[0]() if scaled is not None else None
+            scale = float(whole.detach() / scaled[1]) if scaled is not None and whole is not None else 1.0
+            watcher.stand_if_asked(tensors, grad_tensors, scale if math.isfinite(scale) else 1.0, inputs)
+        except Exception as error:
+            self._failed(error)
+        except BaseException as error:  # Ctrl+C while the script stands
+            error.__traceback__ = None
+            raise
 
     def _scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def scale(scaler: Any, outputs: Any) -> Any:

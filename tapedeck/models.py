@@ -75,6 +75,15 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
+def wrappers_of(model: nn.Module) -> list[nn.Module]:
+    """Return the modules that `unwrapped` takes off, outermost first."""
+    found = []
+    while inner := getattr(model, _WRAPPERS.get(type(model).__name__, ""), None):
+        found.append(model)
+        model = inner
+    return found
+
+
 def is_compiled(model: nn.Module) -> bool:
     """Return whether any part of a model is compiled, so that no hook may be put on it."""
     return any(

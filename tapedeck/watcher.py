@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from tapedeck import models
 from tapedeck.actions import Actions
+from tapedeck.capture import ENDED, notes_of
 from tapedeck.commands import CommandSocket
 from tapedeck.frames import FrameFile, number
 
@@ -107,6 +108,17 @@ class Watcher:
             self._fetches = True
         self.spent += perf_counter() - began
 
+    def stand_if_asked(self, tensors: Any, gradients: Any, scale: float, inputs: Any) -> None:
+        """Stand before a backward that is to be captured."""
+        capturing = self.actions.capturing if self.actions is not None else None
+        if capturing is None or not capturing.armed:
+            return
+        if self.speaking:
+            self._write_noted()
+        held = [each for state in self.states.values() if state.layers for each in state.layers.parameters]
+        self.began += capturing.stand(tensors, gradients, notes_of(scale, inputs, held))
+        self.turn_due = 0.0  # it may be to pause after this step
+
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
         """Look at the gradients, where that is due."""
         began = perf_counter()
@@ -186,6 +198,8 @@ class Watcher:
 
     def finish(self, **ending: object) -> None:
         """Write all there is, and the last frame; then let go of everything."""
+        if self.actions is not None:
+            self.actions.capturing.cancel(ENDED)
         if self.speaking:
             self._write_noted()
         self._ending(dict(ending))

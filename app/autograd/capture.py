@@ -176,9 +176,12 @@ def record_of(
         return TapeNode(place, name, parameters=names.get(id(node.variable), ()), saved=saved)
     started, answered = span
     number, values = node._sequence_nr(), saved_values(node)
-    if number >= answered:
-        return TapeNode(place, name, in_loss=True, sequence=number - started, saved=saved, values=values)
     origin = recorder.origin(number)
+    if number >= answered:
+        return TapeNode(
+            place, name, in_loss=True, line=origin.line, file=origin.file, sequence=number - started, saved=saved,
+            values=values,
+        )  # fmt: skip
     return TapeNode(
         place,
         name,

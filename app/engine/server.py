@@ -89,10 +89,14 @@ class Server:
 
     def run(self) -> None:
         """Run requests of the main lane on this thread; exits the process when the client is gone."""
-        self._channel.send(protocol.Hello(protocol.VERSION, os.getpid()))
         lane = self._lanes[protocol.MAIN] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, name="messages", daemon=True).start()
+        self._greet()
         self._work(lane)
+
+    def _greet(self) -> None:
+        """Say hello, and listen on a thread."""
+        self._channel.send(protocol.Hello(protocol.VERSION, os.getpid()))
+        threading.Thread(target=self._listen, name="messages", daemon=True).start()
 
     def _listen(self) -> None:
         status = 0
@@ -100,24 +104,28 @@ class Server:
             for message in self._channel.messages():
                 self._receive(message)
         except (OSError, ChannelError, NotAValueError) as error:
-            print(f"engine: {error}", file=sys.stderr)
-            sys.stderr.flush()
+            self._complain(error)
             status = 2
         left = tuple(self._open.values())
         for context in left:
             context.cancel()
-        # Handlers that end within this time find no client, and end the process.
-        time.sleep(max((context.left_alone for context in left), default=0.0))
+        self._client_gone(max((context.left_alone for context in left), default=0.0), status)
+
+    def _complain(self, error: Exception) -> None:
+        """Report a message that cannot be read."""
+        print(f"engine: {error}", file=sys.stderr)
+        sys.stderr.flush()
+
+    def _client_gone(self, patience: float, status: int) -> None:
+        """End the process. Handlers that end within `patience` seconds find no client, and end it themselves."""
+        time.sleep(patience)
         os._exit(status)  # lanes that still compute are not waited for
 
     def _receive(self, message: Any) -> None:
         if isinstance(message, protocol.Ask):
             request = self._codec.decode(message.generation, message.body)
             context = self._open[message.number] = Context(self, message.number, request.left_alone)
-            if message.lane not in self._lanes:
-                self._lanes[message.lane] = queue.SimpleQueue()
-                self._begin(message.lane)
-            self._lanes[message.lane].put((message.number, request, context))
+            self._lane(message.lane).put((message.number, request, context))
         elif isinstance(message, protocol.Send):
             value = self._codec.decode(message.generation, message.body)
             if (asked := self._open.get(message.number)) is not None:
@@ -138,6 +146,13 @@ class Server:
         elif isinstance(message, protocol.Renew):
             self._codec.renewed(message.generation)
 
+    def _lane(self, name: str) -> queue.SimpleQueue[Any]:
+        """Return the queue of a lane, with a thread that works through it."""
+        if name not in self._lanes:
+            self._lanes[name] = queue.SimpleQueue()
+            self._begin(name)
+        return self._lanes[name]
+
     def _begin(self, lane: str) -> None:
         threading.Thread(target=self._work, args=(self._lanes[lane],), name=lane, daemon=True).start()
 
@@ -150,7 +165,10 @@ class Server:
 
     def _work(self, lane: queue.SimpleQueue[Any]) -> None:
         while True:
-            number, request, context = lane.get()
+            asked = lane.get()
+            if asked is None:
+                return
+            number, request, context = asked
             with self._changing:
                 wanted = not context.cancelled()
                 context.overtakes = request.lane if wanted and request.overtaken else ""
@@ -161,18 +179,22 @@ class Server:
             if context.cancelled():
                 self._forget(number)
             overtaken = context.overtaken
-            del request, context
-            gc_pause.freeze_new_modules()
-            openmp.release_idle_threads()
+            del asked, request, context
+            self._rest()
             if overtaken:
                 return
+
+    def _rest(self) -> None:
+        """Tidy up after a request."""
+        gc_pause.freeze_new_modules()
+        openmp.release_idle_threads()
 
     def _answer(self, number: int, request: Request[Any], context: Context) -> None:
         try:
             answer = _handler(type(request))(request, context)
             self.send(protocol.Answer, number, answer, len(self._things))
         except BaseException as error:  # raised in the client
-            if type(request).lane == protocol.MAIN and not isinstance(error, Exception):
+            if self._is_on_main(request) and not isinstance(error, Exception):
                 raise  # user code has ended this process; the client sees the status
             trace = traceback.format_exc().encode("utf-8", "backslashreplace").decode("utf-8")
             self.send(protocol.Failure, number, error, trace, len(self._things))
@@ -186,7 +208,14 @@ class Server:
                 self._codec.take_back()
                 raise
             except (OSError, ValueError):
-                os._exit(0)  # the client is gone
+                self._unheard()
+
+    def _is_on_main(self, request: Request[Any]) -> bool:
+        return type(request).lane == protocol.MAIN
+
+    def _unheard(self) -> None:
+        """Handle that the client is gone."""
+        os._exit(0)
 
     @property
     def count(self) -> int:

@@ -55,8 +55,9 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
         "block.save", "block.folder", "block.choose",
     )),
     "run": ("&Run", (
-        "run", "pause", "step", "stop", "continue", "-", "set-rate", "find-rate", "dry-run", "overfit", "memory",
-        "profile", "-", "places", "watch-run", "-", "forget-weights", "take-inits",
+        "run", "pause", "step", "stop", "continue", "-", "capture-step", "script-batch", "script-save",
+        "-", "set-rate", "find-rate", "dry-run", "overfit",
+        "memory", "profile", "-", "places", "watch-run", "-", "forget-weights", "take-inits",
     )),
     "autograd": ("&Autograd", (
         "capture", "capture-eval", "-", "play-backward", "step-backward", "step-back", "run-to-selected",

@@ -82,6 +82,9 @@ class Toolbar(QFrame):
         for name in ("run", "pause", "step", "stop"):
             getattr(self.deck, name).connect(getattr(control, name))
         self.deck.follow(workspace.session)
+        self.deck.capture.connect(lambda: workspace.commands.trigger("capture-step"))
+        self.deck.go_on.connect(lambda: workspace.commands.trigger("script-goes-on"))
+        control.step_changed.connect(self.deck.set_step)
         control.blocked_changed.connect(self._blocked)
         self._blocked(control.blocked)
         self.device_chosen.connect(control.choose_device)

@@ -77,7 +77,7 @@ class Playing:
             self.say: Callable[[Command], None] = self.question.send
             self.end: Callable[[], object] = lambda: self.question.result(PATIENCE)
             return
-        session = PlaybackSession(request, self.events.put)
+        session = PlaybackSession(request, self.events.put, lambda: batch_of(request.batch).hold())
         thread = threading.Thread(target=session.run)
         thread.start()
         self.say, self.end = session.submit, partial(thread.join, PATIENCE)

@@ -76,3 +76,7 @@ def test_the_installed_program_lets_a_person_have_a_package_app(installed: Path,
     assert tapedeck("run", "train.py").strip() == str(package / "__init__.py")
     (frames,) = Path(os.environ["XDG_STATE_HOME"]).glob("tapedeck/watched/*/frames.jsonl")
     assert '"event": "step"' in frames.read_text()
+    code = "import app; from tapedeck import program; print(program.module('engine.programs.step_server').__file__)"
+    found = subprocess.run([str(installed / "python"), "-c", code], capture_output=True, text=True, cwd=tmp_path,
+                           env=environment, check=True)  # fmt: skip
+    assert Path(found.stdout.strip()).parts[-6:-3] == ("site-packages", "tapedeck", "_program")

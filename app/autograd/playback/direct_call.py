@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.autograd.graph import GradientEdge
+from torch.nn.modules._functions import BackwardHookFunction
 
 from app.autograd.walk import is_accumulate
 
@@ -28,15 +29,16 @@ def is_custom(node: Any) -> bool:
     return isinstance(node, _Custom)
 
 
-def can_be_called(node: Any, arriving: list[Tensor | None]) -> bool:
-    """Return True if a direct call is equivalent to the engine for this node, tensor hooks apart.
+def can_be_called(node: Any, arriving: list[Tensor | None], hooks: bool = True) -> bool:
+    """Return True if a direct call is equivalent to the engine for this node, tensor hooks apart, and without `hooks`
+    all others too.
 
     It is not for nodes with hooks, under `detect_anomaly`, for nested tensors and tensor subclasses, for leaves whose
     `grad_dtype` differs from their dtype, and for torch's own Functions (a reentrant checkpoint, a compiled part). A
     custom Function is called if all its outputs got a gradient (torch does not expose whether it needs zeros for the
     others) and if its results can be matched to edges.
     """
-    if torch.is_anomaly_enabled() or _has_hooks(node):
+    if hooks and (torch.is_anomaly_enabled() or _has_hooks(node)):
         return False
     if any(given is not None and type(given) is not torch.Tensor for given in arriving):
         return False
@@ -102,6 +104,11 @@ def _match_metadata(gradient: Tensor, metadata: Any) -> Tensor:
     if list(gradient.shape) != metadata.shape:
         gradient = gradient.sum_to_size(metadata.shape)
     return gradient if gradient.dtype is metadata.dtype else gradient.to(metadata.dtype)
+
+
+def passes_on(node: Any) -> bool:
+    """Return True for the node that carries the backward hooks of a module: it passes on what arrives."""
+    return is_custom(node) and getattr(node, "_forward_cls", None) is BackwardHookFunction
 
 
 def _has_hooks(node: Any) -> bool:

@@ -17,6 +17,9 @@ class LiveGraph:
     `nodes[i]` is torch's node of `tape.nodes[i]`. `ends` are the tensors that backward starts from: the loss, or all of
     the net's outputs, whether they require grad or not. It keeps every activation alive until `release()`, which the
     owner has to call (or use it in a `with`).
+
+    One that is `lent` belongs to a script that runs its own backward over it afterwards, and finds everything as it
+    was: hooks of its tensors and nodes are not run, and what a node leaves in a buffer or a `ctx` is undone.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class LiveGraph:
         model: nn.Module,
         inputs: tuple[Tensor, ...],
         target: Tensor | None,
+        lent: bool = False,
     ) -> None:
         self.tape = tape
         self.nodes = nodes
@@ -34,6 +38,7 @@ class LiveGraph:
         self.model: nn.Module | None = model
         self.inputs = inputs
         self.target = target
+        self.lent = lent
         self.undo = ExitStack()
         # The vectors that backward starts with, one for each end, if specified.
         self.seeds: list[Tensor | None] | None = None

@@ -7,7 +7,7 @@ hooks of the next nodes see gradients that are not yet summed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,14 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from app.autograd.memory import raw_saved
-from app.autograd.playback.direct_call import after_tensor_hooks, called, can_be_called, inside_engine, is_custom
+from app.autograd.playback.direct_call import (
+    after_tensor_hooks,
+    called,
+    can_be_called,
+    inside_engine,
+    is_custom,
+    passes_on,
+)
 from app.autograd.walk import is_accumulate
 from app.util.late_dataclass import dataclass
 
@@ -38,21 +45,26 @@ class Called:
     aside: int = 0
 
 
-def call(node: Any, arriving: list[Tensor | None], create_graph: bool = False, recomputes: bool = False) -> Called:
+def call(
+    node: Any, arriving: list[Tensor | None], create_graph: bool = False, recomputes: bool = False, hooks: bool = True
+) -> Called:
     """Run `node` on its incoming gradients, by output number. Retains its graph and modifies no leaf's `.grad`.
 
-    `recomputes` means that it may recompute a part of the forward. The caller sets the grad mode to `create_graph`.
+    `recomputes` means that it may recompute a part of the forward. Without `hooks` those of tensors and nodes are not
+    run, unless only torch's engine can run the node. The caller sets the grad mode to `create_graph`.
     Raises what the node raises: RuntimeError for a saved tensor that was changed in place, or any error of a custom
     Function or hook.
     """
+    if not hooks and (is_accumulate(node) or passes_on(node)):
+        return Called(arriving, [] if is_accumulate(node) else list(arriving), 0.0)
     if is_accumulate(node):
         return _leaf(node, arriving, create_graph)
     if all(gradient is None for gradient in arriving):
         if not is_custom(node):
             return Called(arriving, [None] * len(node.next_functions), 0.0)
         arriving = [zeros_like(node._input_metadata[0]), *arriving[1:]]  # a Function gets zeros instead of None
-    if can_be_called(node, arriving):
-        received = after_tensor_hooks(node, arriving, create_graph)
+    if can_be_called(node, arriving, hooks):
+        received = after_tensor_hooks(node, arriving, create_graph) if hooks else arriving
         wait = _waiter([gradient for gradient in received if gradient is not None])
 
         def alone() -> tuple[list[Tensor | None] | None, float]:
@@ -153,6 +165,23 @@ def _frames(hook: Any) -> Iterator[Any]:
     for cell in getattr(hook, "__closure__", None) or ():
         if type(cell.cell_contents).__name__ == "_CheckpointFrame":
             yield cell.cell_contents
+
+
+@contextmanager
+def undone(node: Any, buffers: Iterable[Tensor]) -> Iterator[None]:
+    """Undo what running a node changes beside its results: buffers, of a layer that runs forward again, and what the
+    `ctx` of a Function holds."""
+    kept = [(buffer, buffer.detach().clone()) for buffer in buffers]
+    held = dict(vars(node)) if is_custom(node) else None
+    try:
+        yield
+    finally:
+        for buffer, before in kept:
+            if not torch.equal(buffer, before):
+                buffer.data.copy_(before)  # `data` leaves the version alone that saved tensors are checked by
+        if held is not None:
+            vars(node).clear()
+            vars(node).update(held)
 
 
 @contextmanager

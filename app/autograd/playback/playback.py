@@ -17,7 +17,7 @@ from app.autograd.playback.gradient_look import GradientLook
 from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
-from app.autograd.playback.node_call import Called, call, forget_recomputed, may_use_rng, own_grads
+from app.autograd.playback.node_call import Called, call, forget_recomputed, may_use_rng, own_grads, undone
 from app.autograd.playback.root_gradients import seeded
 from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
 from app.util import rng
@@ -53,10 +53,10 @@ class Playback:
     """torch's backward over a live graph, one node at a time. `position` nodes have run; used by one thread at a time.
 
     Gradients of leaves are collected here (`gradients`); no parameter's `.grad` is modified, and hooks of tensors and
-    nodes run as in a real backward (of parameters too, except post-accumulate hooks). `seeds` are the vectors that
-    backward starts with, one for each of `graph.ends`: a tensor of its shape, a number for all its elements, or None (1
-    for a single element, else nothing); the graph's own by default. `scale` is the loss scale of a gradient scaler.
-    With `create_graph` the gradients themselves can be differentiated.
+    nodes run as in a real backward (of parameters too, except post-accumulate hooks; none of a lent graph). `seeds` are
+    the vectors that backward starts with, one for each of `graph.ends`: a tensor of its shape, a number for all its
+    elements, or None (1 for a single element, else nothing); the graph's own by default. `scale` is the loss scale of a
+    gradient scaler. With `create_graph` the gradients themselves can be differentiated.
 
     The owner has to call `release()`, which releases the graph as well.
     """
@@ -289,15 +289,17 @@ class Playback:
             draws = self._draws[number] = may_use_rng(node)
         try:
             if not draws:
-                return call(node, arriving, self.create_graph)
+                return call(node, arriving, self.create_graph, hooks=not self.graph.lent)
             with ExitStack() as around:
                 around.enter_context(rng.borrowed(number))
                 around.callback(forget_recomputed, node)
                 model = self.graph.model
                 inside = {}
+                if self.graph.lent:
+                    around.enter_context(undone(node, model.buffers() if model is not None else ()))
                 if is_custom(node) and model is not None:
                     inside = around.enter_context(own_grads(dict(model.named_parameters())))
-                called = call(node, arriving, self.create_graph, recomputes=True)
+                called = call(node, arriving, self.create_graph, recomputes=True, hooks=not self.graph.lent)
         except Exception as error:
             where = self.tape.nodes[number]
             message = f"{where.name} of {self.tape.title_of(where)}: {type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Request: capture one batch."""
+"""Requests: capture one batch; describe the step of a script that stands before its backward."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import ClassVar
 
-from app.autograd.capture_options import CaptureOptions
+from app.autograd.capture_options import PLAIN_OPTIONS, CaptureOptions
 from app.autograd.tape import Label, Tape
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
-from app.engine.protocol import Request
+from app.engine.protocol import Handle, Request
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
@@ -75,6 +75,39 @@ class CaptureRequest(Request[Captured]):
     def of_samples(self, batch: int) -> CaptureRequest:
         """Return the request with another batch size."""
         return replace(self, options=replace(self.options, batch=batch))
+
+
+@dataclass(frozen=True)
+class CapturedStep:
+    """`notes` say what is played in another way than the script's own backward runs it."""
+
+    tape: Tape
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeldStep(Request[CapturedStep]):
+    """Describe the graph that a script holds. `handle` is of the engine in the script's process; `script` is its name,
+    `step` the number of the step under way."""
+
+    lane: ClassVar[str] = "capture"
+    handle: Handle
+    script: str
+    step: int
+
+    @property
+    def options(self) -> CaptureOptions:
+        """Nothing differs from what the script computed."""
+        return PLAIN_OPTIONS
+
+    @property
+    def diagnosed(self) -> None:
+        """The diagnostics run a batch again, which only the script can."""
+        return None
+
+    def of_samples(self, _batch: int) -> HeldStep:
+        """Return the request as it is: the batch is the script's."""
+        return self
 
 
 def node_labels(graph: Graph, catalog: Catalog) -> FrozenMap[str, Label]:

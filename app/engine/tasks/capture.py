@@ -8,9 +8,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.autograd.errors import CaptureError
 from app.data.config import DataConfig
 from app.data.own_files.cache import key_of
-from app.engine.requests.capture import Captured, CaptureRequest, InitialWeights, NewestWeights, WeightsFile
+from app.engine.requests.capture import (
+    Captured,
+    CapturedStep,
+    CaptureRequest,
+    HeldStep,
+    InitialWeights,
+    NewestWeights,
+    WeightsFile,
+)
 from app.engine.requests.observe import AnyCapture, ModelCapture
 from app.engine.server import Context, handles
 from app.util import rng
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.autograd.batch import TrainingBatch
+    from app.autograd.playback.kept_graph import LiveGraph
     from app.data.dataset import Dataset
 
 
@@ -40,6 +50,22 @@ def capture(request: CaptureRequest, _context: Context) -> Captured:
     return Captured(batch_of(found).capture(), found, f"weights {words}")
 
 
+@handles(HeldStep)
+def describe_step(request: HeldStep, context: Context) -> CapturedStep:
+    """Return the tape of the step that the script of this process stands before. Raises HandleLostError."""
+    step = context.object_of(request.handle)
+    return CapturedStep(step.tape, step.notes)
+
+
+def graph_of(request: AnyCapture, context: Context) -> LiveGraph:
+    """Run a batch and hold its graph; of a script's step hold the one that is there. Raises as `batch_of` and
+    `TrainingBatch.hold`, and HandleLostError once the script has gone on."""
+    if isinstance(request, HeldStep):
+        graph: LiveGraph = context.object_of(request.handle).hold()
+        return graph
+    return batch_of(request).hold()
+
+
 def with_weights_found(request: CaptureRequest) -> CaptureRequest:
     """Return the request with "the newest run" replaced by its file. Raises OSError."""
     from app.runs.newest import newest_checkpoint
@@ -56,6 +82,10 @@ def batch_of(request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None
 
     Raises CaptureError, DataError, OSError, StartError for unusable start weights, and SourceError.
     """
+    if isinstance(request, HeldStep):
+        raise CaptureError(
+            f"This runs the batch again, and {request.script} has run it already: its graph can be looked at and played"
+        )
     if isinstance(request, ModelCapture):
         from app.engine.tasks.observe import batch_of_model
 
@@ -74,7 +104,6 @@ def batch_of(request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None
 
 def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
     """Return the requested state_dict; None for weights that the seed alone determines."""
-    from app.autograd.errors import CaptureError
     from app.runs.newest import weights_in
     from app.training.setup.initial_weights import initial_weights
     from app.util import tensor_files
@@ -93,7 +122,6 @@ def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
 def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
     """Return inputs, target and loss of the first samples of the training data."""
     from app.autograd.capture import ReadyLoss
-    from app.autograd.errors import CaptureError
     from app.training.inputs import InputError, arguments, fields_of
     from app.training.objectives import prepared, task_of
     from app.training.registry import make_loss

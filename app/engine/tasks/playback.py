@@ -40,7 +40,7 @@ from app.engine.requests.playback import (
     UndoEdit,
 )
 from app.engine.server import Context, handles
-from app.engine.tasks.capture import batch_of
+from app.engine.tasks.capture import graph_of
 from app.util import openmp
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ EVERY = 0.03  # seconds between two messages of steps while a pass is played
 @handles(PlaybackRequest)
 def play(request: PlaybackRequest, context: Context) -> None:
     """Play a batch until the client leaves."""
-    session = PlaybackSession(request, context.progress)
+    session = PlaybackSession(request, context.progress, lambda: graph_of(request.batch, context))
     threading.Thread(target=_commands, args=(session, context), name="commands of a playback", daemon=True).start()
     session.run()
     context.inbox.put(None)  # ends the thread that waits for commands
@@ -66,11 +66,11 @@ def _commands(session: PlaybackSession, context: Context) -> None:
 
 
 @handles(RecordRequest)
-def record(request: RecordRequest, _context: Context) -> RecordedPass:
-    """Run a batch forward and backward, every step recorded; the graph is freed. Raises as `batch_of`."""
+def record(request: RecordRequest, context: Context) -> RecordedPass:
+    """Run a batch forward and backward, every step recorded; the graph is freed. Raises as `graph_of`."""
     from app.autograd.playback.full_backward import play_through
 
-    with batch_of(request.batch).hold() as graph:
+    with graph_of(request.batch, context) as graph:
         tape = graph.tape
         passed, stopped = play_through(graph)
         return RecordedPass(tape, Steps.from_records(passed.records), stopped)
@@ -134,13 +134,13 @@ class Outbox:
 
 
 class PlaybackSession:
-    """Runs a batch and plays it. `send` receives the events, from GraphHeld to GraphFreed.
+    """Plays the graph that `hold` returns. `send` receives the events, from GraphHeld to GraphFreed.
 
     A newer movement (Seek, Play) ends the current one; everything else is done in order, between two steps if need be.
     """
 
-    def __init__(self, request: PlaybackRequest, send: Callable[[Event], None]) -> None:
-        self._request = request
+    def __init__(self, request: PlaybackRequest, send: Callable[[Event], None], hold: Callable[[], LiveGraph]) -> None:
+        self._request, self._hold = request, hold
         self.speed = request.speed
         self._outbox = Outbox(send)
         self._wake = Condition()
@@ -182,11 +182,12 @@ class PlaybackSession:
 
     def _run(self) -> None:
         try:
-            graph = batch_of(self._request.batch).hold()
+            graph = self._hold()
         except Exception as error:  # any error is reported to the client
             self._outbox.put(Trouble("Forward pass failed", f"{error}"))
             return
-        watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)]
+        # A lent graph goes on living with its script.
+        watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)] if not graph.lent else []
         held, nodes = graph.tape.held_bytes, len(graph.nodes)
         self._play_all(graph)
         del graph

@@ -43,6 +43,7 @@ class WatchedRunControl(Control):
     def __init__(self) -> None:
         super().__init__()
         self._link: ScriptLink | None = None
+        self.where: Mapping[str, Any] = {}  # the "script" frame of the script that is connected
         self._missing = False  # it says where it listens, and does not
 
     @property
@@ -54,7 +55,7 @@ class WatchedRunControl(Control):
         """Connect to the script of a "script" frame, if it still listens."""
         self.disconnect()
         try:
-            self._link, self._missing = ScriptLink(where), False
+            self._link, self._missing, self.where = ScriptLink(where), False, where
         except (OSError, KeyError):
             self._link, self._missing = None, "socket" in where or "port" in where
 
@@ -81,6 +82,14 @@ class WatchedRunControl(Control):
     def step(self) -> None:
         """Let a script take one step, and pause then; of no effect elsewhere."""
         self._command("step")
+
+    def ask(self, do: str, **fields: Any) -> Future[dict[str, Any]]:
+        """Send a command to a script; the future has its answer, or RemoteRunError."""
+        if self._link is None or self._link.ended:
+            future: Future[dict[str, Any]] = Future()
+            future.set_exception(RemoteRunError("This run takes no commands: only a script under `tapedeck run` does."))
+            return future
+        return self._link.send(do, **fields)
 
     def _command(self, do: str) -> None:
         if self._link is not None and not self._link.ended:

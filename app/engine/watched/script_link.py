@@ -32,7 +32,7 @@ class ScriptLink:
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._rest = b""
         self._pinged = monotonic()
-        self._socket = _connected(where)
+        self._socket = connected(where)
         self._ping = self.send("ping")
 
     def send(self, do: str, **fields: Any) -> Future[dict[str, Any]]:
@@ -97,11 +97,12 @@ class ScriptLink:
         self._socket.close()
         for future in waiting:
             if future.set_running_or_notify_cancel():
-                future.set_exception(RemoteRunError("The script has ended, or takes no commands."))
+                future.set_exception(RemoteRunError("The script has ended."))
 
 
-def _connected(where: Mapping[str, Any]) -> socket.socket:
-    """Connect to the socket of the same user, or to a port of this machine whose secret can be read."""
+def connected(where: Mapping[str, Any]) -> socket.socket:
+    """Connect to the socket of the same user, or to a port of this machine whose secret can be read, without waiting
+    from then on. Raises OSError, and KeyError without a secret."""
     if path := where.get("socket"):
         if hasattr(os, "geteuid") and os.lstat(path).st_uid != os.geteuid():
             raise PermissionError(f"{path} belongs to somebody else")

@@ -15,12 +15,13 @@ from app.autograd.playback.memory_timeline import prepare
 from app.data.sources import DataError
 from app.diagram.diagram import Drawing
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.capture import Captured, CaptureRequest, WeightsChoice, node_labels
+from app.engine.requests.capture import Captured, CapturedStep, CaptureRequest, HeldStep, WeightsChoice, node_labels
 from app.engine.requests.observe import CapturedModel, ModelCapture
 from app.preflight import preflight
 from app.training.job import JobError
-from app.util import leftovers
+from app.util import formatting, leftovers
 from app.views.autograd.opened_model import OpenedModel
+from app.views.autograd.script_step import HELD, WAITING, ScriptStep
 from app.views.export.picture_export import Pages, PictureExport
 from app.views.ui.background import WorkerFailure
 
@@ -34,20 +35,25 @@ if TYPE_CHECKING:
 
 
 CAPTURE = "capture"  # the key of the question
-NET, MODEL = "net", "model"  # what is captured: the drawn net, or the opened model
+NET, MODEL, SCRIPT = "net", "model", "script"  # what is captured: the drawn net, the opened model, a script's step
+GO_ON, NEXT = "Go on", "Capture next step"
+STEP_HINT = "The script goes on until it calls backward, and stands there."
+STANDS = "It goes on when you choose Go on, capture something else, or close the window."
+LEFT = "Its tape and what was played stay here to look at."
 FEW = 500  # nodes whose steps are described within a few milliseconds
 
 
 class AutogradControl(QObject):
-    """Captures graphs, of the drawn net and of an opened model. `captured(tape, batch)` emits a graph and the request
-    of its batch, `failed` a WorkerFailure, `turned` the `subject` that is shown from then on, `measured` the
-    `CapturedModel` of a model.
+    """Captures graphs, of the drawn net, of an opened model and of a watched script. `captured(tape, batch)` emits a
+    graph and the request of its batch, `failed` a WorkerFailure, `turned` the `subject` that is shown from then on,
+    `measured` the `CapturedModel` of a model, `left` that the graph that is shown can no longer be played.
     """
 
     captured = Signal(object, object)
     failed = Signal(object)
     turned = Signal(str)
     measured = Signal(object)
+    left = Signal()
 
     def __init__(self, workspace: Workspace, room: AutogradPage) -> None:
         super().__init__(workspace.window)
@@ -65,6 +71,12 @@ class AutogradControl(QObject):
         self.pictures.refused.connect(workspace.notifier.refuse)
         self.subject = NET
         self.opened: OpenedModel | None = None
+        self.script = ScriptStep(workspace.session, workspace.background, self)
+        self.script.captured.connect(self._step_captured)
+        self.script.refused.connect(self._step_refused)
+        self.script.gone.connect(self._script_gone)
+        room.standing.chosen.connect(self._standing_chosen)
+        self._step: HeldStep | None = None  # the newest of a script
         # The newest graph of each subject, with its request and the words on its weights.
         self._newest_of: dict[str, tuple[Tape, AnyCapture, str]] = {}
         room.captureRequested.connect(self.capture)
@@ -95,12 +107,14 @@ class AutogradControl(QObject):
     @property
     def asks(self) -> EngineService:
         """The engine that has what the newest graph came from."""
-        own = self.opened.service if self.opened is not None and self.subject == MODEL else None
-        return own or self._engine
+        own = {MODEL: self.opened.service if self.opened is not None else None, SCRIPT: self.script.service}
+        return own.get(self.subject) or self._engine
 
     @property
     def engine(self) -> Engine | None:
-        """The engine of an opened model while that is shown; None for the shared one."""
+        """The engine of an opened model or of a script while that is shown; None for the shared one."""
+        if self.subject == SCRIPT:
+            return self.script.engine
         return self.opened.engine if self.opened is not None and self.subject == MODEL else None
 
     @property
@@ -108,16 +122,19 @@ class AutogradControl(QObject):
         """The name of what is captured, for files."""
         if self.opened is not None and self.subject == MODEL:
             return self.opened.model.source.name.rpartition("/")[2]
+        if self.subject == SCRIPT and self._step is not None:
+            return Path(self._step.script).stem
         return self._document.project.name
 
     def turn_to(self, subject: str) -> None:
-        """Show the newest graph of the net or of the opened model."""
+        """Show the newest graph of the net, of the opened model or of a script."""
         if subject == self.subject or (subject == MODEL and self.opened is None):
             return
         for asks in (self._background, self.asks):
             asks.forget(CAPTURE)
         self.subject = subject
         self.turned.emit(subject)
+        self._room.standing.setVisible(subject == SCRIPT and bool(self._room.standing.title()))
         if (newest := self._newest_of.get(subject)) is not None:
             self._show(*newest)
         else:
@@ -126,7 +143,7 @@ class AutogradControl(QObject):
     def open(self, model: Observe, train: bool) -> None:
         """Capture an opened model, in the mode in which it was observed."""
         if self.opened is None or self.opened.model != model:
-            self.close()
+            self._close_model()
             self.subject = NET  # so that what the page shows of another model is emptied
             self.opened = OpenedModel(model, self._background, self)
             self._newest_of.pop(MODEL, None)
@@ -135,7 +152,11 @@ class AutogradControl(QObject):
         self.capture(train)
 
     def close(self) -> None:
-        """End the process of an opened model."""
+        """End the process of an opened model, and let a script go on."""
+        self.script.close()
+        self._close_model()
+
+    def _close_model(self) -> None:
         if self.opened is not None:
             self.opened.close()
             self.opened.deleteLater()
@@ -144,6 +165,10 @@ class AutogradControl(QObject):
     def capture(self, train: bool = True) -> None:
         """Run the opened model, or one batch forward through the net, with the weights of the newest run that trained
         this very net."""
+        if self.subject == SCRIPT:
+            self.capture_step()
+            return
+        self.go_on()
         if self.subject == MODEL and self.opened is not None:
             self._room.show_busy("Making the model…")
             model = ModelCapture(self.opened.model, train, self.options)
@@ -198,6 +223,65 @@ class AutogradControl(QObject):
             show()
         else:
             self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: show())
+
+    # -- steps of a script
+
+    def capture_step(self) -> None:
+        """Capture the next step of the watched script, which stands there until `go_on`."""
+        self.turn_to(SCRIPT)
+        self._keep_played()
+        self._room.standing.hide()
+        self._room.show_busy("Waiting for the next backward of the script…", STEP_HINT, "Waiting…")
+        self.script.capture()
+
+    def go_on(self) -> None:
+        """Let a script go on that stands, or waits to; what was played of its step stays."""
+        if self.script.state == HELD:
+            self._keep_played()
+        elif self.script.state == WAITING:
+            self._room.show_idle()
+        self.script.release()
+
+    def _keep_played(self) -> None:
+        if self.subject == SCRIPT:
+            self.left.emit()
+
+    def _step_captured(self, step: CapturedStep, held: HeldStep) -> None:
+        self._step = held
+        self.turn_to(SCRIPT)
+        if len(step.tape.nodes) <= FEW:
+            self._show_step(step, held)
+        else:
+            self._background.ask(
+                CAPTURE, prepare, step.tape, on_answer=lambda _tape: self._show_step(step, held)
+            )  # fmt: skip
+
+    def _show_step(self, step: CapturedStep, held: HeldStep) -> None:
+        self._show(step.tape, held, f"step {held.step:,} of {held.script}")
+        loss = f", loss {formatting.figure(step.tape.loss)}" if step.tape.loss is not None else ""
+        title = f"{held.script} stands before backward of step {held.step:,}{loss}"
+        reason = " ".join(f"{note[0].upper()}{note[1:]}." for note in step.notes)
+        self._room.show_standing("warning", title, f"{reason} {STANDS}".strip(), GO_ON, NEXT)
+
+    def _script_gone(self) -> None:
+        held = self._step
+        assert held is not None
+        self._newest_of.pop(SCRIPT, None)
+        title = f"{held.script} has gone on from step {held.step:,}"
+        self._room.show_standing("info", title, LEFT, NEXT)
+        self._room.standing.setVisible(self.subject == SCRIPT)
+        if self.subject == SCRIPT:
+            self.left.emit()
+
+    def _step_refused(self, words: str) -> None:
+        self._room.standing.hide()
+        self._room.show_error("No step was captured", words)
+
+    def _standing_chosen(self, text: str) -> None:
+        if text == GO_ON:
+            self.go_on()
+        else:
+            self.capture_step()
 
     def _show(self, tape: Tape, batch: AnyCapture, weights: str) -> None:
         self._newest_of[self.subject] = tape, batch, weights

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from app.views.feature import Action, Feature, Page, Steps
+from app.views.training.runs.run_control import NO_SCRIPT
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import Observe
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from app.views.autograd.tape.tape_control import TapeControl
 
 NET, MODEL = "net", "model"
+STEP_TIP = "The watched script stands before its next backward, which is looked at and played here"
 REPLAY = "A self-contained page that plays the backward pass"
 
 
@@ -46,6 +48,9 @@ class AutogradFeature(Feature):
         return (
             Action("capture", "&Capture one batch", lambda: self._capture(True), "Ctrl+Return", "autograd"),
             Action("capture-eval", "Capture in &eval mode", lambda: self._capture(False)),
+            Action("capture-step", "Capture the ne&xt step of the script", self._capture_step, "Ctrl+Alt+Return",
+                   "autograd", STEP_TIP),
+            Action("script-goes-on", "", self._go_on),
             Action("play-backward", "&Play backward or pause", lambda: self.tape_control.play(), "F9", "run",
                    late=True),
             Action("step-backward", "S&tep", lambda: self.tape_control.step(), "F10", "step",
@@ -131,6 +136,8 @@ class AutogradFeature(Feature):
         capture.turned.connect(self.snippets.show_subject)
         capture.measured.connect(lambda captured: workspace.commands.trigger("show-figures", captured))
         self.snippets.subject_chosen.connect(capture.turn_to)
+        capture.script.captured.connect(lambda *_: workspace.pages.show("tape"))
+        capture.script.changed.connect(workspace.run_control.show_step)
         room.detail.connect(self.tape_control.inspect)
         workspace.network_selection.changed.connect(self._selected)
         workspace.document.replaced.connect(lambda _project: room.set_tape(None))
@@ -161,7 +168,7 @@ class AutogradFeature(Feature):
             item, tape = self.room.item_of(self.room.scene.current_key()), self.room.tape
             if item is not None and tape is not None:
                 self.workspace.commands.trigger("show-call", place_of(tape, item))
-        elif node is not None:
+        elif node is not None and self.autograd_control.subject == NET:
             self.workspace.network_selection.set([node], self.room)
 
     def _node_hovered(self, node: str | None) -> None:
@@ -201,6 +208,18 @@ class AutogradFeature(Feature):
     def _capture_model(self, model: Observe, train: bool) -> None:
         self.workspace.pages.show("autograd")
         self.autograd_control.open(model, train)
+
+    def _capture_step(self) -> None:
+        control = self.workspace.run_control
+        if not control.takes_commands:
+            control.refused.emit("No script is watched", NO_SCRIPT)
+            return
+        self.workspace.pages.show("autograd")
+        self.autograd_control.capture_step()
+
+    def _go_on(self) -> None:
+        if hasattr(self, "autograd_control"):
+            self.autograd_control.go_on()
 
     def _show_snippet(self) -> None:
         self.workspace.pages.show("autograd")

@@ -65,7 +65,7 @@ class AutogradHeader(QWidget):
         self._fit()
 
     def offer(self, widget: QWidget, on: bool) -> None:
-        """Show an added widget where there is room, or not at all."""
+        """Show an added widget, or the choice of the mode, where there is room, or not at all."""
         (self._withheld.discard if on else self._withheld.add)(widget)
         self._fit()
 
@@ -101,7 +101,8 @@ class AutogradHeader(QWidget):
             hidden.add(widget)
         if needed() - wanted > self.width():
             hidden.update(self._added)
-        for widget in reversed([one for one in self._spare if one in hidden and one is not self.norms]):
+        kept = (self.norms, *self._withheld)
+        for widget in reversed([one for one in self._spare if one in hidden and one not in kept]):
             hidden.discard(widget)  # a narrow one may fit where a wide one did not
             if needed() > self.width():
                 hidden.add(widget)
@@ -135,9 +136,9 @@ class AutogradHeader(QWidget):
         self.setAccessibleName(self._text)
         self._fit()
 
-    def set_busy(self, busy: bool) -> None:
+    def set_busy(self, busy: bool, words: str = "Running…") -> None:
         self.capture.setEnabled(not busy)
-        self.capture.setText("Running…" if busy else "Capture again")
+        self.capture.setText(words if busy else "Capture again")
 
     def set_folded(self, folded: bool) -> None:
         """Set whether all groups are collapsed, which the button then unfolds."""

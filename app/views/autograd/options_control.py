@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
 from app.autograd.capture_options import CaptureOptions
-from app.views.autograd.capture_control import MODEL
+from app.views.autograd.capture_control import MODEL, NET, SCRIPT
 from app.views.autograd.capture_menu import MOST_SAMPLES, CaptureMenu
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
@@ -122,8 +122,11 @@ class OptionsControl(QObject):
 
     def _turned(self, subject: str) -> None:
         """Reset options that depend on the subject, without a capture."""
+        head = self._room.head
         self.menu.of_model = subject == MODEL
-        self._room.head.offer(self.batch, subject != MODEL)
+        head.offer(self.batch, subject == NET)
+        for widget in (self.button, head.mode):
+            head.offer(widget, subject != SCRIPT)  # which ran as it did
         self.menu.options = replace(self.menu.options, checkpoint=(), outputs=(), data="batch", batch=0)
         self._show_options(self.menu.options)
 

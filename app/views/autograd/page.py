@@ -65,6 +65,9 @@ class AutogradPage(QWidget):
         self.head = AutogradHeader()
         self.banner = Banner()
         self.banner.hide()
+        self.standing = Banner()  # of a script that stands while its step is looked at
+        self.standing.set_closable(False)
+        self.standing.hide()
         self.finder = TapeFinder()
         self.way = PathHighlight(self.scene, self.view, self.item_of)
         self._empty = EmptyState(
@@ -81,7 +84,7 @@ class AutogradPage(QWidget):
         self._pages = QStackedWidget()
         for page in (self._empty, self._busy, graph):
             self._pages.addWidget(page)
-        vbox(self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
+        vbox(self.standing, self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
         self._connect()
 
     def _connect(self) -> None:
@@ -159,13 +162,26 @@ class AutogradPage(QWidget):
         wanted = opened(self._groups)
         self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
 
-    def show_busy(self, text: str = "Running the forward pass…") -> None:
+    def show_busy(
+        self, text: str = "Running the forward pass…", hint: str = BUSY_HINT, button: str = "Running…"
+    ) -> None:
         """Show that a capture is running; the old graph stays visible."""
-        self.head.set_busy(True)
+        self.head.set_busy(True, button)
         self.banner.hide()
         if self._tape is None:
-            self._busy.set_text(text, BUSY_HINT)
+            self._busy.set_text(text, hint)
             self._pages.setCurrentIndex(BUSY)
+
+    def show_idle(self) -> None:
+        """Show that nothing is captured any more."""
+        self.head.set_busy(False)
+        if self._tape is None:
+            self._pages.setCurrentIndex(EMPTY)
+
+    def show_standing(self, kind: str, title: str, reason: str, *actions: str) -> None:
+        """Show that a script stands, or has gone on."""
+        self.standing.set(kind, title, reason, *actions)
+        self.standing.show()
 
     def show_error(self, title: str, reason: str, random: bool = False) -> None:
         """Show why there is no new graph; an old one stays visible. With `random` offer random inputs."""

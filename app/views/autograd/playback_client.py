@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from app.autograd.playback.steps import StepRecord
 from app.engine.client import Engine, traceback_of
 from app.engine.protocol import EngineDiedError
+from app.engine.requests.capture import HeldStep
 from app.engine.requests.playback import (
     Back,
     Command,
@@ -57,7 +58,9 @@ class PlaybackClient(QObject):
 
     def _done(self, question: Future[None]) -> None:
         error = None if question.cancelled() else question.exception()
-        if isinstance(error, EngineDiedError):
+        if isinstance(error, EngineDiedError) and isinstance(self._request.batch, HeldStep):
+            pass  # the script has gone on
+        elif isinstance(error, EngineDiedError):
             self._emit(Trouble("The captured graph is gone", f"{error} Capture one batch again."))
         elif error is not None:
             self._emit(Trouble("The backward pass cannot be played", str(error), traceback=traceback_of(error)))

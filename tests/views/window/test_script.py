@@ -2,10 +2,62 @@
 
 from __future__ import annotations
 
-from pytestqt.qtbot import QtBot
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+import torch
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+from torch import nn
+
+import tapedeck
+from app.autograd.gradient_norms import measure
 from app.views.main_window import MainWindow
+from app.views.training.runs.transport_deck import CAPTURE
+from tapedeck import watcher
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
+
+STEPS = 5
+
+
+class Learning(threading.Thread):
+    """Takes STEPS steps, and keeps the losses and gradients of each; watched with a `folder`."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(daemon=True)
+        torch.manual_seed(7)
+        self.model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 1))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), 0.1)
+        self.losses: list[str] = []
+        self.gradients: list[dict[str, torch.Tensor]] = []
+        if folder is not None:
+            self.watch = tapedeck.watch({"model": self.model}, self.optimizer, folder=folder, quiet=True)
+
+    def run(self) -> None:
+        self.learn()
+        self.watch.stop()
+
+    def learn(self) -> None:
+        torch.manual_seed(8)
+        for _ in range(STEPS):
+            self.optimizer.zero_grad()
+            loss = (self.model(torch.randn(6, 3)) - 1).square().mean()
+            loss.backward()
+            self.losses.append(loss.item().hex())
+            self.gradients.append({name: each.grad.clone() for name, each in self.model.named_parameters()})
+            self.optimizer.step()
+
+
+@pytest.fixture
+def learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learning]:
+    monkeypatch.setattr(watcher, "TURN_EVERY", 0.0)
+    tmp_path.chmod(0o700)
+    made = Learning(tmp_path)
+    yield made
+    made.watch.stop()
+    assert not made.is_alive()
 
 
 def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: MainWindow, script: Script) -> None:  # noqa: F811
@@ -37,3 +89,79 @@ def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: 
     control.stop()  # of the watching
     until(lambda: session.state == "stopped")
     assert "goes on" in session.current.finished.note and script.is_alive()
+
+
+def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
+    qtbot: QtBot, window: MainWindow, learning: Learning
+) -> None:
+    capture, room, player = window.autograd_control, window.room, window.tape_control.player
+    deck, control = window.toolbar.deck, window.run_control
+
+    def held(step: int) -> None:
+        qtbot.waitUntil(lambda: capture.script.state == "held" and f"step {step}," in room.standing.title())
+        qtbot.waitUntil(lambda: window.session.state == "paused" and deck.step_button.text() == CAPTURE["held"])
+
+    def played() -> None:
+        """Play to the end: what arrives at every parameter is what the script finds in its `.grad`."""
+        window.actions_by_key["play-backward"].trigger()
+        player.set_speed(None)
+        qtbot.waitUntil(lambda: player.position == len(player) > 0 and player.state == "standing")
+
+    window.actions_by_key["capture-step"].trigger()
+    assert "No script is watched" in window.notifier.title
+    window.actions_by_key.trigger("watch-file", learning.watch.frames)
+    qtbot.waitUntil(lambda: deck.step_button.isVisible())
+    qtbot.mouseClick(deck.step_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: capture.script.state == "waiting")
+    learning.start()
+    held(2)
+    assert room.standing.isVisible() and ", loss " in room.standing.title()
+    played()
+    norms = {player.tape.nodes[one.node].parameters: one.arriving for one in player.records}
+    assert window.findings_control.page.stack.currentWidget() is window.findings_control.page.empty
+
+    qtbot.mouseClick(room.standing.button("Capture next step"), Qt.MouseButton.LeftButton)
+    held(3)
+    for name, gradient in learning.gradients[1].items():
+        assert norms[(name,)] == tuple(measure([gradient])), name
+    window.actions_by_key["step-backward"].trigger()
+    qtbot.waitUntil(lambda: player.position == 1 and player.state == "standing")
+    control.step()  # goes on, and pauses after this step
+    qtbot.waitUntil(lambda: capture.script.state == "none" and len(learning.losses) == 3)
+    assert "has gone on from step 3" in room.standing.title() and player.position == 1
+    player.step()
+    assert player.state == "left" and player.position == 1
+    qtbot.waitUntil(lambda: window.session.state == "paused" and deck.step_button.text() == CAPTURE["none"])
+
+    qtbot.mouseClick(deck.step_button, Qt.MouseButton.LeftButton)
+    held(4)
+    qtbot.mouseClick(deck.step_button, Qt.MouseButton.LeftButton)  # goes on, and is paused as before
+    qtbot.waitUntil(lambda: len(learning.losses) == 4 and deck.step_button.text() == CAPTURE["none"])
+    qtbot.mouseClick(deck.step_button, Qt.MouseButton.LeftButton)
+    held(5)
+    room.head.capture.click()
+    qtbot.waitUntil(lambda: "ended before it called backward again" in room.banner.reason())
+    qtbot.waitUntil(lambda: not window.session.active)
+    assert capture.script.state == "none" and not deck.step_button.isVisible()
+    alone = Learning()
+    alone.learn()
+    assert learning.losses == alone.losses
+
+
+def test_a_script_that_stands_goes_on_when_something_else_is_captured_or_its_watching_ends(
+    qtbot: QtBot,
+    window: MainWindow,
+    script: Script,  # noqa: F811
+) -> None:
+    capture = window.autograd_control
+    window.actions_by_key.trigger("watch-file", script.watch.frames)
+    qtbot.waitUntil(lambda: window.session.commands)
+    script.start()
+    for leave in (lambda: capture.turn_to("net") or capture.capture(), window.run_control.stop):
+        window.actions_by_key["capture-step"].trigger()
+        qtbot.waitUntil(lambda: capture.script.state == "held")
+        taken = len(script.rates)
+        leave()
+        qtbot.waitUntil(lambda: capture.script.state == "none" and len(script.rates) > taken + 2)  # noqa: B023
+    qtbot.waitUntil(lambda: not window.session.active)
+    assert script.is_alive()

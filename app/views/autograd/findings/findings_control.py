@@ -18,6 +18,7 @@ from app.engine.requests.findings import CheckpointRequest, FindingsRequest, Sto
 from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
 from app.engine.requests.observe import ModelCapture
 from app.util.formatting import counted
+from app.views.autograd.capture_control import SCRIPT
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
 from app.views.ui.background import WorkerFailure
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 WORK = "findings"  # the key of the question
+OF_SCRIPT = "Diagnostics run the batch again, and the script has run it already. Its tape can be looked at and played."
 
 
 class FindingsControl(QObject):
@@ -103,8 +105,12 @@ class FindingsControl(QObject):
     def _batch(self) -> AnyCapture | None:
         """Return the newest batch; None without one, and the page shows what to do."""
         batch = self._capture.diagnosed
-        self.page.set_captured(batch is not None)
+        self.page.set_captured(batch is not None, why=self._why_not())
         return batch
+
+    def _why_not(self) -> str:
+        """Say why what is shown cannot be diagnosed, "" if a capture is missing."""
+        return OF_SCRIPT if self._capture.subject == SCRIPT and self._room.tape is not None else ""
 
     def check_net(self) -> None:
         self._check(None, "the whole net", WholeNet())
@@ -228,7 +234,7 @@ class FindingsControl(QObject):
 
     def _captured(self) -> None:
         self._clear()
-        self.page.set_captured(self._capture.diagnosed is not None, self._capture.left_out)
+        self.page.set_captured(self._capture.diagnosed is not None, self._capture.left_out, self._why_not())
         self._inspect_again()
         self._shown()
 
@@ -358,22 +364,25 @@ class FindingsControl(QObject):
     def _above(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
         if tape is not self._room.tape:
             return
+        diagnosed = self._capture.diagnosed is not None
         if isinstance(item, TapeNode) and (notes := notes_of(tape, item)):
             yield notes_section(notes)
         ready = self.findings is not None and self.findings.paths is not None
         paths = self.findings.paths if self.findings is not None else None
         if isinstance(item, TapeNode):
             names = item.parameters[:1]
-            if names:
+            if names and diagnosed:
                 answers = [paths.answers[name] for name in names if name in paths.answers] if paths else None
                 yield why_section(answers if ready else None, self._ask_why, ".grad")
-        elif layer := layer_of(tape, item):
+        elif diagnosed and (layer := layer_of(tape, item)):
             answers = list(self.findings.of_layer(layer)) if ready and self.findings is not None else None
             if answers is None or answers:
                 yield why_section(answers, self._ask_why, ".grad of its parameters")
 
     def _below(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterable[QWidget]:
         if tape is not self._room.tape or (isinstance(item, TapeNode) and item.is_leaf):
+            return
+        if self._capture.diagnosed is None:
             return
         few, whole = self._samples(tape)
         what = "op" if isinstance(item, TapeNode) else "layer"

@@ -64,7 +64,7 @@ class FindingsPage(QWidget):
         vbox(row, Divider(), self.left_out, (self.stack, 1), on=self, margins=0, spacing=0)
         for page in (self.empty, *self._pages.values(), self.steps):  # last: reparenting restyles widgets
             self.stack.addWidget(page)
-        self._captured = False
+        self._captured, self._why = False, ""
         self.tabs.changed.connect(self._turn)
         self.over.changed.connect(lambda _which: self._turn(self.page))
         self.run.clicked.connect(lambda: self.asked.emit(self.page))
@@ -84,9 +84,10 @@ class FindingsPage(QWidget):
     def turn_to(self, page: str) -> None:
         self.tabs.set_value(page)
 
-    def set_captured(self, captured: bool, left_out: str | None = None) -> None:
-        """Set whether there is a batch; `left_out` names options of the capture that the pages ignore."""
-        self._captured = captured
+    def set_captured(self, captured: bool, left_out: str | None = None, why: str = "") -> None:
+        """Set whether there is a batch that can be diagnosed, or `why` the captured one cannot; `left_out` names
+        options of the capture that the pages ignore."""
+        self._captured, self._why = captured, why
         if left_out is not None:
             self.left_out.setText(left_out)
         self._show(self.page)
@@ -103,7 +104,9 @@ class FindingsPage(QWidget):
         of_batch = self._pages[page] if self._captured else self.empty
         self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
         if not self._captured:
-            self.empty.set_text("No graph captured yet", HINTS[page])
+            title = "The step of a script is not diagnosed" if self._why else "No graph captured yet"
+            self.empty.set_text(title, self._why or HINTS[page])
+            self.empty.button.setVisible(not self._why)
 
     def set_working(self, words: str | None) -> None:
         """Show what is in progress, with a Stop button; None when idle."""

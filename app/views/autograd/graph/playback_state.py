@@ -45,11 +45,11 @@ class PlayedGraph(QObject):
 
     def _redrawn(self) -> None:
         self._index = None
-        if self._player.keeps:
+        if self._player.shows:
             self._all()
 
     def _changed(self) -> None:
-        if self._player.keeps and self._index is not None:
+        if self._player.shows and self._index is not None:
             self._show(set(), set(self._index.edges))
 
     def _all(self) -> None:

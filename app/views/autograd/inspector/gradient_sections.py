@@ -71,7 +71,7 @@ class GradientSections:
         self._player = player
 
     def __call__(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
-        if not self._player.keeps:
+        if not self._player.shows:
             return
         if isinstance(item, LayerGroup):
             yield self._group(tape, item)

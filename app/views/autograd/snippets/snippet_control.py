@@ -34,7 +34,7 @@ FILTER = "Python file (*.py)"
 LIMITS = Limits()
 POLL_INTERVAL = 100  # ms between two polls of the output
 REFRESH = 0.3  # seconds between two looks of the inspector while a pass is played
-NET, MODEL, SNIPPET = "net", "model", "snippet"
+NET, MODEL, SCRIPT, SNIPPET = "net", "model", "script", "snippet"
 
 
 class SnippetControl(QObject):
@@ -64,10 +64,14 @@ class SnippetControl(QObject):
         self._poll = QTimer(self, interval=POLL_INTERVAL)
         self._poll.timeout.connect(self._poll_output)
         self.toggle = Segmented(
-            [(NET, "Net"), (MODEL, "Model"), (SNIPPET, "Snippet")], "Graph of the net, of the model or of a snippet"
+            [(NET, "Net"), (MODEL, "Model"), (SCRIPT, "Script"), (SNIPPET, "Snippet")],
+            "Graph of the net, of the model, of a script or of a snippet",
         )
-        self.toggle.setToolTip("The graph of this project's net, of the opened model, or of a few lines of PyTorch")
-        self.toggle.set_option_offered(MODEL, False)
+        self.toggle.setToolTip(
+            "The graph of this project's net, of the opened model, of the watched script, or of a few lines of PyTorch"
+        )
+        for key in (MODEL, SCRIPT):
+            self.toggle.set_option_offered(key, False)
         self._subject = NET  # whose graph the net's page shows
         self.toggle.changed.connect(self.show)
         application = QCoreApplication.instance()
@@ -112,7 +116,7 @@ class SnippetControl(QObject):
     # -- which page is in front ----------------------------------------------------------------------------------------
 
     def show(self, key: str) -> None:
-        """Show the net's graph ("net"), the opened model's ("model") or the snippet's ("snippet")."""
+        """Show the graph of the "net", of the opened "model", of the "script" that is watched, or of the "snippet"."""
         self.toggle.set_value(key)
         if key != SNIPPET and key != self._subject:
             self._subject = key
@@ -125,13 +129,13 @@ class SnippetControl(QObject):
             self.page.edit.setFocus()
 
     def show_graph(self) -> None:
-        """Show the graph of the net or of the opened model, whichever was shown last."""
+        """Show the graph of the net, of the opened model or of a script, whichever was shown last."""
         self.show(self._subject)
 
     def show_subject(self, subject: str) -> None:
         """Show that the page has the graph of another subject now."""
         self._subject = subject
-        self.toggle.set_option_offered(MODEL, True)
+        self.toggle.set_option_offered(subject, True)
         self.show(subject)
 
     def _inspect(self, item: TapeNode | LayerGroup | None) -> None:

@@ -8,6 +8,7 @@ from app.autograd.playback.memory_timeline import held_by_step
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
 from app.autograd.tape import Tape
 from app.engine.client import Engine, shared
+from app.engine.requests.capture import HeldStep
 from app.engine.requests.observe import AnyCapture
 from app.engine.requests.playback import (
     Back,
@@ -27,12 +28,13 @@ from app.views.autograd.playback_client import PlaybackClient
 
 EVERY = 33  # polling interval in ms
 EMPTY, READY, LOADING, STANDING, PLAYING = "empty", "ready", "loading", "standing", "playing"
+LEFT = "left"  # what was played can be looked at, and not be played on
 
 
 class Player(QObject):
     """Plays the graph of a tape, which the engine keeps from the first movement until `release`.
 
-    `moved(before, now)` carries positions, at most 30 times a second, `state_changed` a state of EMPTY to PLAYING.
+    `moved(before, now)` carries positions, at most 30 times a second, `state_changed` a state of EMPTY to LEFT.
     `stood` carries the Stop that ended a movement, `changed` reports any change but the position (an edit, a
     breakpoint, numbers of an earlier tape). `replaced(tape)` is emitted if the graph in the engine is drawn
     differently.
@@ -92,6 +94,11 @@ class Player(QObject):
     def keeps(self) -> bool:
         """Return whether the engine keeps a graph."""
         return self._client is not None
+
+    @property
+    def shows(self) -> bool:
+        """Return whether there are steps to be shown: of a graph that is kept, or was left."""
+        return self.keeps or self.state == LEFT
 
     def result(self) -> PassResult:
         return PassResult(tuple(self.records))
@@ -205,6 +212,18 @@ class Player(QObject):
         self._timer.start()
         return True
 
+    def leave(self) -> None:
+        """Release the graph for good; the records of its playback stay to be looked at."""
+        client, self._client = self._client, None
+        self._drain_from(client)
+        if client is not None:
+            self._leaving.append(client)
+            client.leave()
+        self._timer.stop()
+        self.batch, self.kept = None, 0
+        self._set_state(LEFT if self.records else EMPTY)
+        self.changed.emit()
+
     def release(self) -> None:
         """Release the graph, and drop the records of its playback."""
         client, self._client = self._client, None
@@ -227,8 +246,11 @@ class Player(QObject):
             self._leaving.remove(client)
         if client is self._client:  # it failed to start or to continue
             self._client = None
-            self.release()
-            self._set_state(READY if self.tape is not None else EMPTY)
+            if isinstance(self.batch, HeldStep):  # the script has gone on by itself
+                self.leave()
+            else:
+                self.release()
+                self._set_state(READY if self.tape is not None else EMPTY)
             self.changed.emit()
             self.graph_released.emit(self._alive)
         if client is not None:
@@ -236,10 +258,13 @@ class Player(QObject):
 
     def _drain(self) -> None:
         """Handle the steps played since the last poll."""
-        if self._client is None:
+        self._drain_from(self._client)
+
+    def _drain_from(self, client: PlaybackClient | None) -> None:
+        if client is None:
             return
         before, least = self.position, self.position
-        for event in self._client.drain():
+        for event in client.drain():
             if isinstance(event, Back):
                 del self.records[event.position :]
                 least = min(least, event.position)

@@ -65,6 +65,8 @@ class ReplayControl(QObject):
                               on_error=self._failed)  # fmt: skip
             return
         else:
+            reason = "The script has gone on. Capture its next step, and play it to the end before it goes on."
+            workspace.notifier.refuse("The replay was not written", reason)
             return
         workspace.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
 

@@ -66,6 +66,7 @@ class TapeControl(QObject):
         capture.captured.connect(self._captured)
         workspace.document.replaced.connect(lambda _project: self._released())
         capture.turned.connect(lambda _subject: self._released())
+        capture.left.connect(player.leave)
         self.page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
         player.replaced.connect(room.set_tape)
         player.changed.connect(self._show_status)

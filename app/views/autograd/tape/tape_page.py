@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QSizePolicy, QStackedWidget, QWidget
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import TapeNode
 from app.util.formatting import bytes_text, figure
-from app.views.autograd.tape.player import EMPTY, LOADING, PLAYING, Player
+from app.views.autograd.tape.player import EMPTY, LEFT, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
@@ -147,7 +147,7 @@ class TapePage(QWidget):
 
     def _deck_state(self) -> str:
         player = self.player
-        if player.state == EMPTY:
+        if player.state in (EMPTY, LEFT):
             return "blocked"
         if player.state in (PLAYING, LOADING):
             return "running"

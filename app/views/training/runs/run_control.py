@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 CANNOT_START = "The run cannot start"
+NO_SCRIPT = "Start one with tapedeck run --window train.py, or choose Run, Watch a run elsewhere."
 LONG = 200  # ms after which a check is shown on the deck
 
 
@@ -41,7 +43,8 @@ class RunControl(QObject):
     a check only if it is slow.
 
     `download_wanted(source)` is emitted if the run's data are not on this machine; `moved_on(bool)` reports whether the
-    drawing differs from the net in training; `said` and `refused` are messages for the user.
+    drawing differs from the net in training; `step_changed` carries the state of `ScriptStep`; `said` and `refused` are
+    messages for the user.
     """
 
     blocked_changed = Signal(str)
@@ -51,6 +54,7 @@ class RunControl(QObject):
     said = Signal(str, str)
     refused = Signal(str, str)
     failed = Signal(object)
+    step_changed = Signal(str)
 
     def __init__(
         self, document: Document, live: AnalysisService, session: RunSession, settings: Settings, parent: QObject
@@ -67,6 +71,15 @@ class RunControl(QObject):
         session.stateChanged.connect(self._state_changed)
         session.failed.connect(self._failed)
         session.finished.connect(self._finished)
+
+    @property
+    def takes_commands(self) -> bool:
+        """Return whether the active run is a script of the person's that can be commanded."""
+        return self._session.watches and self._session.commands
+
+    def show_step(self, state: str) -> None:
+        """Report whether a step of a script is waited for or held."""
+        self.step_changed.emit(state)
 
     @property
     def blocked(self) -> str:
@@ -120,6 +133,33 @@ class RunControl(QObject):
         """Handle the answer, on the thread of the run."""
         if not asked.cancelled() and (error := asked.exception()) is not None:
             self.refused.emit("The learning rate was not changed", str(error))
+
+    def save_script(self) -> None:
+        """Have the watched script save the state_dicts of its models and optimizers."""
+        self._ask_script("save", "No checkpoint was saved", lambda told: ("Checkpoint saved", str(told["path"])))
+
+    def describe_batch(self) -> None:
+        """Describe what the models of the watched script get with their next forward pass."""
+        self._ask_script("batch", "The batch was not described", lambda told: (
+            f"Next batch of {told['model']}", described((*told["args"], *told["kwargs"].items()))
+        ))  # fmt: skip
+
+    def _ask_script(self, do: str, failed: str, words: Callable[[dict[str, Any]], tuple[str, str]]) -> None:
+        thread = self._session.training_thread
+        if thread is None or not self.takes_commands:
+            self.refused.emit("No script is watched", NO_SCRIPT)
+            return
+
+        def answered(asked: Future[dict[str, Any]]) -> None:
+            """Handle the answer, on the thread of the run."""
+            error = asked.exception()
+            if error is not None:
+                self.refused.emit(failed, str(error))
+            else:
+                self.said.emit(*words(asked.result()))
+
+        asked: Future[dict[str, Any]] = getattr(thread.control, "ask")(do)  # noqa: B009  of a watched run
+        asked.add_done_callback(answered)
 
     def choose_device(self, device: str) -> None:
         """Set the device of the next run; an active run keeps its own."""
@@ -231,6 +271,23 @@ class RunControl(QObject):
         of = f" of {project.name}" if project is not None and project.name else ""  # which may have been left
         stopped = finished.note if self._session.watched_last else f"It is saved and can be resumed under Runs{of}."
         self.said.emit(title, words if finished.reason == "done" else stopped)
+
+
+def described(value: Any) -> str:
+    """Return what a script told of its batch, as text.
+
+    >>> described([{"dtype": "float32", "shape": [64, 3], "min": -1.5, "max": 2.0, "mean": 0.25}, None])
+    'float32 64×3 from -1.5 to 2, mean 0.25; None'
+    """
+    if isinstance(value, dict) and "dtype" in value and "shape" in value:
+        shape = "×".join(map(str, value["shape"])) or "scalar"
+        spread = f" from {value['min']:.4g} to {value['max']:.4g}, mean {value['mean']:.4g}" if "min" in value else ""
+        return f"{value['dtype']} {shape}{spread}"
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {described(each)}" for name, each in value.items())
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+        return f"{value[0]}: {described(value[1])}"
+    return "; ".join(map(described, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _sheet(project: Project, name: str) -> Sheet | None:

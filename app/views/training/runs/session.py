@@ -100,6 +100,7 @@ class RunSession(QObject):
     told = Signal(object)  # the events of a poll, as a list
     failed = Signal(object)  # Failed
     finished = Signal(object)  # Finished
+    commandsChanged = Signal()  # whether the run can be commanded
     noted = Signal(str)  # a remark on the current run, for its console
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -112,6 +113,7 @@ class RunSession(QObject):
         self._ending: Finished | Failed | None = None
         self._timer = QTimer(self, interval=POLL)
         self._timer.timeout.connect(self._poll_in_time)
+        self._commanded = False
         self._used = 0.0  # seconds of the processor by this thread, up to the last poll
 
     def call_before_run(self, before: Callable[[], Callable[[], object]]) -> None:
@@ -262,6 +264,9 @@ class RunSession(QObject):
         """Handle the events since the last poll."""
         if self._thread is not None and self.runs:
             self._handle_events(self._thread.drain())
+        if self.commands != self._commanded:
+            self._commanded = not self._commanded
+            self.commandsChanged.emit()
 
     @Slot(object)
     def _on_state_event(self, _event: object) -> None:

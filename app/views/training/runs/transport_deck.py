@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app.util import formatting
 from app.views.training.runs.session import ACTIVE, RunProgress, RunSession
 from app.views.ui.layouts import hbox
+from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.counter import Counter
 from app.views.ui.widgets.transport import Transport
 
@@ -23,6 +24,13 @@ LOOKS: dict[str, tuple[str, str, str, str, str]] = {
     "done": ("ready", "text4", "Done", "check", "run"),
     "stopped": ("ready", "text4", "Stopped", "stop", "text2"),
     "failed": ("ready", "text4", "Failed", "error", "error"),
+}
+# By the state of `ScriptStep`.
+CAPTURE = {"none": "Capture next step", "waiting": "Cancel capture", "held": "Go on"}
+CAPTURE_TIPS = {
+    "none": "Look at the autograd graph of the script's next backward, and play it",
+    "waiting": "Wait for the next backward no more",
+    "held": "Let the script run its own backward, and go on",
 }
 NOTHING = "–"
 READABLE = 0.25  # seconds between two figures of the counter
@@ -38,11 +46,19 @@ class RunDeck(QWidget):
     pause = Signal()
     step = Signal()
     stop = Signal()
+    capture = Signal()
+    go_on = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.transport, self.counter = Transport(self), Counter(self)
-        hbox(self.transport, (self.counter, 1), on=self, margins=0, spacing=12)
+        self.step_button = Button(CAPTURE["none"])
+        widest = max((Button(text).sizeHint().width() for text in CAPTURE.values()), default=0)
+        self.step_button.setFixedSize(widest, 30)  # the keys stay where they are
+        self.step_button.hide()
+        self._step_state = "none"
+        self.step_button.clicked.connect(lambda: (self.capture if self._step_state == "none" else self.go_on).emit())
+        hbox(self.transport, (self.counter, 1), self.step_button, on=self, margins=0, spacing=12)
         self._state = "idle"
         self._blocked = ("", "", "text2")
         self._status = ""
@@ -63,6 +79,7 @@ class RunDeck(QWidget):
         self._session = session
         session.stateChanged.connect(self.set_state)
         session.progressed.connect(self._on_progress)
+        session.commandsChanged.connect(self._offer_capture)
         self.set_state(session.state)
         self._on_progress()
 
@@ -81,6 +98,13 @@ class RunDeck(QWidget):
             self.show_progress(self._session.progress())  # exact to the batch
         self._show()
 
+    @Slot(str)
+    def set_step(self, state: str) -> None:
+        """Show whether a step of a script is waited for or held; see `ScriptStep`."""
+        self._step_state = state
+        self.step_button.setText(CAPTURE[state])
+        self.step_button.setToolTip(CAPTURE_TIPS[state])
+
     def set_blocked(self, reason: str, icon: str = "", color: str = "text2") -> None:
         """Show why no run can be started, such as "Fix 1 error to run"; an empty text unblocks."""
         self._blocked = (reason, icon, color)
@@ -95,8 +119,14 @@ class RunDeck(QWidget):
         elif self._status:
             word, icon, tone = self._status, "", "text2"
         self.transport.set_state(look, reason)
+        self._offer_capture()
         self.counter.set_color(tape)
         self.counter.set_message(word, icon, tone)
+
+    def _offer_capture(self) -> None:
+        """Show the button while a script is watched that takes commands."""
+        session = self._session
+        self.step_button.setVisible(session is not None and session.watches and session.commands)
 
     @Slot()
     def _on_progress(self) -> None:

@@ -38,6 +38,7 @@ class Banner(QFrame):
         self._reason = label("", "caption", "text2", wrap=True)
         self._action = Button()
         self._more: list[Button] = []
+        self._closable = True
         self._row = hbox(self._action, spacing=8)
         self._close = icon_button("close", "Close this message")
         words = vbox(self._title, self._reason, spacing=2)
@@ -80,6 +81,11 @@ class Banner(QFrame):
             button.clicked.connect(lambda _=False, button=button: self.chosen.emit(button.text()))
             button.show()
 
+    def set_closable(self, on: bool) -> None:
+        """Set whether it can be closed; one that cannot stays until it is hidden."""
+        self._close.setVisible(on)
+        self._closable = on
+
     def actions_offered(self) -> tuple[str, ...]:
         """Return the texts of the actions, in order."""
         return tuple(text for text in (self._action.text(), *(one.text() for one in self._more)) if text)
@@ -107,7 +113,7 @@ class Banner(QFrame):
         announce(self, f"{self._title.text()} {self._reason.text()}".strip())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
+        if event.key() == Qt.Key.Key_Escape and self._closable:
             self.close_message()
         else:
             super().keyPressEvent(event)

@@ -1,0 +1,169 @@
+"""Record layers and lines while somebody's own script runs forward, without a change to what it computes.
+
+The hooks are torch's global ones: some modules take another path if they have hooks of their own. While a module runs
+without a graph, as in a validation amid training, lines are not recorded either, for the same reason.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import _pop_mode, _push_mode
+from torch.utils._device import DeviceContext
+
+from app.autograd.capture import tensors_of
+from app.autograd.layers import FileRecorder, _line_mode, _sequence
+
+MOST_LINES = 2_000_000  # operations; a script that computes without a backward is not recorded for ever
+
+
+class StepRecorder(FileRecorder):
+    """Recorded from `begin` to `end`, which may be called again to go on. `models` are those known by name, without the
+    `wrappers` around them; `name_of` names others once they are called. Nothing is recorded if `compiled`.
+    """
+
+    def __init__(
+        self, models: Mapping[str, nn.Module], wrappers: set[int], name_of: Callable[[object], str], compiled: bool
+    ) -> None:
+        super().__init__(None)
+        self.models: dict[str, nn.Module] = {}
+        self.paths: dict[int, str] = {}  # of modules, by their id
+        self.compiled = compiled
+        self.known = frozenset(models)
+        self._several = len(models) > 1
+        self._wrappers, self._name_of = wrappers, name_of
+        self._inputs: list[weakref.ref[Tensor]] = []
+        self._stack: list[str | None] = []  # of the calls under way; None for one that is not recorded
+        self._suspended: list[int] = []
+        for name, model in models.items():
+            self._add(name, model)
+
+    def _add(self, name: str, model: nn.Module) -> None:
+        self.models[name] = model
+        for path, module in model.named_modules():
+            self.paths.setdefault(id(module), f"{name}.{path}".strip(".") if self._several else path)
+
+    @property
+    def whole(self) -> nn.Module:
+        """The model, or one that holds all of them by name."""
+        if len(self.models) == 1:
+            return next(iter(self.models.values()))
+        found = nn.Module()
+        found._modules.update(self.models)
+        return found
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The tensors that outermost modules were called with, as far as they are alive."""
+        return [tensor for each in self._inputs if (tensor := each()) is not None]
+
+    # -- while the script runs ----------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Record from here on, on this thread."""
+        self._thread = threading.get_ident()
+        self._open, self._stack, self._suspended = [], [], []
+        if self.compiled:
+            return
+        self._hooks = [
+            register_module_forward_pre_hook(self._called),
+            register_module_forward_hook(self._returned, always_call=True),
+        ]
+        stack = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+        if all(isinstance(mode, DeviceContext) for mode in stack):  # else a `with` of the script would end ours
+            self._mode = _line_mode(self)
+            _push_mode(self._mode)
+
+    def end(self) -> None:
+        """Record no more."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._pull()
+        self._mode = None
+
+    def _pull(self) -> bool:
+        """Take our mode off torch's stack, wherever it is; return whether it was there."""
+        above, found = [], False
+        while self._mode is not None and not found and torch._C._len_torch_function_stack():
+            top = _pop_mode()
+            found = top is self._mode
+            if not found:
+                above.append(top)
+        for mode in reversed(above):
+            _push_mode(mode)
+        return found
+
+    def _called(self, module: nn.Module, args: Any) -> None:
+        if not self.listening:
+            return
+        graded = torch.is_grad_enabled()
+        path = self._path_of(module) if graded else None
+        if not graded and not self._suspended and self._pull():
+            self._suspended.append(len(self._stack))
+        self._stack.append(path)
+        if path is None:
+            return
+        if not self._open:
+            self._inputs += [weakref.ref(one) for one in tensors_of(args) if not isinstance(one, nn.Parameter)]
+        self._calls[path] += 1
+        self._open.append((_sequence(), path, self._calls[path]))
+
+    def _returned(self, module: nn.Module, args: Any, output: Any) -> None:
+        if not self.listening or not self._stack:
+            return
+        path = self._stack.pop()
+        if path is not None:
+            super()._after(module, args, output)
+        if self._suspended and self._suspended[-1] == len(self._stack):
+            self._suspended.pop()
+            if self._mode is not None:
+                _push_mode(self._mode)
+        if len(self._lines) > MOST_LINES:
+            self.end()
+
+    def _path_of(self, module: nn.Module) -> str | None:
+        """Return the path of a module, of a model that nobody knew too; None for a loss, or a wrapper."""
+        path = self.paths.get(id(module))
+        if path is not None or id(module) in self._wrappers or self._stack:
+            return path
+        if next(module.parameters(), None) is None:
+            return None
+        name = self._name_of(module) or type(module).__name__
+        several, self._several = self._several, True
+        taken, free, number = {*self.models, *self.paths.values()}, name, 2
+        while free in taken:
+            free, number = f"{name}_{number}", number + 1
+        self._add(free, module)
+        self._several = several
+        return self.paths[id(module)]
+
+    # -- afterwards ---------------------------------------------------------------------------------------------------
+
+    def names_of_parameters(self) -> dict[int, tuple[str, ...]]:
+        """Return the names of all parameters by id."""
+        found: dict[int, tuple[str, ...]] = {}
+        for name, parameter in self._named("named_parameters"):
+            found[id(parameter)] = (*found.get(id(parameter), ()), name)
+        return found
+
+    def buffers(self) -> list[Tensor]:
+        return [buffer for model in self.models.values() for buffer in model.buffers()]
+
+    def layers(self) -> dict[str, str]:
+        """Return the class of each module by its path."""
+        return {name: type(module).__name__ for name, module in self._named("named_modules")}
+
+    def _named(self, kind: str) -> list[tuple[str, Any]]:
+        found = []
+        for model in self.models.values():
+            top = self.paths[id(model)]
+            for path, one in getattr(model, kind)(remove_duplicate=False):
+                found.append((f"{top}.{path}".strip("."), one))
+        return found

@@ -1,0 +1,111 @@
+"""The engine in the process of a watched script, for as long as the script stands before the backward it captured."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping
+from typing import IO, Any
+
+from app.engine.own_engine import OwnEngine
+from app.engine.watched.script_link import LONGEST, connected
+
+ANSWERS = 10.0  # seconds in which the script opens its engine
+WENT_ON = "went on"
+
+
+class _Connection:
+    """A connection in the place of a process: `kill` closes it, and nothing else."""
+
+    def __init__(self, where: Mapping[str, Any], pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = threading.Event()
+        self._socket = connected(where)
+        self._socket.settimeout(ANSWERS)
+        try:
+            self._socket.sendall(b'{"do": "engine", "id": 0}\n')
+            answer = json.loads(self._line())
+        except (OSError, ValueError) as error:
+            self._socket.close()
+            raise ConnectionError(f"the script does not answer: {error}") from error
+        if "error" in answer:
+            self._socket.close()
+            raise ConnectionError(str(answer["error"]))
+        self._socket.settimeout(None)
+        self.stdin: IO[bytes] | None = self._socket.makefile("wb")
+        self.stdout: IO[bytes] | None = _Reader(self._socket, self._close)  # type: ignore[assignment]
+        self.stderr: IO[bytes] | None = io.BytesIO()
+
+    def _line(self) -> bytes:
+        """Read one line and no byte of what follows."""
+        found = b""
+        while not found.endswith(b"\n"):
+            byte = self._socket.recv(1)
+            if not byte or len(found) > LONGEST:
+                raise ConnectionError("the connection was closed")
+            found += byte
+        return found
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired("the script", timeout or 0.0)
+        return 0
+
+    def kill(self) -> None:
+        """Close the connection, by which the script goes on."""
+        self._close()
+
+    def _close(self) -> None:
+        self.returncode = 0
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the script has closed it
+        self._socket.close()
+        self._ended.set()
+
+
+class _Reader:
+    """Reads a socket, and reports its end."""
+
+    def __init__(self, connection: socket.socket, ended: Any) -> None:
+        self._file, self._end = connection.makefile("rb"), ended
+
+    def read(self, count: int) -> bytes:
+        try:
+            data = self._file.read(count)
+        except OSError:
+            data = b""
+        if len(data) < count:
+            self._end()
+        return data
+
+
+class ScriptEngine(OwnEngine):
+    """Answers about the step that the script of a "script" frame stands before. Raises OSError if it cannot be reached.
+
+    It ends when the script goes on; closing it lets the script go on.
+    """
+
+    def __init__(self, where: Mapping[str, Any]) -> None:
+        super().__init__(lambda: _Connection(where, int(where.get("pid") or 0)))
+
+    def how_it_ended(self) -> str:
+        return WENT_ON
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.kill()
+        self._closed = True
+        self._outbox.put(None)
+        self._writer.join(10.0)
+
+    def _death_message(self, how: str) -> str:
+        return "The script has gone on, or has ended."

@@ -1,0 +1,147 @@
+"""The step of a watched script that is captured: asked for, held while the script stands before it, and let go."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.engine.client import Engine
+from app.engine.protocol import Handle
+from app.engine.requests.capture import CapturedStep, HeldStep
+from app.engine.watched.follow import WatchedRunControl
+from app.engine.watched.script_engine import ScriptEngine
+from app.views.engine_service import EngineService
+from app.views.ui.background import WorkerFailure
+
+if TYPE_CHECKING:
+    from app.views.training.runs.session import RunSession
+    from app.views.ui.background import Background
+
+STEP, START = "step of a script", "engine of a script"  # keys of questions
+NONE, WAITING, HELD = "none", "waiting", "held"
+HELD_HANDLE = 1  # the number of what the script's engine holds
+
+
+class ScriptStep(QObject):
+    """Captures steps of the script that a session watches, one at a time. `state` is NONE, WAITING for the next
+    backward or HELD, while the script stands.
+
+    `captured(CapturedStep, HeldStep)` carries a step, `refused(words)` why there is none, `gone()` that the script has
+    gone on.
+    """
+
+    changed = Signal(str)
+    captured = Signal(object, object)
+    refused = Signal(str)
+    gone = Signal()
+    _answered = Signal(int, object)
+
+    def __init__(self, session: RunSession, background: Background, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._background = session, background
+        self.state = NONE
+        self.engine: Engine | None = None
+        self.service: EngineService | None = None
+        self._turn = 0  # of the newest question: answers to earlier ones are stale
+        self._answered.connect(self._on_answer)
+
+    def _control(self) -> Any:
+        thread = self._session.training_thread
+        return thread.control if thread is not None else None
+
+    def capture(self) -> None:
+        """Have the next backward captured; a script that stands goes on first."""
+        control = self._control()
+        if not isinstance(control, WatchedRunControl):
+            self.refused.emit("No script is watched.")
+            return
+        self._turn += 1
+        self._disconnect()
+        self._enter(WAITING)
+        control.ask("capture").add_done_callback(partial(self._tell, self._turn))
+
+    def _tell(self, turn: int, answer: Future[dict[str, Any]]) -> None:
+        """Pass an answer from the thread of the run to the window's."""
+        error = answer.exception()
+        with contextlib.suppress(RuntimeError):  # the window is gone
+            self._answered.emit(turn, error if error is not None else answer.result())
+
+    @Slot(int, object)
+    def _on_answer(self, turn: int, answer: dict[str, Any] | Exception) -> None:
+        if turn != self._turn:
+            return
+        if isinstance(answer, Exception):
+            self._enter(NONE)
+            self.refused.emit(str(answer))
+            return
+        held = HeldStep(Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"]))
+        connect, connected = partial(ScriptEngine, self._control().where), partial(self._connected, turn, held)
+        self._background.ask(f"{START} {turn}", connect, on_answer=connected, on_error=self._failed)
+
+    def _connected(self, turn: int, held: HeldStep, engine: ScriptEngine) -> None:
+        if turn != self._turn:
+            _close(engine)
+            return
+        self.engine, self.service = engine, EngineService(self, engine)
+        self.service.ended.connect(self._ended)
+        self.service.ask(STEP, held, on_answer=partial(self._described, held), on_error=self._failed)
+
+    def _described(self, held: HeldStep, step: CapturedStep) -> None:
+        self._enter(HELD)
+        self.captured.emit(step, held)
+
+    def _failed(self, failure: WorkerFailure) -> None:
+        self.release()
+        self.refused.emit(str(failure.error))
+
+    def release(self) -> None:
+        """Let the script go on, or wait for its backward no more."""
+        if self.state == NONE and self.engine is None:
+            return
+        self._turn += 1
+        control = self._control()
+        if isinstance(control, WatchedRunControl):
+            control.ask("release").add_done_callback(Future.exception)
+        self._go()
+
+    @Slot(str)
+    def _ended(self, _words: str) -> None:
+        """The script has gone on by itself, or has ended."""
+        if self.sender() is self.service:
+            self._go()
+
+    def _go(self) -> None:
+        held = self.state == HELD
+        self._disconnect()
+        self._enter(NONE)
+        if held:
+            self.gone.emit()
+
+    def _disconnect(self) -> None:
+        engine, service = self.engine, self.service
+        self.engine = self.service = None
+        if service is not None:
+            service.close()
+            service.deleteLater()
+        if engine is not None:
+            _close(engine)
+
+    def close(self) -> None:
+        """Let the script go on as the window closes."""
+        self._turn += 1
+        self._disconnect()
+
+    def _enter(self, state: str) -> None:
+        if state != self.state:
+            self.state = state
+            self.changed.emit(state)
+
+
+def _close(engine: Engine) -> None:
+    """Close the connection to a script; that waits for the thread that writes."""
+    threading.Thread(target=engine.close, name="end of a script's engine", daemon=True).start()

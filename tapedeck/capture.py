@@ -1,0 +1,236 @@
+"""The next backward of a script, captured: the script stands before it while its graph is looked at and played.
+
+A capture that is asked for waits for the next call of `backward`, and has layers and lines recorded until then. There
+the script stands: the thread that called answers as an engine over a connection of the command socket, and another
+hears commands meanwhile. It goes on when it is told to, and when whoever asked closes a connection, or hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tapedeck import models, program
+from tapedeck.commands import SILENCE, Client
+
+if TYPE_CHECKING:
+    from tapedeck.actions import Actions
+    from tapedeck.watcher import Watcher
+
+LOOK_EVERY = 0.05  # seconds between two looks, while the script stands, whether it is to go on
+OVERTAKEN = "Another capture was asked for."
+ENDED = "The script ended before it called backward again."
+
+
+class Capturing:
+    """Captures of one script, one at a time. `armed` while one waits for the next backward, `standing` while the script
+    stands there.
+    """
+
+    def __init__(self, watcher: Watcher, actions: Actions) -> None:
+        self._watcher, self._actions = watcher, actions
+        self._asker: tuple[Client, Any] | None = None  # who waits, and the number of the command
+        self._recorder: Any = None
+        self._connections: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
+        self._server: Any = None
+        self._connected = False
+        self._released = threading.Event()
+        self.standing = False
+
+    @property
+    def armed(self) -> bool:
+        return self._asker is not None
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def ask(self, client: Client, number: Any) -> None:
+        """Have the next backward captured; while the script stands it goes on first. Raises RuntimeError."""
+        if not self.standing:
+            self._record()
+        self._refuse(OVERTAKEN)
+        self._asker = client, number
+        self.release()
+
+    def connect(self, client: Client, number: Any) -> None:
+        """Make the connection of a client one to the engine. Raises RuntimeError if none is needed."""
+        if not self.standing or self._connected:
+            raise RuntimeError("The script stands before no backward." if not self.standing else "One is connected.")
+        self._connected = True
+        client.answer(number, ok=True)
+        self._connections.put(self._actions.listening.detach(client))
+
+    def release(self) -> None:
+        """Let a script that stands go on."""
+        self._released.set()
+        self._connections.put(None)
+        server = self._server
+        if server is not None:
+            server.leave()
+
+    def cancel(self, words: str) -> None:
+        """Wait for the next backward no more."""
+        self._refuse(words)
+        self.end_recording()
+
+    def _refuse(self, words: str) -> None:
+        asker, self._asker = self._asker, None
+        if asker is not None:
+            asker[0].answer(asker[1], error=words)
+
+    def look(self) -> None:
+        """Forget a capture whose asker is gone."""
+        if self._asker is not None and not self._asker[0].open:
+            self.cancel("")
+
+    # -- recording ----------------------------------------------------------------------------------------------------
+
+    def _record(self) -> None:
+        """Record layers and lines from here on. Raises RuntimeError."""
+        if self._recorder is not None:
+            self._recorder.end()
+        if self._recorder is None or self._recorder.known != frozenset(self._watcher.models):
+            self._recorder = self._made_recorder()
+        self._recorder.begin()
+
+    def _made_recorder(self) -> Any:
+        try:
+            program.module("engine.tasks.playback")
+            program.module("engine.programs.step_server")
+            made = program.module("autograd.scripts.step_recorder").StepRecorder
+        except Exception as error:  # another Python, or packages that are not there
+            raise RuntimeError(
+                f"The program cannot be imported by the script's Python, {sys.executable}: {type(error).__name__}: "
+                f"{error}. Install tapedeck-torch there."
+            ) from error
+        found = self._watcher.models
+        wrappers = {id(one) for model in found.values() for one in models.wrappers_of(model)}
+        compiled = any(map(models.is_compiled, found.values())) or _anything_compiled()
+        inner = {name: models.unwrapped(model) for name, model in found.items()}
+        return made(inner, wrappers, models.variable_of, compiled)
+
+    def end_recording(self) -> None:
+        """Take off what records."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.end()
+
+    # -- standing -----------------------------------------------------------------------------------------------------
+
+    def stand(self, tensors: Any, gradients: Any, notes: list[str]) -> float:
+        """Hold the graph below `tensors` until it is released; return the seconds that took."""
+        began, asker, recorder = perf_counter(), self._asker, self._recorder
+        assert asker is not None
+        client, number = asker
+        self._asker = None
+        recorder.end()
+        try:
+            with torch.no_grad():
+                held = program.module("autograd.scripts.step_graph").StepGraph(
+                    tensors, gradients, recorder, self._name_of, notes
+                )
+        except Exception as error:  # the script's own backward may do what this cannot
+            self.end_recording()
+            client.answer(number, error=f"This backward cannot be captured: {error}")
+            return perf_counter() - began
+        self._released.clear()
+        self._connections, self._connected, self.standing = queue.SimpleQueue(), False, True
+        file, step = self._watcher.file, self._watcher.step
+        file.tell("paused", epoch=1, step=step)
+        client.answer(number, ok=True, step=step + 1, script=os.path.basename(sys.argv[0]), notes=list(held.notes))
+        attending = threading.Thread(target=self._attend, args=(client,), name="tapedeck: commands", daemon=True)
+        attending.start()
+        try:
+            with _as_it_was():
+                self._serve(held)
+        finally:
+            self.release()
+            attending.join()
+            self.standing, self._server = False, None
+            file.tell("resumed", epoch=1, step=step)
+        if self.armed:
+            self._record()  # what was recorded before is of the next graph too, where it was run already
+        else:
+            self.end_recording()
+        return perf_counter() - began
+
+    def _serve(self, held: Any) -> None:
+        connection = self._connections.get()
+        if connection is None:
+            return
+        self._server = program.module("engine.programs.step_server").StepServer(connection, held)
+        if not self._released.is_set():
+            self._server.serve()
+
+    def _attend(self, client: Client) -> None:
+        """Hear commands while the script stands, and whether the one it stands for is there."""
+        began = monotonic()
+        with suppress(Exception):  # by an error of ours the script goes on
+            while not self._released.is_set():
+                self._actions.do_all(LOOK_EVERY)
+                now = monotonic()
+                late = not self._connected and now - began > SILENCE
+                if late or not client.open or now - client.heard > SILENCE:
+                    break
+        self.release()
+
+    def _name_of(self, parameter: Tensor) -> str:
+        """Return the name of a parameter that no model holds."""
+        several = len(self._watcher.states) > 1
+        for state in self._watcher.states.values():
+            for place, each in enumerate(state.layers.parameters if state.layers is not None else ()):
+                if each is parameter:
+                    return models.variable_of(parameter) or f"{state.name} " * several + f"parameter {place}"
+        return models.variable_of(parameter)
+
+
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Restore the random generators afterwards: what is played may draw, such as a Function of the script."""
+    plain, cpu = random.getstate(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    numpy: Any = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy is not None else None
+    if cuda:
+        torch.cuda.synchronize()
+    try:
+        yield
+    finally:
+        random.setstate(plain)
+        torch.set_rng_state(cpu)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+        if state is not None:
+            numpy.random.set_state(state)
+
+
+def _anything_compiled() -> bool:
+    """Return whether torch.compile has compiled anything in this process: a mode on torch would compile it anew."""
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
+
+
+def notes_of(scale: float, inputs: Any, parameters: list[Tensor]) -> list[str]:
+    """Say in which way the gradients of a backward are not simply what its `.grad` will hold."""
+    notes = []
+    if scale != 1.0:
+        notes.append(f"the loss is scaled by {scale:,.6g} for AMP, and so is every gradient")
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        count = torch.distributed.get_world_size()
+        if count > 1:
+            notes.append(f"gradients are of rank {torch.distributed.get_rank()} alone, and the other ranks wait")
+    if inputs is not None:
+        notes.append("the script asks for some of these gradients only")
+    elif any(each.grad is not None for each in parameters):
+        notes.append("the script adds these gradients to those of an earlier backward")
+    return notes
