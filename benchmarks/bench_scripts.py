@@ -31,6 +31,7 @@ SCRIPT = """
 import sys, torch
 from torch import nn
 steps = int(sys.argv[1])
+torch.set_num_threads(1)  # several wait for one another on a shared machine
 net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.Adam(net.parameters())
 x, y = torch.randn(64, 64), torch.randint(0, 10, (64,))
