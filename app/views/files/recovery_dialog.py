@@ -46,12 +46,13 @@ class RecoveryOffer:
 
     @property
     def size(self) -> str:
-        """`12 nodes, 2 blocks, autosaved at 14:02`."""
+        """`12 nodes, 2 blocks, autosaved at 14:02`, or the source of an opened model in place of nodes."""
         entry = self.found.entry
         if entry is None:
             return ""
         blocks, runs = len(entry.project.blocks), len(entry.runs)
-        parts = [counted(len(entry.project.graph.nodes), "node")]
+        opened = entry.project.opened
+        parts = [counted(len(entry.project.graph.nodes), "node") if opened is None else str(opened.source)]
         parts += [counted(blocks, "block")] if blocks else []
         parts += [counted(runs, "run")] if runs else []
         return f"{', '.join(parts)}, autosaved {file_lock.clock(entry.saved)}"

@@ -141,6 +141,9 @@ class ObservedFeature(Feature):
         pages.set_offered(here, True)
         pages.show(here)
         pages.set_offered(other, False)
+        if opened is not None and pages.is_front("cost"):
+            pages.turn_to("problems")
+        pages.set_offered("cost", opened is None)  # of a model of code torch counts nothing without running it
         if opened is None:
             return
         if opened != self._opened or digest_of(opened.source, opened.folder) != opened.sha256:

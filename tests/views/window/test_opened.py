@@ -82,7 +82,7 @@ def by_itself(window: MainWindow) -> list[float]:
 
 
 def offered(window: MainWindow, key: str) -> bool:
-    tabs = window.centre.tabs
+    tabs = (window.bottom.pane if key == "cost" else window.centre).tabs
     return tabs.isTabVisible(tabs.index(key))
 
 
@@ -126,8 +126,10 @@ def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
     path = tmp_path / "mine.tape"
     assert window.files.save_to(path)
     saved = window.document.project
+    assert not offered(window, "cost")
     window.document.new()
     assert offered(window, "network") and not offered(window, "observed") and window.pages.is_front("network")
+    assert offered(window, "cost")
     assert window.files.open(path)
     assert window.document.project == saved and not window.document.dirty
     qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))  # its code is trusted, so it is observed at once
