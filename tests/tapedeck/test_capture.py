@@ -111,8 +111,9 @@ class Window:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[[dict[str, Any]], Window]]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, Any]], Window]]:
     """Opens windows, and closes them if the test fails: a script would stand for as long as they are there."""
+    monkeypatch.setattr("tapedeck.capture.SILENCE", 600.0)  # a machine that stands still is no window that hangs
     windows: list[Window] = []
 
     def open_one(where: dict[str, Any]) -> Window:

@@ -53,6 +53,7 @@ class Learning(threading.Thread):
 @pytest.fixture
 def learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learning]:
     monkeypatch.setattr(watcher, "TURN_EVERY", 0.0)
+    monkeypatch.setattr("tapedeck.capture.SILENCE", 600.0)
     tmp_path.chmod(0o700)
     made = Learning(tmp_path)
     yield made
@@ -152,7 +153,9 @@ def test_a_script_that_stands_goes_on_when_something_else_is_captured_or_its_wat
     qtbot: QtBot,
     window: MainWindow,
     script: Script,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("tapedeck.capture.SILENCE", 600.0)
     capture = window.autograd_control
     window.actions_by_key.trigger("watch-file", script.watch.frames)
     qtbot.waitUntil(lambda: window.session.commands)
