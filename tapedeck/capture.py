@@ -156,6 +156,8 @@ class Capturing:
         finally:
             self.release()
             attending.join()
+            with suppress(Exception):
+                self._actions.do_all(0.0)  # another capture may have been asked for just before it was to go on
             self.standing, self._server = False, None
             file.tell("resumed", epoch=1, step=step)
         if self.armed:

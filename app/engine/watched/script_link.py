@@ -58,9 +58,12 @@ class ScriptLink:
         """Read pending answers, and send a ping."""
         if self.ended:
             return
-        if self._ping.done() and monotonic() - self._pinged > PING_EVERY:
+        self._read()  # first: a ping that cannot be sent ends it, with the last answers unread
+        if not self.ended and self._ping.done() and monotonic() - self._pinged > PING_EVERY:
             self._pinged = monotonic()
             self._ping = self.send("ping")
+
+    def _read(self) -> None:
         try:
             while data := self._socket.recv(1 << 16):
                 self._take(data)

@@ -61,9 +61,10 @@ class ScriptStep(QObject):
             self.refused.emit("No script is watched.")
             return
         self._turn += 1
+        asked = control.ask("capture")  # before the script goes on
         self._disconnect()
         self._enter(WAITING)
-        control.ask("capture").add_done_callback(partial(self._tell, self._turn))
+        asked.add_done_callback(partial(self._tell, self._turn))
 
     def _tell(self, turn: int, answer: Future[dict[str, Any]]) -> None:
         """Pass an answer from the thread of the run to the window's."""

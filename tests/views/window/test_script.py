@@ -141,7 +141,7 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
     qtbot.mouseClick(deck.step_button, Qt.MouseButton.LeftButton)
     held(5)
     room.head.capture.click()
-    qtbot.waitUntil(lambda: "ended before it called backward again" in room.banner.reason())
+    qtbot.waitUntil(lambda: "script" in room.banner.reason() and "ended" in room.banner.reason())
     qtbot.waitUntil(lambda: not window.session.active)
     assert capture.script.state == "none" and not deck.step_button.isVisible()
     alone = Learning()
