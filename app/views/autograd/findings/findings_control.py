@@ -251,7 +251,7 @@ class FindingsControl(QObject):
         if self.page.over_run and self.page.isVisible():
             shown = self._workspace.shown_run
             self.page.steps.set_history(shown.figures.history if shown.figures is not None else None)
-            self.page.steps.map.set_selected(shown.selected)
+            self.page.steps.set_selected(shown.selected)
 
     def _show_findings(self, findings: Findings) -> None:
         self.findings = findings

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
@@ -11,12 +15,14 @@ from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
 from app.util import formatting
 from app.views.training.charts import series
-from app.views.training.charts.gradient_map import GradientMap
 from app.views.training.charts.timescale import TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
+
+if TYPE_CHECKING:
+    from app.views.autograd.findings.gain_map import GainMap
 
 NO_RUN = (
     "No run to show",
@@ -30,16 +36,6 @@ NO_GAINS = (
 )
 
 
-class GainMap(GradientMap):
-    """Remaining gradient, gain, or dead units, by layer and step; other widgets explain a loss of gradient."""
-
-    def __init__(self) -> None:
-        super().__init__(("reach", "gain", "dead"))
-
-    def _judge(self) -> None:
-        return
-
-
 class GainsOverRun(QWidget):
     """The heat map with its caption. `layerChosen(path)` emits the module of a row; `runRequested` requests a run."""
 
@@ -48,30 +44,50 @@ class GainsOverRun(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.map, self.rule = GainMap(), label("", "label", "text2", wrap=True)
+        self.rule = label("", "label", "text2", wrap=True)
         self.empty = EmptyState("autograd", *NO_RUN, "Run")
         self.empty.acted.connect(self.runRequested)
         self._history: History | None = None
         self._version = -1
+        self._selected: frozenset[str] = frozenset()
         shown = QWidget()
         words = hbox((self.rule, 1), margins=(12, 6, 12, 2))
-        vbox(words, (self.map, 1), on=shown, margins=0, spacing=0)
+        self._column = vbox(words, on=shown, margins=0, spacing=0)
         self._stack = QStackedWidget()
         self._stack.addWidget(self.empty)
         self._stack.addWidget(shown)
         vbox(self._stack, on=self, margins=0)
-        self.map.plot.view.setMouseEnabled(x=False, y=False)
-        self.map.plot.view.sigResized.connect(lambda _view: QTimer.singleShot(0, self, self.redraw))
-        self.map.plot.pointed.connect(self._point)
-        self.map.layerClicked.connect(self.layerChosen)
         theme.manager().changed.connect(self._restyle)
+
+    @cached_property
+    def map(self) -> GainMap:
+        """The heat map, made with the first run in which gains were measured: its import is that of all charts."""
+        from app.views.autograd.findings.gain_map import GainMap
+
+        made = GainMap()
+        self._column.addWidget(made, 1)
+        made.show()  # a layout would, in the next turn
+        made.plot.view.setMouseEnabled(x=False, y=False)
+        made.plot.view.sigResized.connect(lambda _view: QTimer.singleShot(0, self, self.redraw))
+        made.plot.pointed.connect(self._point)
+        made.layerClicked.connect(self.layerChosen)
+        made.set_history(self._history or History(), "step")
+        made.set_selected(self._selected)
+        return made
 
     def set_history(self, history: History | None) -> None:
         """Show a run, None for none; a run shown already is updated if its history has grown."""
         if history is not self._history:
             self._history, self._version = history, -1
-            self.map.set_history(history or History(), "step")
+            if "map" in vars(self):
+                self.map.set_history(history or History(), "step")
         self._redraw_if_new()
+
+    def set_selected(self, layers: Iterable[str]) -> None:
+        """Outline the rows of these layers."""
+        self._selected = frozenset(layers)
+        if "map" in vars(self):
+            self.map.set_selected(self._selected)
 
     def redraw(self) -> None:
         """Update everything to the current history."""
@@ -112,8 +128,9 @@ class GainsOverRun(QWidget):
         self.redraw()
 
     def _restyle(self) -> None:
-        self.map.restyle()
-        self.redraw()
+        if "map" in vars(self):
+            self.map.restyle()
+            self.redraw()
 
 
 def summary_text(history: History) -> str:
