@@ -13,6 +13,8 @@ from app.builder.importer.origin import Origin
 from app.builder.sheet import Comment
 from app.project import file
 from app.project.project import Project
+from app.sources.opened import OpenedModel
+from app.sources.spec import parse_source
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
@@ -38,6 +40,7 @@ CHANGES: dict[str, tuple[Project, str]] = {
     "unfolded": (replace(ONE, unfolded=frozenset({CONV.id})), "~ which blocks are unfolded"),
     "layer file": (replace(ONE, layer_files=("/l.py",)), "+ /l.py"),
     "origin": (replace(ONE, origin=Origin("m.py:Net", "0")), "~ imported from no model → m.py:Net"),
+    "model": (replace(ONE, opened=OpenedModel(parse_source("m.py:Net"))), "~ a drawing → m.py:Net"),
     "notes": (replace(ONE, notes="a\nb"), "~ notes “” → “a b”"),
     "optimizer": (
         replace(ONE, training=replace(ONE.training, optimizer=Choice("Adam", FrozenMap(lr=0.5)))),

@@ -72,6 +72,10 @@ def _differences(before: Project, after: Project) -> Iterator[ProjectDifference]
         models = [one.model if one is not None else "no model" for one in (before.origin, after.origin)]
         how = f"{models[0]} → {models[1]}" if models[0] != models[1] else f"{models[1]}, imported or checked again"
         yield ProjectDifference(CHANGED, "Project", "origin", f"imported from {how}")
+    if before.opened != after.opened:
+        old, new = (str(one.source) if one is not None else "a drawing" for one in (before.opened, after.opened))
+        how = f"{old} → {new}" if old != new else f"{new}, with other code, arguments or inputs"
+        yield ProjectDifference(CHANGED, "Project", "model", how)
     if before.notes != after.notes:
         yield ProjectDifference(CHANGED, "Project", "note", _change("notes", before.notes, after.notes))
 
