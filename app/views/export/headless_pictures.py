@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QMessageLogContext, QSize, Qt, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import QEvent, QMessageLogContext, QSize, Qt, QtMsgType, qInstallMessageHandler
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
@@ -141,4 +141,6 @@ def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> 
     QGuiApplication.processEvents()
     picture = png_bytes(widget.grab())
     widget.close()
+    widget.deleteLater()  # else it stays, and a theme that is put on later styles it too
+    QGuiApplication.sendPostedEvents(widget, QEvent.Type.DeferredDelete)
     atomic.write_bytes(path, picture)
