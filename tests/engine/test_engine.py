@@ -33,7 +33,7 @@ from app.export.errors import WeightsError
 from app.training.events import LossParts, StepDone
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
-from tests.support.engines import stop
+from tests.support.engines import asked, stop
 
 PATIENCE = 60.0
 
@@ -96,6 +96,8 @@ def test_what_was_asked_of_an_engine_that_dies_fails_with_how_it_ended(engine: E
     pid = engine.ask(Measure()).result(PATIENCE).pid
     stop(pid)  # so that the question is still open when the process ends
     question = engine.ask(Measure())
+    while not asked(engine, Measure):
+        pass
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineDiedError, match="SIGKILL"):
         question.result(PATIENCE)

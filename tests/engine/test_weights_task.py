@@ -24,6 +24,7 @@ from app.source.compiled import make_module
 from app.training.setup.initial_weights import initial_weights
 from app.training.setup.weights_header import read_header
 from app.util.frozen import FrozenMap
+from tests.support.engines import asked, stop
 from tests.support.training_jobs import SMALL_NET
 
 PATIENCE = 60.0
@@ -106,8 +107,10 @@ def test_an_engine_killed_while_it_keeps_weights_leaves_nothing_and_the_next_ans
     path, state = tmp_path / "w.safetensors", dict(make_module(SMALL_NET).state_dict())
     save_safetensors({**state, "ballast": torch.zeros(1 << 26)}, path)
     pid = engine.ask(Measure()).result(PATIENCE).pid
-    os.kill(pid, signal.SIGSTOP)  # so that none of it is done before the process ends
+    stop(pid)  # so that none of it is done before the process ends
     question = engine.ask(KeepWeights(path, SMALL_NET, tuple(state)))
+    while not asked(engine, KeepWeights):
+        pass
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineDiedError, match="SIGKILL") as caught:
         question.result(PATIENCE)
