@@ -47,7 +47,7 @@ def project_of(options: argparse.Namespace) -> Project:
     from app.project.project import Project
     from app.sources.spec import AskedModel
 
-    project = with_settings(Project(), options)  # first: what is wrong there is said before anything runs
+    project = with_settings(Project(), options)  # first, so that invalid settings are reported before any code runs
     asked = AskedModel(str(options.project), options.args, tuple(options.input), trust=options.trust)
     opened = open_model(asked)
     return replace(project, name=name(opened), opened=opened)
@@ -59,7 +59,7 @@ def name(opened: OpenedModel) -> str:
 
 
 def open_model(asked: AskedModel, seconds: float = 120.0) -> OpenedModel:
-    """Make a model and call it once, that of a person's own code in a process of its own. Raises CommandError."""
+    """Construct a model and run one forward pass; user code runs in a separate process. Raises CommandError."""
     from app import cli
     from app.cli import draw
     from app.engine import observe_process

@@ -103,8 +103,8 @@ def _tape(
 
 
 def _is_hooked(node: Any) -> bool:
-    """Return whether a leaf has hooks of the script's own, or a node carries those of a module. Those of other nodes
-    cannot be told without putting one on them."""
+    """Return whether a leaf has hooks of the script's own, or a node carries those of a module. Hooks on
+    other nodes cannot be detected without registering one there."""
     return passes_on(node) or (is_accumulate(node) and bool(node.variable._backward_hooks))
 
 

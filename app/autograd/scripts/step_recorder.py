@@ -1,4 +1,4 @@
-"""Record layers and lines while somebody's own script runs forward, without a change to what it computes.
+"""Record modules and source lines during the forward pass of a user's script, without changing its results.
 
 The hooks are torch's global ones: some modules take another path if they have hooks of their own. While a module runs
 without a graph, as in a validation amid training, lines are not recorded either, for the same reason.

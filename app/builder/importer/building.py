@@ -190,7 +190,7 @@ class _Drawing:
     def _drafted(
         self, chooser: FallbackChooser, training: bool, gradients: bool = True
     ) -> tuple[Draft, bool, Gradients]:
-        """Return the draft, whether the mode was read, and what was read of gradients, if that is answered so."""
+        """Return the draft, whether `training` was read, and which gradient modes were, if they are `gradients`."""
         copied = on_meta(self.model)
         flag = set_mode(copied, training)
         beside = {path for path, apart in chooser.apart.items() if apart.spec is not None}

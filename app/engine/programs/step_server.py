@@ -11,7 +11,7 @@ from app.engine.channel import Channel
 from app.engine.protocol import Request, ToEngine
 from app.engine.server import Context, Server
 
-HANDLE = 1  # the number of what is held
+HANDLE = 1  # the id of the captured graph
 
 
 class StepServer(Server):

@@ -204,7 +204,7 @@ class Binder:
             given.setdefault("dim", kwargs.get("dim", 0))
         if spec.key in _REDUCING and not ({"dim", "axis"} & {*kwargs, *given}) and isinstance(args[0], fx.Node):
             given["dim"] = tuple(range(self.values[args[0]].dim()))  # all of them
-        if spec.key == "torch.repeat_interleave":  # what it gives beforehand is the size that comes out
+        if spec.key == "torch.repeat_interleave":  # output_size only spares torch computing that size
             kwargs = {name: value for name, value in kwargs.items() if name != "output_size"}
         if spec.key == "torch.norm" and given.get("p", kwargs.get("p", "fro")) in ("fro", None):
             given["p"] = 2.0

@@ -55,8 +55,8 @@ class FunctionCall:
 
 
 def layer_of(node: fx.Node, values: Mapping[fx.Node, Any]) -> FunctionCall:
-    """Return the layer that makes a traced call. Raises BindingError for what is no public function of torch, and for
-    arguments that no layer takes."""
+    """Return the layer for a traced function call. Raises BindingError if the function is not a public one of torch,
+    or for an argument that a layer cannot have."""
     called, function = _named(node)
     call = FunctionCall(called.rpartition(".")[2])
     names, defaults = _names(function, node)

@@ -104,7 +104,7 @@ class _CallKeys:
 
     def __init__(self, draft: Draft) -> None:
         self._whats: dict[str, _What] = {}
-        self._same: dict[str, tuple[str, int]] = {}  # of a node that gives what it takes, where that comes from
+        self._same: dict[str, tuple[str, int]] = {}  # identity nodes, with the source of their input
         into: dict[str, list[tuple[str, int, str, int]]] = {}
         for source, output, target, port, index in draft.wires:
             into.setdefault(target, []).append((port, index, source, output))

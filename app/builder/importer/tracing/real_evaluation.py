@@ -56,7 +56,7 @@ def run_alone(module: nn.Module, args: Any, kwargs: Any, results: dict[str, Any]
 
 
 def _note_results(model: nn.Module, results: dict[str, Any]) -> None:
-    """Have the submodules of a copy note what they return."""
+    """Register forward hooks that record the results of all submodules."""
     results.clear()
 
     def noting(path: str) -> Any:
