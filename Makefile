@@ -11,6 +11,8 @@ ARGS ?=
 JOBS ?= 2
 BESIDE := $(if $(filter-out 0,$(JOBS)),--numprocesses $(JOBS) --dist worksteal)
 export PYTHON TORCH_INDEX
+# Else each of the many processes compiles the program anew, which a person's own does once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint bench screenshots doctor wheel clean
