@@ -33,13 +33,13 @@ LEAVES = "util source"
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
     "main": "cli views",
-    "cli": "engine runs preflight project export training data telemetry autograd builder observe sources diagram"
-    " graphviz_export views",
+    "cli": "engine runs preflight project export training data telemetry autograd builder observe interpret sources"
+    " diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
-    " sources diagram graphviz_export",
+    " interpret sources diagram graphviz_export",
     "training_thread": "engine runs training telemetry",
     # What a process of ours does, and how it is spoken to.
-    "engine": "preflight project export training data telemetry autograd builder observe sources diagram",
+    "engine": "preflight project export training data telemetry autograd builder observe interpret sources diagram",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
     "engine.requests": "runs.checkpoint_files",  # values
     "runs": "project export.errors export.weights training data telemetry",
@@ -55,6 +55,7 @@ ARROWS = {
     "telemetry": "",
     "autograd": "telemetry.histogram telemetry.histogram_of",  # how values are spread is counted in one place
     "autograd.pictures": "diagram",
+    "interpret": "",
     "observe": "",
     "observe.picture": "diagram",
     "sources": "",
@@ -88,7 +89,8 @@ TORCH_MODULES = """
     builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes
     builder.shapes.try_sizes
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
-    engine.tasks export observe.interface observe.observe observe.recorder observe.tensors preflight.net_cost
+    engine.tasks export interpret.attention interpret.attention_maps interpret.attribution interpret.interventions
+    interpret.subject observe.interface observe.observe observe.recorder observe.tensors preflight.net_cost
     preflight.random_batch sources.examples sources.loading sources.positional
     sources.stored_weights telemetry training.checkpoints.checkpoint
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers

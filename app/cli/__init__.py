@@ -1,4 +1,5 @@
-"""The command line: train, evaluate, check, export, autograd, import, runs, draw, open, run, doctor.
+"""The command line: train, evaluate, check, export, autograd, attention, attribute, patch, import, runs, draw, open,
+run, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
 interrupted, 141 stdout was closed.
@@ -36,6 +37,9 @@ COMMANDS = (
     "check",
     "export",
     "autograd",
+    "attention",
+    "attribute",
+    "patch",
     "import",
     "runs",
     "draw",
@@ -119,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         draw,
         evaluate,
         import_model,
+        interpret,
         open_model,
         run_script,
         runs,
@@ -129,11 +134,12 @@ def _parser() -> argparse.ArgumentParser:
 
     trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
     export = cli_export.add(commands)
-    for command in (*trying, check, export):
+    looking = interpret.add(commands)
+    for command in (*trying, *looking, check, export):
         command.add_argument(
             "--trust", action="store_true", help="run the project's custom layer files, this time only"
         )
-    for command in (*trying, export, autograd.add(commands)):
+    for command in (*trying, *looking, export, autograd.add(commands)):
         command.add_argument(
             "--traceback",
             action="store_true",

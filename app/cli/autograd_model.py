@@ -90,14 +90,14 @@ def _request(options: argparse.Namespace, source: SourceSpec) -> ModelReport:
         inputs = tuple(map(parse_input, options.input))
     except (SourceError, ImportRequestError) as error:
         raise cli.CommandError(str(error)) from error
-    if source.own_code and not (options.trust or _is_trusted(source)):
+    if source.own_code and not (options.trust or is_trusted(source)):
         raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
     model = Observe(source, arguments, inputs, str(Path.cwd()) if source.own_code else "")
     batch = ModelCapture(model, not options.eval, chosen, options.seed)
     return ModelReport(batch, options.out is not None, autograd.plays(options), options.findings, options.gradcheck)
 
 
-def _is_trusted(source: SourceSpec) -> bool:
+def is_trusted(source: SourceSpec) -> bool:
     """Return whether the file that runs first was trusted in the window."""
     from app.source import layer_files
     from app.source.trust import TrustStore, default_file

@@ -40,12 +40,9 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
     from app.data.sources import DataError
     from app.export.errors import WeightsError
-    from app.export.weights import load_weights
     from app.preflight import preflight
-    from app.runs import store
     from app.runs.record import RunError
-    from app.runs.resume import find_checkpoint, newest_weights
-    from app.training.evaluation.evaluator import Evaluator, checkpoint_weights
+    from app.training.evaluation.evaluator import Evaluator
     from app.training.job import JobError
     from app.training.task import OutputError
     from app.util import atomic
@@ -56,15 +53,8 @@ def run(options: argparse.Namespace) -> int:
     if options.csv is not None:
         cli.has_place(options.csv)
     job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
-    weights, name = None, "start weights"
     try:
-        if options.checkpoint is not None:
-            path = find_checkpoint(options.checkpoint, cli.warn)
-            weights, name = checkpoint_weights(path), path.name
-        elif options.weights is not None:
-            weights, name = load_weights(options.weights), options.weights.name
-        elif (newest := newest_weights(store.runs_beside(options.project), cli.warn)) is not None:
-            weights, name = checkpoint_weights(newest[0]), newest[1]
+        weights, name = chosen_weights(options)
         found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
     except (JobError, DataError, WeightsError, OutputError, RunError) as error:
         raise cli.CommandError(str(error), 1) from error
@@ -76,6 +66,25 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(lines(found)))
     return 0
+
+
+def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
+    """Return the weights of --checkpoint or --weights, else the newest of the project's runs, and what they are called;
+    None for start weights. Raises RunError, WeightsError, CheckpointError."""
+    from app import cli
+    from app.export.weights import load_weights
+    from app.runs import store
+    from app.runs.resume import find_checkpoint, newest_weights
+    from app.training.evaluation.evaluator import checkpoint_weights
+
+    if options.checkpoint is not None:
+        path = find_checkpoint(options.checkpoint, cli.warn)
+        return checkpoint_weights(path), path.name
+    if options.weights is not None:
+        return load_weights(options.weights), options.weights.name
+    if (newest := newest_weights(store.runs_beside(options.project), cli.warn)) is not None:
+        return checkpoint_weights(newest[0]), newest[1]
+    return None, "start weights"
 
 
 def lines(found: Evaluation) -> list[str]:

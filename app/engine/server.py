@@ -242,7 +242,7 @@ class Server:
 
 def _handler(kind: type) -> Callable[[Any, Context], Any]:
     if kind not in _HANDLERS:
-        name = kind.__module__.rpartition(".")[2]
+        name = kind.__module__.partition(".requests.")[2]
         import_module(f"app.engine.tasks.{name}")
     return _HANDLERS[kind]
 

@@ -55,6 +55,7 @@ MODULES = """
     training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
     engine.requests.train engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
+    engine.requests.interpret.reading interpret.results
     engine.requests.observe observe.observation sources.spec sources.opened source.interface observe.figures
 """
 

@@ -1,0 +1,199 @@
+"""The net and the samples that a command is about: of a project, or of a model from anywhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from app.util.late_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from app.engine.protocol import Handle
+    from app.engine.requests.observe import ModelCapture
+    from app.training.evaluation.evaluator import Evaluator
+
+WORDS = """
+SOURCE is a project, or any model: FILE.py:Class, package.module:Class, package.module:factory(), torchvision:resnet18,
+timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A project gives samples of its data, with the newest weights of its runs;
+a model its example inputs (--input), with the weights that its constructor makes, or with --on DATA samples of data.
+Your own files run only with --trust, or if trusted in the window.
+"""
+SECONDS = 120.0
+
+A = TypeVar("A")
+
+
+def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
+    """Add the arguments that choose net, weights and samples."""
+    from app import cli
+    from app.cli import opened
+
+    parser.add_argument("project", type=Path, metavar="SOURCE")
+    if several:
+        parser.add_argument("--sample", action="append", type=int, default=[], metavar="N",
+                            help="number of a sample, from 0; may be repeated (0)")  # fmt: skip
+        parser.add_argument("--worst", type=cli.positive, metavar="N",
+                            help="the N samples of the largest loss, in place of --sample")  # fmt: skip
+    else:
+        parser.add_argument("--sample", type=int, default=0, metavar="N", help="number of a sample, from 0 (0)")
+    parser.add_argument("--part", choices=("validation", "test", "training"), default="validation",
+                        help="the samples of a project that are counted (validation)")  # fmt: skip
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument("--weights", type=Path, metavar="FILE", help="state_dict as a .safetensors or .pt file")
+    weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
+                         help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
+    parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    opened.add_source(parser)
+    parser.add_argument("--seed", type=int, default=0, help="of a model: seed of its weights (0)")
+    parser.add_argument("--timeout", type=float, default=SECONDS, help="of a model: time limit in seconds (120)")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a command is about: an evaluator of this process, or a model that is made for each request."""
+
+    source: Evaluator | ModelCapture
+    own_code: bool
+    seconds: float
+
+    @property
+    def net(self) -> Handle | ModelCapture:
+        """Return what requests name it by; a net of this process is given to `answer` itself."""
+        from app.engine.protocol import Handle
+        from app.engine.requests.observe import ModelCapture
+
+        return self.source if isinstance(self.source, ModelCapture) else Handle(0, 0)
+
+    def answer(self, request: Any, task: Callable[[Any, Any], A]) -> A:
+        """Have a request answered: here, or in a process of its own where a person's code runs. Raises CommandError."""
+        from app import cli
+        from app.autograd.errors import CaptureError
+        from app.data.sources import DataError
+        from app.engine import observe_process
+        from app.engine.requests.observe import ModelCapture
+        from app.interpret.results import InterpretError
+        from app.sources.spec import SourceError
+        from app.training.job import JobError
+        from app.training.task import OutputError
+
+        try:
+            if self.own_code and isinstance(self.source, ModelCapture):
+                found: A = observe_process.answer(request, self.source.model, self.seconds)
+                return found
+            return task(self.source, request)
+        except (InterpretError, CaptureError, SourceError, JobError, DataError, OutputError) as error:
+            raise cli.CommandError(str(error), 1) from error
+
+
+def asked(options: argparse.Namespace) -> Asked:
+    """Make or read what SOURCE names. Raises CommandError."""
+    from app.cli import autograd_model
+
+    if options.on is None and (source := autograd_model.source_of(options)) is not None:
+        return _model(options, source.as_run)
+    return Asked(_evaluator(options), False, 0.0)
+
+
+def _model(options: argparse.Namespace, source: Any) -> Asked:
+    from app import cli
+    from app.cli import autograd_model
+    from app.engine.requests.import_model import ImportRequestError, parse_arguments
+    from app.engine.requests.observe import ModelCapture, Observe
+    from app.sources.spec import SourceError, parse_input
+    from app.util.frozen import FrozenMap
+
+    given = [f"--{name}" for name in ("weights", "checkpoint", "data", "set", "device") if getattr(options, name)]
+    if given:
+        raise cli.CommandError(f"{', '.join(given)}: for a project, or a model with --on DATA")
+    if not options.timeout > 0:
+        raise cli.CommandError("--timeout must be a number of seconds above 0")
+    try:
+        arguments = FrozenMap(parse_arguments(options.args))
+        inputs = tuple(map(parse_input, options.input))
+    except (SourceError, ImportRequestError) as error:
+        raise cli.CommandError(str(error)) from error
+    if source.own_code and not (options.trust or autograd_model.is_trusted(source)):
+        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
+    model = Observe(source, arguments, inputs, str(Path.cwd()) if source.own_code else "")
+    return Asked(ModelCapture(model, seed=options.seed), source.own_code, options.timeout)
+
+
+def _evaluator(options: argparse.Namespace) -> Evaluator:
+    from dataclasses import replace
+
+    from app import cli
+    from app.cli import evaluate
+    from app.data.sources import DataError
+    from app.export.errors import WeightsError
+    from app.preflight import preflight
+    from app.runs.record import RunError
+    from app.training.evaluation.evaluator import Evaluator
+    from app.training.job import JobError
+
+    project = cli.read(options)
+    if options.device is not None:
+        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
+    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+    try:
+        weights, _ = evaluate.chosen_weights(options)
+        return Evaluator(job, weights)
+    except (JobError, DataError, WeightsError, RunError) as error:
+        raise cli.CommandError(str(error), 1) from error
+
+
+def samples(options: argparse.Namespace) -> Any:
+    """Return the samples that a command names."""
+    from app.engine.requests.interpret.reading import Samples
+
+    worst = getattr(options, "worst", None) or 0
+    if worst and options.sample:
+        from app import cli
+
+        raise cli.CommandError("choose --sample or --worst")
+    numbers = options.sample if isinstance(options.sample, list) else [options.sample]
+    return Samples(tuple(numbers or [0]), options.part, worst)
+
+
+def plain(value: Any) -> Any:
+    """Return a result as data for JSON, null for numbers that are not finite."""
+    import math
+    from dataclasses import fields, is_dataclass
+
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write(path: Path, found: Any, arrays: Callable[[], dict[str, Any]], picture: Callable[[], Any]) -> None:
+    """Write a result as .json, its arrays as .npz, or its picture as .png. Raises CommandError."""
+    from app import cli
+
+    if path.suffix == ".json":
+        cli.write_text(path, json.dumps(plain(found), ensure_ascii=False, allow_nan=False) + "\n")
+        return
+    import io
+
+    from app.util import atomic
+
+    held = io.BytesIO()
+    if path.suffix == ".npz":
+        import numpy as np
+
+        np.savez_compressed(held, **arrays())
+    else:
+        picture().save(held, "PNG")
+    with cli.writing(path):
+        atomic.write_bytes(path, held.getvalue())
+    print(path)
+
+
+ENDINGS = (".json", ".npz", ".png")

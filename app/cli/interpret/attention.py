@@ -1,0 +1,88 @@
+"""`tapedeck attention`: the attention maps of every head, for one sample."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.interpret import asked
+
+if TYPE_CHECKING:
+    from app.interpret.results import AttentionFound
+
+MOST = 12  # attentions in a picture
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "attention", help="attention maps of every head, for one sample", description=asked.WORDS + DETAILS
+    )
+    asked.add_options(parser, several=False)
+    parser.add_argument("--layer", action="append", metavar="PATH", help="maps of this module alone; may be repeated")
+    parser.add_argument("--out", type=Path, help="file of maps ending in .json, .npz or .png")
+    parser.set_defaults(command=run)
+    return parser
+
+
+DETAILS = """
+Found is every scaled-dot-product attention, fused or written out as a softmax between two matmuls. Its weights are
+computed beside it and checked: times the values they must give the output of that very call, to rounding. Exits with 1
+where they do not, and where there is no attention.
+"""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a table of the attentions, and write their maps; return 1 if weights do not explain an output."""
+    from app import cli
+
+    if options.out is not None:
+        cli.can_be_written(options.out, asked.ENDINGS, "maps can end in")
+    net = asked.asked(options)
+    from app.engine.requests.interpret.reading import ReadAttention
+    from app.engine.tasks.interpret import reading
+
+    layers = tuple(options.layer) if options.layer else (None if options.out is not None else ())
+    found = net.answer(ReadAttention(net.net, asked.samples(options), layers), reading.attention)
+    known = {one.path for one in found.attentions}
+    if unknown := [path for path in layers or () if path not in known]:
+        there = ", ".join(known) or "none"
+        raise cli.CommandError(f"{unknown[0]} computes no attention itself; modules that do: {there}", 1)
+    if options.json:
+        summary = {"sample": found.sample.number, "label": found.sample.label, "prediction": found.sample.prediction,
+                   "attentions": [{name: value for name, value in asked.plain(one).items() if name != "maps"}
+                                  for one in found.attentions], "remarks": list(found.remarks)}  # fmt: skip
+        print(json.dumps(summary, ensure_ascii=False, allow_nan=False))
+    else:
+        print(*map(cli.printable, lines(found)), sep="\n")
+    if options.out is not None and found.attentions:
+        _write(options.out, found)
+    return int(not found.attentions or not all(one.checked for one in found.attentions))
+
+
+def lines(found: AttentionFound) -> list[str]:
+    """Format the attentions as a table."""
+    if not found.attentions:
+        return ["The forward pass computes no scaled-dot-product attention.", *found.remarks]
+    width = max(9, *(len(one.name) for one in found.attentions))
+    told = [f"{'attention':<{width}}  {'heads':>5}  {'queries x keys':>15}  {'computed by':<28}  difference"]
+    for one in found.attentions:
+        heads = f"{one.groups}x{one.heads}" if one.groups > 1 else str(one.heads)
+        size, kind = f"{one.queries:,} x {one.keys:,}", one.kind.removeprefix("_scaled_dot_product_")
+        told.append(f"{one.name:<{width}}  {heads:>5}  {size:>15}  {kind:<28}  {one.error:.1e}"
+                    f"{f'  {one.remark}' if one.remark else ''}")  # fmt: skip
+    exact = sum(one.checked for one in found.attentions)
+    told.append(f"{exact} of {len(found.attentions)} give the output of their call to rounding (relative difference)")
+    return [*told, *found.remarks]
+
+
+def _write(path: Path, found: AttentionFound) -> None:
+    from app import cli
+    from app.cli.interpret import pictures
+
+    shown = [one for one in found.attentions if one.maps is not None]
+    if path.suffix == ".png" and len(shown) > MOST:
+        cli.warn(f"{path} shows the first {MOST} of {len(shown)} attentions; choose with --layer")
+    asked.write(path, found, lambda: {one.name: one.maps for one in shown}, lambda: pictures.of_attention(shown[:MOST]))

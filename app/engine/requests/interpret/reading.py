@@ -1,0 +1,114 @@
+"""Requests about what a net looks at: its attention on a sample, attributions, and the loss without a part of it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from app.engine.protocol import Handle, Request
+from app.engine.requests.capture import WeightsChoice
+from app.engine.requests.observe import ModelCapture
+from app.interpret.results import (
+    INTEGRATED_GRADIENTS,
+    AttentionFound,
+    Attribution,
+    Effect,
+    Intervention,
+    SampleLook,
+)
+from app.training.job import Job
+from app.util.late_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class InterpretedNet:
+    """A net that is ready to be asked, held under `net`.
+
+    `counts` are the samples of each split, (("training", 1000), ...); of a model from anywhere those of its example
+    inputs, under "example". `words` describe its weights, `layers` are its modules, `inputs` the names of its inputs.
+    """
+
+    net: Handle
+    counts: tuple[tuple[str, int], ...]
+    classes: tuple[str, ...]
+    words: str
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PrepareInterpreted(Request[InterpretedNet]):
+    """Make the net of a job with some weights and read its data; progress is text. Raises what an evaluation raises."""
+
+    lane: ClassVar[str] = "interpret"
+    job: Job
+    weights: WeightsChoice
+
+
+# What is looked at: a net that was prepared, or a model from anywhere with its example inputs.
+Interpreted = Handle | ModelCapture
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples of a split, by number; of a model from anywhere those of its example inputs, and `part` means nothing.
+
+    With `worst` above 0 they are that many samples of the split with the largest loss.
+    """
+
+    numbers: tuple[int, ...] = (0,)
+    part: str = "validation"
+    worst: int = 0
+
+
+@dataclass(frozen=True)
+class ReadAttention(Request[AttentionFound]):
+    """Return the attentions of a forward pass on one sample, with maps of the modules at `layers`, of all for None."""
+
+    lane: ClassVar[str] = "interpret"
+    net: Interpreted
+    samples: Samples = Samples()
+    layers: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ReadAttributions(Request[tuple[Attribution, ...]]):
+    """Attribute a score of each sample to its input: of the class `target`, or of the predicted one.
+
+    `layer` is that of Grad-CAM, "" for the last that has pictures; `argument` is the number of the input tensor.
+    """
+
+    lane: ClassVar[str] = "interpret"
+    net: Interpreted
+    samples: Samples = Samples()
+    method: str = INTEGRATED_GRADIENTS
+    target: int | None = None
+    layer: str = ""
+    argument: int = 0
+
+
+@dataclass(frozen=True)
+class MeasureEffect(Request[Effect]):
+    """Return the loss on samples without and with interventions; those with a source take from that sample."""
+
+    lane: ClassVar[str] = "interpret"
+    net: Interpreted
+    interventions: tuple[Intervention, ...]
+    samples: Samples = Samples()
+
+
+@dataclass(frozen=True)
+class FindWorst(Request[tuple[int, ...]]):
+    """Evaluate a prepared net on a split, and return its samples of the largest loss, largest first."""
+
+    lane: ClassVar[str] = "interpret"
+    net: Handle
+    part: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ReadLooks(Request[tuple[SampleLook, ...]]):
+    """Return samples as a person sees them."""
+
+    lane: ClassVar[str] = "interpret"
+    net: Interpreted
+    samples: Samples

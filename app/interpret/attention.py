@@ -1,0 +1,270 @@
+"""Find every scaled-dot-product attention of a forward pass: fused, in C++, or a softmax between two matmuls.
+
+A function mode sees `F.scaled_dot_product_attention` with the arguments as they were written, and keeps
+`nn.MultiheadAttention` and `nn.TransformerEncoder` off their fused inference, whose weights nobody can see. A dispatch
+mode sees the kernels that are called past the public functions, and follows tensors from a matmul of two activations
+through a softmax to the matmul that takes its result, whatever masks, biases, casts and views lie between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from app.util import user_frames
+from app.util.late_dataclass import dataclass
+
+CHUNK = 1 << 26  # bytes of weights that are computed at a time
+OPEN = 4  # results of softmax that wait for their matmul
+_SOFTMAX = ("_softmax", "_safe_softmax")
+_MATMULS = ("bmm", "mm", "baddbmm", "addmm", "matmul")
+_OTHERS = ("convolution", "linear", "addmv", "mv", "dot", "_scaled_mm", "embedding")  # nothing is followed through
+_FUSED = "_scaled_dot_product_"
+
+
+@dataclass(eq=False)
+class Attention:
+    """An attention that has just been computed. Weights have the shape (..., heads, queries, keys), `values` (...,
+    heads, keys, width), and `output` is the tensor that the net goes on with, as (..., heads, queries, width).
+
+    `path` is the innermost module, `call` counts the attentions of that module from 1. `dropout` is the probability
+    that the call was given. `rows(begin, end)` computes weights, and returns them with the largest score among them.
+    """
+
+    path: str
+    call: int
+    kind: str
+    place: tuple[str, int]
+    values: Tensor
+    output: Tensor
+    queries: int
+    keys: int
+    lead: tuple[int, ...]
+    rows: Callable[[int, int], tuple[Tensor, float]] = field(repr=False)
+    dropout: float = 0.0
+    remark: str = ""
+
+    def chunks(self, step: int = 1) -> Iterator[tuple[int, int, Tensor, float]]:
+        """Yield begin, end and weights (..., heads, end - begin, keys) of some queries at a time, a multiple of `step`
+        of them, with the largest score among them."""
+        row = 8 * self.keys * math.prod(self.lead)
+        size = max(1, CHUNK // max(row * step, 1)) * step
+        for begin in range(0, self.queries, size):
+            end = min(begin + size, self.queries)
+            yield begin, end, *self.rows(begin, end)
+
+
+class AttentionFinder:
+    """Calls `found(attention)` whenever `model` has computed one, before it goes on; that may write to the output."""
+
+    def __init__(self, model: nn.Module, found: Callable[[Attention], None]) -> None:
+        self._model, self._found = model, found
+        self._paths: list[str] = []
+        self._calls = Counter[str]()
+        self.busy = False  # inside a call whose parts are not looked at
+        self._scores: Any = WeakTensorKeyDictionary()  # what comes of a matmul of two activations
+        self._weights: Any = WeakTensorKeyDictionary()  # what comes of their softmax: its number
+        self._softmax: dict[int, Tensor] = {}
+        self._number = 0
+        self._parameters = {_storage(one) for one in model.parameters() if _storage(one)}
+
+    @contextlib.contextmanager
+    def watching(self, kernels: bool = True) -> Iterator[None]:
+        """Watch what this thread computes, without gradients. Without `kernels` only public functions are seen."""
+        hooks: list[Any] = []
+        try:
+            for path, module in self._model.named_modules():
+                if not isinstance(module, torch.jit.ScriptModule):
+                    hooks.append(module.register_forward_pre_hook(self._entering(path)))
+                    hooks.append(module.register_forward_hook(self._leaving, always_call=True))
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(torch.no_grad())
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+                if kernels:
+                    stack.enter_context(_Kernels(self))
+                stack.enter_context(_Functions(self))
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            self._softmax.clear()
+
+    def _entering(self, path: str) -> Callable[..., None]:
+        def enter(_module: nn.Module, _args: Any) -> None:
+            self._paths.append(path)
+
+        return enter
+
+    def _leaving(self, _module: nn.Module, _args: Any, _output: Any) -> None:
+        self._paths.pop()
+
+    def _tell(self, kind: str, frame: FrameType | None, **rest: Any) -> None:
+        path = self._paths[-1] if self._paths else ""
+        self._calls[path] += 1
+        self.busy = True
+        try:
+            place = user_frames.location(frame, generated=True)
+            self._found(Attention(path, self._calls[path], kind, place, **rest))
+        finally:
+            self.busy = False
+
+    # --- Fused
+
+    def fused(self, kind: str, frame: FrameType | None, given: dict[str, Any], output: Tensor) -> None:
+        """Take a call of `F.scaled_dot_product_attention` or of a kernel of it, with its arguments by name."""
+        query, key, value = given["query"], given["key"], given["value"]
+        if query.is_nested or query.device.type == "meta":
+            return
+        causal, scale = bool(given.get("is_causal")), given.get("scale")
+        scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
+        if query.ndim > 2 and key.shape[-3] != query.shape[-3]:  # grouped queries
+            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+        mask, keys = given.get("attn_mask"), key.shape[-2]
+        if mask is not None and mask.shape[-1] > keys:  # padded for a kernel
+            mask = mask[..., :keys]
+
+        def rows(begin: int, end: int) -> tuple[Tensor, float]:
+            part = query[..., begin:end, :].double()
+            scores = part @ key.double().transpose(-2, -1) * scale
+            top = float(scores.abs().amax()) if scores.numel() else 0.0
+            if mask is not None:
+                some = mask[..., begin:end, :] if mask.ndim > 1 and mask.shape[-2] > 1 else mask
+                scores = scores.masked_fill(~some, -math.inf) if some.dtype == torch.bool else scores + some
+            if causal:  # aligned to the upper left, as torch documents it
+                later = torch.arange(keys, device=query.device) > torch.arange(begin, end, device=query.device)[:, None]
+                scores = scores.masked_fill(later, -math.inf)
+            none = (scores == -math.inf).all(-1, keepdim=True)  # nothing may be looked at: zeros
+            return scores.softmax(-1).masked_fill(none, 0.0), top
+
+        lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        self._tell(
+            kind, frame, values=value, output=output, queries=query.shape[-2], keys=keys, lead=tuple(lead), rows=rows,
+            dropout=float(given.get("dropout_p") or 0.0),
+        )  # fmt: skip
+
+    # --- Written out
+
+    def kernel(self, func: Any, args: Any, kwargs: dict[str, Any], output: Any, frame: FrameType | None) -> None:
+        """Follow one kernel that was called outside the fused ones."""
+        name = func.__name__.partition(".")[0]
+        if name.startswith(_FUSED) and "backward" not in name and "math" not in name:
+            given = {one.name: value for one, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+            given.setdefault("attn_mask", given.get("attn_bias"))
+            self.fused(name, frame, given, output[0] if isinstance(output, tuple | list) else output)
+            return
+        made = [one for one in tree_leaves(output) if isinstance(one, Tensor) and one.is_floating_point()]
+        if not made or name in _OTHERS:
+            return
+        taken = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        if name in _MATMULS:
+            self._matmul(taken[-2:], made[0], frame)
+        elif name in _SOFTMAX:
+            if taken[0] in self._scores and args[1] % taken[0].ndim == taken[0].ndim - 1:
+                self._number += 1
+                self._softmax[self._number] = made[0]
+                self._weights[made[0]] = self._number
+                for old in [*self._softmax][:-OPEN]:
+                    del self._softmax[old]
+        else:
+            self._pass_on(taken, made)
+
+    def _pass_on(self, taken: list[Tensor], made: list[Tensor]) -> None:
+        """Follow scores and weights through views, casts, masks and whatever else keeps most of them."""
+        for one in taken:
+            for known in (self._scores, self._weights):
+                mark = known.get(one)
+                if mark is not None:
+                    for result in made:
+                        if 2 * result.numel() >= one.numel():
+                            known[result] = mark
+
+    def _matmul(self, operands: list[Tensor], output: Tensor, frame: FrameType | None) -> None:
+        left, right = operands
+        for weights, number in ((left, self._weights.get(left)), (right, self._weights.get(right))):
+            softmax = self._softmax.pop(number, None) if number is not None else None
+            if softmax is not None:
+                self._written_out(softmax, weights is right, left, right, output, frame)
+                return
+        if not {_storage(left), _storage(right)} & self._parameters:
+            self._scores[output] = 1
+
+    def _written_out(
+        self, softmax: Tensor, transposed: bool, left: Tensor, right: Tensor, output: Tensor, frame: FrameType | None
+    ) -> None:
+        """Take softmax(scores) @ values, or values^T @ softmax(scores)^T if `transposed`."""
+        weights, values, made = left, right, output
+        if transposed:
+            weights, values, made = (one.transpose(-2, -1) for one in (right, left, output))
+        queries, keys = weights.shape[-2:]
+        lead = softmax.shape[:-2]
+        if math.prod(lead) * queries != weights.numel() // max(keys, 1):
+            lead = weights.shape[:-2]
+        weights, values, made = (one.reshape(*lead, *one.shape[-2:]) for one in (weights, values, made))
+        if _storage(made) != _storage(output):
+            return  # a copy, which an intervention could not write to
+        same = weights.numel() == softmax.numel() and torch.equal(weights, softmax.reshape(weights.shape).to(weights))
+        remark = "" if same else "the weights as they multiply the values, which differ from the softmax's result"
+
+        def rows(begin: int, end: int) -> tuple[Tensor, float]:
+            return weights[..., begin:end, :].double(), 0.0
+
+        self._tell(
+            "softmax", frame, values=values, output=made, queries=queries, keys=keys, lead=tuple(lead), rows=rows,
+            remark=remark,
+        )  # fmt: skip
+
+
+def _storage(tensor: Tensor) -> int:
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):  # of tensors without a storage
+        return 0
+
+
+class _Functions(TorchFunctionMode):
+    """Sees public functions; entered last, so that it is asked first."""
+
+    def __init__(self, finder: AttentionFinder) -> None:
+        super().__init__()
+        self._finder = finder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        finder, kwargs = self._finder, kwargs or {}
+        if func is not F.scaled_dot_product_attention or finder.busy:
+            return func(*args, **kwargs)
+        finder.busy = True
+        try:
+            output = func(*args, **kwargs)
+        finally:
+            finder.busy = False
+        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+        finder.fused("scaled_dot_product_attention", sys._getframe(1), dict(zip(names, args, strict=False)) | kwargs,
+                     output)  # fmt: skip
+        return output
+
+
+class _Kernels(TorchDispatchMode):
+    def __init__(self, finder: AttentionFinder) -> None:
+        super().__init__()
+        self._finder = finder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if not self._finder.busy:
+            self._finder.kernel(func, args, kwargs or {}, output, sys._getframe(1))
+        return output
