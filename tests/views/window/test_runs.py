@@ -276,13 +276,18 @@ def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(qtbot, pa
     window.actions_by_key["run"].trigger()
     assert window.bottom.pane.page == "curves" and not hasattr(charts, "curves")
     qtbot.waitUntil(lambda: window.session.current is not None and not window.session.active)
-    qtbot.waitUntil(lambda: hasattr(charts, "curves") and hasattr(window, "layer_control"))
+    qtbot.waitUntil(lambda: hasattr(charts, "curves") and window.furnished)
     assert charts.curves.isVisible() and charts.curves.controls.isVisible()
     assert charts.curves.loss.history is window.session.current.history
     layer = window.live.analysis.source.modules[linear]
-    assert window.layer_page.layer == layer
+    assert window.shown_run.selected == charts.curves.gradients.selected == {layer}
+    assert not hasattr(window, "layer_page")
+    window.pages.show("layer")
+    qtbot.waitUntil(lambda: hasattr(window, "layer_control"))
+    assert window.layer_page.layer == layer and window.layer_page.run_title == "Run 1"
     window.selection.set(())
     window.selection.set({linear})
+    assert window.layer_page.layer == layer
     assert window.shown_run.selected == charts.curves.gradients.selected == {layer}
     closed(window)
     window = opened(qtbot, path, charts=False)

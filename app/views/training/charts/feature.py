@@ -90,7 +90,7 @@ class ChartsFeature(Feature):
             self._another.stop()
             self._show()
         else:
-            self.workspace.pages.demand("curves", "layer")
+            self.workspace.pages.demand("curves")
             self._another.start()
 
     def _show(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from app.views import early_imports
 from app.views.feature import Feature, Page, Steps
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class LayerFeature(Feature):
+    """The page is made when somebody wants it, and shows then what was recorded until now."""
+
     rank = 170
     layer_page: LayerPage
     layer_control: LayerControl
@@ -22,9 +25,16 @@ class LayerFeature(Feature):
                    controls=lambda: self.layer_page.controls)  # fmt: skip
 
     def _make(self) -> Steps:
+        yield from early_imports.charts_in_steps()
+        from app.views.training.charts import charts  # noqa: F401  its import is a step, and so are those of the others
+
+        yield
         from app.views.training.layer.layer_charts import HistogramChart, RatioChart
+
+        yield
         from app.views.training.layer.layer_page import LayerPage
 
+        yield
         values = HistogramChart()
         yield
         ratio = RatioChart()
