@@ -95,6 +95,7 @@ def _observed(options: argparse.Namespace) -> int:
     """Write a project that holds where the model comes from."""
     from app import cli
     from app.cli import opened
+    from app.preflight.opened import project_of
     from app.project import file
     from app.project.project import Project
     from app.sources.spec import AskedModel
@@ -103,7 +104,7 @@ def _observed(options: argparse.Namespace) -> int:
     asked = AskedModel(options.source, options.args, tuple(options.input), trust=options.trust)
     model = opened.open_model(asked, options.timeout)
     try:
-        backup = file.write(Project(opened.name(model), opened=model), options.out, known)
+        backup = file.write(project_of(model, Project(opened.name(model))), options.out, known)
     except (OSError, file.ProjectFileError) as error:
         raise cli.CommandError(str(error)) from error
     cli.note_backup(options.out, backup)

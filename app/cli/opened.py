@@ -44,13 +44,14 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def project_of(options: argparse.Namespace) -> Project:
     """Open the model that SOURCE names, as a project with the settings of the command. Raises CommandError."""
+    from app.preflight import opened as opened_nets
     from app.project.project import Project
     from app.sources.spec import AskedModel
 
     project = with_settings(Project(), options)  # first, so that invalid settings are reported before any code runs
     asked = AskedModel(str(options.project), options.args, tuple(options.input), trust=options.trust)
     opened = open_model(asked)
-    return replace(project, name=name(opened), opened=opened)
+    return opened_nets.project_of(opened, replace(project, name=name(opened)))
 
 
 def name(opened: OpenedModel) -> str:

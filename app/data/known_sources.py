@@ -51,6 +51,11 @@ _FIELDS = (
 
 _CSV = (
     Option("inputs", "names", (), doc="Input columns; all but the target if none is named."),
+    Option(
+        "fields", "str", "",
+        doc="Several inputs of the network, separated by semicolons, each a name and its columns: “size: width, "
+        "height; place: city”. Without any, all columns are one input.",
+    ),
     Option("target", "str", "", doc="Target column; the last if none is named."),
     Option("more_targets", "names", (), doc="Further target columns, for networks with several outputs."),
     Option("task", "choice", "auto", choices=("auto", "classes", "values"), doc="Classification or regression target."),
@@ -61,7 +66,7 @@ _CSV = (
     STANDARDISE,
     Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="Field separator."),
     Option("header", "bool", True, doc="The first row contains column names."),
-)
+)  # fmt: skip
 _TENSORS = (
     Option(
         "inputs",

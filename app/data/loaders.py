@@ -255,8 +255,6 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
         ids = first(labels) if spec.task == CLASSES else torch.zeros(len(labels))
         split = stratified_split(ids, *shares, config.split_seed)
     if options.get("standardise"):
-        if isinstance(inputs, Fields):
-            raise DataError(f"{spec.label} has several inputs, of which none is standardised. Disable standardise.")
         inputs = standardised(inputs, split[0])
     streamed = isinstance(inputs, streams.Streamed)
     training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
@@ -317,7 +315,7 @@ def _counts(labels: Any, target: TargetInfo) -> tuple[int, ...]:
     if target.task == VALUES:
         return ()
     ids = labels[target.name] if isinstance(labels, Fields) else labels
-    return tuple(torch.bincount(ids.flatten(), minlength=len(target.classes)).tolist())
+    return tuple(torch.bincount(ids[ids >= 0], minlength=len(target.classes)).tolist())
 
 
 def _points(name: str, options: Mapping[str, Any]) -> Pair:

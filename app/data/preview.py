@@ -52,7 +52,7 @@ def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watc
         texts=tuple(fields_text(fields, one) for one in several)
         if fields
         else tuple(_text(spec, sample) for sample in few)
-        if spec.task == TOKENS
+        if spec.task == TOKENS and not inputs.is_floating_point()
         else (),
     )
 

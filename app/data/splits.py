@@ -3,6 +3,8 @@
 torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -25,8 +27,12 @@ def stratified_split(labels: Tensor, validation: float, test: float, seed: int) 
     return training, validating, testing
 
 
-def standardised(inputs: Tensor, training: Tensor) -> Tensor:
-    """Standardise columns (N, C) by mean and standard deviation of the rows `training`; constant columns become 0."""
+def standardised(inputs: Any, training: Tensor) -> Any:
+    """Standardise columns (N, C) by mean and standard deviation of the rows `training`; constant columns become 0. Of
+    several inputs those of floating point numbers are."""
+    if hasattr(inputs, "parts"):
+        parts = inputs.parts.items()
+        return type(inputs)({n: standardised(p, training) if p.is_floating_point() else p for n, p in parts})
     rows = inputs[training].double()
     spread = rows.std(0, correction=0)
     return ((inputs - rows.mean(0)) / torch.where(spread > 0, spread, 1.0)).float()

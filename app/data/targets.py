@@ -59,13 +59,18 @@ class WithTargets:
 
     def batches(self, chunks: Iterable[Tensor]) -> Iterator[tuple[Any, Any]]:
         for inputs, labels in self.samples.batches(chunks):
-            given = inputs if isinstance(inputs, Fields) else Fields({"": inputs})
-            for name in self.names:
-                given = given.with_(name, labels[name] if isinstance(labels, Fields) and name != self.only else labels)
-            yield given, labels
+            yield with_targets(inputs, labels, self.names, self.only), labels
 
     def to(self, device: str) -> "WithTargets":
         return WithTargets(self.samples.to(device), self.names, self.only)
+
+
+def with_targets(inputs: Any, labels: Any, names: Iterable[str], only: str) -> Fields:
+    """Add targets to the inputs of a batch, see `WithTargets`."""
+    given = inputs if isinstance(inputs, Fields) else Fields({"": inputs})
+    for name in names:
+        given = given.with_(name, labels[name] if isinstance(labels, Fields) and name != only else labels)
+    return given
 
 
 Make = Callable[[TargetInfo], Tensor]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from app.source.interface import Argument, Interface, Returned, is_way
+from app.source.interface import Argument, Interface, Returned, is_place, is_way
 
 MOST = 200  # tensors that are listed, such as those of a cache
+CHANNELS = (1, 3)  # of a picture: a list of such tensors has one a sample
 
 
 def interface_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Interface:
     """Describe `output = model(*args, **kwargs)`."""
     kind = type(model)
+    takes = [*_arguments(model, args, kwargs)]
     named = [*model.named_parameters()]
     returns: list[Returned] = []
     for one in _returned(output, ""):
@@ -24,7 +26,7 @@ def interface_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
             break
         returns.append(one)
     return Interface(
-        f"{kind.__module__}.{kind.__qualname__}", tuple(_arguments(model, args, kwargs)), tuple(returns),
+        f"{kind.__module__}.{kind.__qualname__}", _distinct(takes), tuple(returns),
         tuple(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in named)),
         sum(one.numel() for _, one in named),
     )  # fmt: skip
@@ -36,26 +38,89 @@ def _arguments(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     except (TypeError, ValueError):
         parameters = []
     left, named = [*args], dict(kwargs)
+    by_sample = any(_is_by_sample(value) for value in (*args, *kwargs.values()))
     for one in parameters:
         if one.kind == one.VAR_POSITIONAL:
             for number, value in enumerate(left):
-                yield _argument(f"{one.name}{number}", value, True, True)
+                yield from _argument(f"{one.name}{number}", value, True, True, by_sample)
             left = []
         elif one.kind == one.VAR_KEYWORD:
             for name in [*named]:
-                yield _argument(name, named.pop(name), True, False)
+                yield from _argument(name, named.pop(name), True, False, by_sample)
         else:
             by_place = one.kind == one.POSITIONAL_ONLY
             given = left.pop(0) if left and one.kind != one.KEYWORD_ONLY else named.pop(one.name, None)
-            yield _argument(one.name, given, one.default is one.empty, by_place)
+            yield from _argument(one.name, given, one.default is one.empty, by_place, by_sample)
     for number, value in enumerate(left):  # of a forward without a signature
-        yield _argument(f"input{number}", value, True, True)
+        yield from _argument(f"input{number}", value, True, True, by_sample)
 
 
-def _argument(name: str, value: Any, needed: bool, by_place: bool) -> Argument:
+def _argument(name: str, value: Any, needed: bool, by_place: bool, by_sample: bool) -> Iterator[Argument]:
+    """Yield an argument, or the tensors in it if it is made of nothing else; with `by_sample` lists have a part for
+    each sample."""
+    if isinstance(value, Tensor) or value is None:
+        yield _tensor(name, value, needed, by_place)
+        return
+    found = [*_within(value, "", by_sample)]
+    if not found or by_place or any(tensor is None for _, tensor, _ in found):
+        yield Argument(name, needed=needed, other=type(value).__name__, by_place=by_place)
+        return
+    for way, tensor, samples in found:
+        assert tensor is not None
+        key = way.rpartition('["')[2].removesuffix('"]') if way.endswith('"]') else ""
+        own = key if key.isidentifier() else name if way == "[*]" else f"{name}{''.join(filter(str.isalnum, way))}"
+        shape = (samples, *tensor.shape) if samples else tuple(tensor.shape)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        yield Argument(own, shape, dtype, needed, of=name, way=way)
+
+
+def _tensor(name: str, value: Tensor | None, needed: bool, by_place: bool) -> Argument:
+    if value is None:
+        return Argument(name, needed=needed, by_place=by_place)
+    return Argument(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), needed, "", by_place)
+
+
+def _within(value: Any, way: str, by_sample: bool) -> Iterator[tuple[str, Tensor | None, int]]:
+    """Yield the tensors of lists, tuples and dictionaries with the way to each, and for one of each sample how many
+    there are; None for what is no tensor."""
     if isinstance(value, Tensor):
-        return Argument(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), needed, "", by_place)
-    return Argument(name, needed=needed, other="" if value is None else type(value).__name__, by_place=by_place)
+        yield way, value, 0
+    elif by_sample and not way and isinstance(value, list | tuple) and value and _same(value):
+        for inner, tensor, _ in _within(value[0], "[*]", by_sample):
+            yield inner, tensor, len(value)
+    elif type(value) in (list, tuple):
+        for number, part in enumerate(value):
+            yield from _within(part, f"{way}[{number}]" if type(value) is list else f"{way}({number})", by_sample)
+    elif type(value) is dict and all(isinstance(key, str) and is_place(f'["{key}"]') for key in value):
+        for key, part in value.items():
+            yield from _within(part, f'{way}["{key}"]', by_sample)
+    else:
+        yield way, None, 0
+
+
+def _same(parts: Any) -> bool:
+    """Return whether these are dictionaries with the same keys, or tensors."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return all(isinstance(one, dict) and one.keys() == first.keys() for one in parts)
+    return all(isinstance(one, Tensor) for one in parts)
+
+
+def _is_by_sample(value: Any) -> bool:
+    """Return whether a list has a part for each sample: a dictionary, or a picture."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    if isinstance(value[0], dict):
+        return _same(value)
+    return all(isinstance(one, Tensor) and one.ndim == 3 and one.shape[0] in CHANNELS for one in value)
+
+
+def _distinct(takes: list[Argument]) -> tuple[Argument, ...]:
+    """Name tensors within arguments by their argument, too, where two have the same name."""
+    names = [one.name for one in takes]
+    return tuple(
+        replace(one, name=f"{one.of}_{one.name}") if one.way and names.count(one.name) > 1 else one for one in takes
+    )
 
 
 def _returned(value: Any, way: str) -> Iterator[Returned]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from dataclasses import replace as set_fields
 from typing import Any
 
 import torch
@@ -66,7 +67,41 @@ def _run(
             return error
         for name, held in _parts(output, ""):
             recorder.boundary("output", name or "output", held)
-    return interface_of(model, args, kwargs, output)
+    found = interface_of(model, args, kwargs, output)
+    if train and found.own_losses and found.chief is None:
+        return set_fields(found, losses_in_training=not _has_losses(model, args, kwargs, found, seed))
+    return found
+
+
+def interface_in_training(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], seed: int = 0
+) -> Interface | None:  # fmt: skip
+    """Describe a call in train mode if the model returns its losses alone there, as detection models do; None if it
+    returns anything else, or raises."""
+    try:
+        found = interface_of(model, args, kwargs, _output(model, args, kwargs, True, seed))
+    except (Exception, SystemExit):  # the model's own
+        return None
+    if not found.own_losses or found.chief is not None:
+        return None
+    return set_fields(found, losses_in_training=not _has_losses(model, args, kwargs, found, seed))
+
+
+def _has_losses(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface, seed: int
+) -> bool:  # fmt: skip
+    """Return whether a model returns in eval mode the losses that it returned in train mode."""
+    try:
+        seen = interface_of(model, args, kwargs, _output(model, args, kwargs, False, seed))
+    except (Exception, SystemExit):  # the model's own
+        return False
+    return {one.way for one in found.own_losses} <= {one.way for one in seen.returns}
+
+
+def _output(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool, seed: int) -> Any:
+    """Call a model without observing it."""
+    with rng.borrowed(seed), temporary_mode(model, train), torch.compiler.set_stance("force_eager"), torch.no_grad():
+        return model(*args, **kwargs)
 
 
 def _observation(

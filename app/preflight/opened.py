@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from app.builder.diagnostics.problems import Cure, Problem, SetTraining
 from app.builder.results import Analysis
@@ -20,11 +22,28 @@ from app.sources.spec import SourceError
 from app.training.choices import OWN_LOSS
 from app.training.config import INPUT, Choice, OutputLoss
 from app.training.inputs import InputError, chosen_fields, target_fields
-from app.util.formatting import shape_text
+from app.util.formatting import bytes_text, shape_text
 from app.util.frozen import FrozenMap
 
 LABELS = ("labels", "label", "targets", "target", "y")  # usual names of an argument for the target
 MOST = 12  # outputs for which a loss is suggested
+SINGLE = 4  # bytes of a float32
+
+
+def project_of(opened: OpenedModel, project: Project | None = None) -> Project:
+    """Return a project with a model in place of a drawing, or `project` with it.
+
+    Where nothing else is chosen, the losses are those that a model computes itself if it returns nothing else, and
+    tensors within its arguments get the fields of their names.
+    """
+    project = project or Project(opened.source.name.rpartition(".")[2].rpartition("/")[2] or opened.interface.model)
+    training, own = project.training, opened.interface.own_losses
+    if not training.losses and opened.interface.chief is None:
+        training = replace(training, losses=tuple(OutputLoss(one.name, Choice(OWN_LOSS)) for one in own))
+    fields = {one.name: one.name for one in opened.interface.takes if one.way and one.way != "[*]"}
+    if fields:
+        training = replace(training, inputs=FrozenMap({**fields, **training.inputs}))
+    return replace(project, opened=opened, training=training)
 
 
 def analysis_of(project: Project) -> Analysis:
@@ -36,8 +55,8 @@ def analysis_of(project: Project) -> Analysis:
     except (SourceError, InputError) as error:
         source = Source("")
         problems.append(Problem("error", None, f"{opened.source} cannot be trained on these data", _sentence(error)))
-    if opened.refusal:
-        problems.insert(0, Problem("error", None, f"{opened.source} cannot be trained", opened.refusal))
+    if refusal := opened.refusal or _too_large(opened):
+        problems.insert(0, Problem("error", None, f"{opened.source} cannot be trained", refusal))
     elif stale := changed(opened):
         problems.insert(0, Problem("error", None, f"{opened.source} has changed since it was opened", stale))
     elif opened.sha256 and not layer_files.allowed(opened.sha256):
@@ -47,6 +66,21 @@ def analysis_of(project: Project) -> Analysis:
         project.graph, source, problems=tuple(problems), live=frozenset({""}),
         parameters=FrozenMap({"": opened.interface.parameters}),
     )  # fmt: skip
+
+
+def _too_large(opened: OpenedModel) -> str:
+    """Say that weights and gradients alone are larger than the memory of this machine; "" if they are not."""
+    needed = 2 * SINGLE * opened.interface.parameters
+    try:
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not available on Windows
+        return ""
+    if needed <= room:
+        return ""
+    return (
+        f"Its weights and their gradients take {bytes_text(needed)} in float32, and this machine has "
+        f"{bytes_text(room)}. Open it with arguments that make it smaller, such as fewer layers."
+    )
 
 
 def _sentence(error: Exception) -> str:
@@ -158,7 +192,8 @@ def _other_shape(
     """Warn of samples with other channels, or more or fewer dimensions, than in the call: forward may take them too."""
     for argument, field in zip(arguments, (known[name] for name in fields), strict=True):
         called = argument.shape[1:]
-        if argument.dtype and (len(called) != len(field.shape) or called[:1] != field.shape[:1]):
+        rows = argument.way.startswith("[*][")  # of which each sample has its own number
+        if argument.dtype and (len(called) != len(field.shape) or (called[:1] != field.shape[:1] and not rows)):
             reason = (
                 f"It was called with {shape_text(('N', *called))} when it was opened, and the data give "
                 f"{shape_text(('N', *field.shape))}. A run tells whether forward takes these too."
@@ -187,7 +222,7 @@ def _own_loss(project: Project, opened: OpenedModel, source: SourceSpec) -> Iter
     targets = target_fields(source)
     if not own or not targets or any(field in targets for field in project.training.inputs.values()):
         return
-    label = next((one.name for one in opened.interface.takes if one.name in LABELS), "")
+    label = next((one.name for one in opened.interface.takes if one.name in LABELS and not one.way), "")
     inputs = project.training.inputs.set(label, next(iter(targets)))
     cures = (Cure(f"Give it as {label}", (SetTraining("", "inputs", inputs),)),) if label else ()
     reason = f"The model computes {own[0].output} from its target: choose it for an argument (Training, Data)."
@@ -195,20 +230,29 @@ def _own_loss(project: Project, opened: OpenedModel, source: SourceSpec) -> Iter
 
 
 def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:
-    """Suggest a loss for each output that could have one: the main output first, then the model's own loss, then others
-    that have the batch first."""
+    """Suggest a loss for each output that could have one: the main output first, then the model's own losses, then
+    others that have the batch first."""
     opened = project.opened
     assert opened is not None
     chief, target = opened.interface.chief, source.known_targets[0]
-    rows = []
+    rows = [OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name) for one in opened.interface.own_losses]
+    own = {row.output for row in rows}
     for one in opened.interface.returns:
-        if one.name == "loss" and one.shape == ():
-            rows.append(OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name))
-        elif one.dtype.startswith(("float", "bfloat")) and one.shape:
+        if one.dtype.startswith(("float", "bfloat")) and one.shape and one.name not in own:
             loss = multi_output.usual_loss(target, project.training.loss)
             rows.append(OutputLoss(one.name, loss, 1.0, target.name))
-    ranks = {chief.name if chief is not None else "": 0, "loss": 1}
+    ranks = {chief.name if chief is not None else "": 0, **dict.fromkeys(own, 1)}
     return tuple(sorted(rows, key=lambda row: ranks.get(row.output, 2)))[:MOST]
+
+
+def measured(project: Project, source: SourceSpec) -> OutputLoss | None:
+    """Return the main output as one to be measured beside a loss of the model's own, with the weight 0, if it has a
+    value for each class of a target."""
+    assert project.opened is not None
+    chief, target = project.opened.interface.chief, source.known_targets[0]
+    if chief is None or target.task != CLASSES or len(chief.shape) != 2 or chief.shape[1] < len(target.classes):
+        return None
+    return OutputLoss(chief.name, multi_output.usual_loss(target, project.training.loss), 0.0, target.name)
 
 
 def _few_classes(opened: OpenedModel, source: SourceSpec) -> Iterator[Problem]:

@@ -100,7 +100,9 @@ def _made(
 def _arguments(opened: OpenedModel) -> list[SyntheticField | None]:
     """Return the arguments of the call that an opened model was observed in; None for one that cannot be generated."""
     return [
-        SyntheticField(FieldInfo(one.name, one.shape[1:], one.dtype)) if one.shape and one.dtype in DTYPES else None
+        SyntheticField(FieldInfo(one.name, one.shape[1:], one.dtype))
+        if one.shape and one.dtype in DTYPES and not one.way.startswith("[*][")  # boxes are no noise
+        else None
         for one in opened.given
     ]
 

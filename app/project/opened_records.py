@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from app.project.sheet_records import ProjectFileError, Text
-from app.source.interface import Argument, Interface, Returned, is_way
+from app.source.interface import Argument, Interface, Returned, is_place, is_way
 from app.sources.opened import OpenedModel
 from app.sources.spec import InputSpec, SourceError, parse_source
 from app.util.frozen import FrozenMap
@@ -36,6 +36,8 @@ class ArgumentRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     needed: bool = False
     other: Text = ""
     by_place: bool = False
+    of: Text = ""
+    way: Text = ""
 
 
 class ReturnedRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -46,7 +48,7 @@ class ReturnedRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     dtype: Text = ""
 
 
-class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True):
+class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What forward takes and returned."""
 
     model: Text
@@ -54,6 +56,7 @@ class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True):
     returns: Annotated[list[ReturnedRecord], msgspec.Meta(max_length=1_000)] = []
     modules: Annotated[list[Text], msgspec.Meta(max_length=200_000)] = []
     parameters: Annotated[int, msgspec.Meta(ge=0)] = 0
+    losses_in_training: bool = False
 
 
 class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,9 +77,12 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
         str(opened.source),
         InterfaceRecord(
             found.model,
-            [ArgumentRecord(a.name, [*a.shape], a.dtype, a.needed, a.other, a.by_place) for a in found.takes],
+            [
+                ArgumentRecord(a.name, [*a.shape], a.dtype, a.needed, a.other, a.by_place, a.of, a.way)
+                for a in found.takes
+            ],
             [ReturnedRecord(one.way, [*one.shape], one.dtype) for one in found.returns],
-            [*found.modules], found.parameters,
+            [*found.modules], found.parameters, found.losses_in_training,
         ),
         dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name) for one in opened.inputs],
         opened.folder, opened.sha256,
@@ -94,14 +100,19 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
     found = record.interface
     if bad := next((one.way for one in found.returns if not is_way(one.way)), None):
         raise ProjectFileError(f"{bad!r} leads to no tensor - at `$.model.interface.returns`")
+    if bad := next((one.way for one in found.takes if not is_place(one.way)), None):
+        raise ProjectFileError(f"{bad!r} leads to no tensor - at `$.model.interface.takes`")
     return OpenedModel(
         source, FrozenMap(record.arguments),
         tuple(InputSpec(tuple(one.shape), one.dtype, one.name) for one in record.inputs), record.folder, record.sha256,
         Interface(
             found.model,
-            tuple(Argument(a.name, tuple(a.shape), a.dtype, a.needed, a.other, a.by_place) for a in found.takes),
+            tuple(
+                Argument(a.name, tuple(a.shape), a.dtype, a.needed, a.other, a.by_place, a.of, a.way)
+                for a in found.takes
+            ),
             tuple(Returned(one.way, tuple(one.shape), one.dtype) for one in found.returns),
-            tuple(found.modules), found.parameters,
+            tuple(found.modules), found.parameters, found.losses_in_training,
         ),
     )  # fmt: skip
 

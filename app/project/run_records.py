@@ -74,7 +74,7 @@ class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
     output: Text
     name: Text
     params: dict[str, Any] = {}
-    weight: Positive = 1.0
+    weight: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 1.0
     target: Text = ""
 
 

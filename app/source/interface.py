@@ -9,14 +9,21 @@ from app.util.late_dataclass import dataclass
 # A way from what forward returns to a tensor in it: `.logits`, `["out"]`, `[0]`, and so on inwards.
 _STEP = r'\.[A-Za-z_]\w*|\[\d+\]|\["[^"\\\n]*"\]'
 _WAY = re.compile(rf"({_STEP})*")
+# A way from an argument of forward to a tensor in it: `[*]` is one a sample, `["boxes"]` in a dictionary, `[0]` in a
+# list, `(0)` in a tuple.
+_PLACE = re.compile(r'(\[\*\])?(\["[^"\\\n]*"\]|\[\d+\]|\(\d+\))*')
 _CHIEF = ("output", "logits", "out", "last_hidden_state", "prediction", "sample")  # names of main outputs
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of forward. `shape`, with the batch, and `dtype` are those of the tensor that it was called with; ""
-    if it was called without. `needed` says that it has no default, `other` is the type of what it was given if that is
-    no tensor, and `by_place` that it cannot be passed by its name."""
+    """One argument of forward, or a tensor in one. `shape`, with the batch, and `dtype` are those of the tensor that it
+    was called with; "" if it was called without. `needed` says that it has no default, `other` is the type of what it
+    was given if that is no tensor, and `by_place` that it cannot be passed by its name.
+
+    A tensor in a list, tuple or dictionary is `of` an argument, and `way` leads to it: `["mask"]`; `[*]` for the tensor
+    of each sample, `[*]["boxes"]` for one in the dictionary of each sample.
+    """
 
     name: str
     shape: tuple[int, ...] = ()
@@ -24,6 +31,8 @@ class Argument:
     needed: bool = False
     other: str = ""
     by_place: bool = False
+    of: str = ""
+    way: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,23 +59,35 @@ class Returned:
 @dataclass(frozen=True)
 class Interface:
     """`model` is the dotted name of the class; `takes` are in the order of forward's signature, `returns` in that of
-    what it returned. `modules` are the paths of the modules that own parameters, `parameters` counts their values."""
+    what it returned. `modules` are the paths of the modules that own parameters, `parameters` counts their values.
+    `losses_in_training` says that it returned losses in train mode, and something else in eval mode."""
 
     model: str
     takes: tuple[Argument, ...] = ()
     returns: tuple[Returned, ...] = ()
     modules: tuple[str, ...] = ()
     parameters: int = 0
+    losses_in_training: bool = False
+
+    @property
+    def own_losses(self) -> tuple[Returned, ...]:
+        """The losses that the model computed itself: `loss`, else those whose names say so, else the numbers that it
+        returned in place of anything else."""
+        floats = [one for one in self.returns if one.dtype.startswith(("float", "bfloat"))]
+        numbers = tuple(one for one in floats if not one.shape)
+        total = tuple(one for one in numbers if one.name == "loss")
+        named = tuple(one for one in numbers if "loss" in one.name.lower())
+        return total or named or (numbers if len(numbers) == len(floats) else ())
 
     @property
     def chief(self) -> Returned | None:
         """The tensor that a loss takes if none is named: of the usual names, else the first floating point one."""
-        floats = [one for one in self.returns if one.dtype.startswith(("float", "bfloat"))]
+        floats = [one for one in self.returns if one.dtype.startswith(("float", "bfloat")) and one.shape]
         for name in _CHIEF:
             for one in floats:
                 if one.name == name:
                     return one
-        return next((one for one in floats if one.shape), None)
+        return floats[0] if floats else None
 
 
 def is_way(text: str) -> bool:
@@ -76,3 +97,21 @@ def is_way(text: str) -> bool:
     (True, True, False, False)
     """
     return _WAY.fullmatch(text) is not None
+
+
+def is_place(text: str) -> bool:
+    """Return whether a text leads to a tensor in an argument, and is nothing else.
+
+    >>> is_place('[*]["boxes"]'), is_place("(0)"), is_place('["a"][*]'), is_place("; import os")
+    (True, True, False, False)
+    """
+    return _PLACE.fullmatch(text) is not None
+
+
+def steps_of(place: str) -> tuple[str, ...]:
+    """Split the way to a tensor in an argument.
+
+    >>> steps_of('[*]["boxes"](0)')
+    ('[*]', '["boxes"]', '(0)')
+    """
+    return tuple(re.findall(r'\[\*\]|\["[^"\\\n]*"\]|\[\d+\]|\(\d+\)', place))

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from app.source.generated import MAKER, InputSpec, OutputSpec, OwnModel, Source
-from app.source.interface import Argument, Returned, is_way
+from app.source.interface import Argument, Returned, is_way, steps_of
 from app.sources import finding
 from app.sources.opened import OpenedModel
 from app.sources.spec import SourceError
+
+PADDING = -100  # of whole numbers, as torch's losses ignore it
 
 
 def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterable[str] = ()) -> Source:
@@ -24,18 +26,24 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
     returned = _returned(opened, named)
     hooks, parts = [], []
     if order := _order(opened, [one.name for one in taken]):
+        if "present(" in order:
+            hooks.append(_PRESENT)
         hooks.append(order)
         parts.append("model.register_forward_pre_hook(by_name, with_kwargs=True)")
     if named or (returned and returned[0].way):
         hooks.append(_chosen(returned, bool(named)))
         parts.append("model.register_forward_hook(chosen)")
+    if named and opened.interface.losses_in_training:
+        hooks.append(_ALWAYS_LOSSES)
+        parts.append("model.train = types.MethodType(train, model)")
     tops, before, expression = _making(opened)
     standard = ["import sys"] * (opened.folder != "" and opened.source.own_code)
+    standard += ["import types"] * (_ALWAYS_LOSSES in hooks)
     standard += [line for line in tops if line in ("import copy", "import json")]
     others = [line for line in tops if line not in standard]
     lines = [f'"""Make {_plain(str(opened.source))}, which train.py trains."""', ""]
     lines += [*sorted(standard), *(["from typing import Any"] if hooks else [])]
-    lines += [""] * (lines[-1] != "") + [*others, "from torch import nn"]
+    lines += [""] * (lines[-1] != "") + [*others, f"from torch import {'Tensor, ' * (_PRESENT in hooks)}nn"]
     if opened.source.own_code and opened.folder:
         lines += ["", f"CODE = {_literal(code_folder(opened))}  # where the code of the model is"]
     for hook in hooks:
@@ -83,6 +91,8 @@ def _order(opened: OpenedModel, names: list[str]) -> str:
     known = {one.name for one in takes}
     if lost := [name for name in names if name not in known]:
         raise SourceError(f"forward of {opened.source} has no {lost[0]}; it takes {_names(takes)}")
+    if any(one.way for one in takes if one.name in names):
+        return _within(opened, [one for name in names for one in takes if one.name == name])
     if names == [one.name for one in takes][: len(names)]:
         return ""
     places = [one.name for one in takes if one.by_place]
@@ -93,6 +103,67 @@ def _order(opened: OpenedModel, names: list[str]) -> str:
         '    """Pass the tensors of a batch to the arguments of forward that they are for."""\n'
         f"    return (), {{**dict(zip({_literal(tuple(names))}, tensors)), **named}}"
     )
+
+
+# The rows of a sample that has fewer of them than others, such as boxes of a picture.
+_PRESENT = f'''def present(sample: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Leave out the rows that fill a sample up to the size of the largest: their whole numbers are {PADDING}."""
+    ids = [one for one in sample.values() if one.ndim == 1 and not one.is_floating_point()]
+    if not ids:
+        return sample
+    rows = ids[0] != {PADDING}
+    return {{name: one[rows] if one.ndim and len(one) == len(rows) else one for name, one in sample.items()}}'''
+
+# The layers of a model that has losses in train mode alone are put into eval mode without it.
+_ALWAYS_LOSSES = '''def train(model: nn.Module, mode: bool = True) -> nn.Module:
+    """Change the mode of layers alone: in eval mode the model would compute no losses."""
+    nn.Module.train(model, mode)
+    for module in model.modules():
+        if [*module.children()] and not type(module).__module__.startswith("torch.nn."):
+            module.training = True
+    return model'''
+
+
+def _within(opened: OpenedModel, given: list[Argument]) -> str:
+    """Return the hook that puts tensors into the lists, tuples and dictionaries that forward takes."""
+    parts: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for number, one in enumerate(given):
+        if one.by_place:
+            raise SourceError(f"{opened.source} takes {one.name} by its place alone, which cannot be filled")
+        parts.setdefault(one.of or one.name, []).append((steps_of(one.way), f"tensors[{number}]"))
+    told = ", ".join(f"{_literal(name)}: {_nested(inside)}" for name, inside in parts.items())
+    return (
+        "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"
+        '    """Put the tensors of a batch into the arguments of forward that they are for."""\n'
+        f"    return (), {{{told}, **named}}"
+    )
+
+
+def _nested(parts: list[tuple[tuple[str, ...], str]]) -> str:
+    """Return an expression for a value that has tensors in these places, each with the expression for it.
+
+    >>> _nested([(('["x"]',), "a"), (('["state"]', "(0)"), "b")])
+    '{"x": a, "state": (b,)}'
+    >>> _nested([(("[*]",), "a")]), _nested([(("[*]", '["boxes"]'), "a"), (("[*]", '["ids"]'), "b")])
+    ('[*a]', '[present({"boxes": one[0], "ids": one[1]}) for one in zip(a, b)]')
+    """
+    steps, code = parts[0]
+    if not steps:
+        return code
+    if steps[0] == "[*]":
+        if len(steps) == 1:
+            return f"[*{code}]"
+        inner = _nested([(way[1:], f"one[{number}]") for number, (way, _) in enumerate(parts)])
+        inner = f"present({inner})" if steps[1].startswith('["') else inner
+        return f"[{inner} for one in zip({', '.join(code for _, code in parts)})]"
+    groups: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for way, code in parts:
+        groups.setdefault(way[0], []).append((way[1:], code))
+    values = {step: _nested(inside) for step, inside in groups.items()}
+    if steps[0].startswith('["'):
+        return "{" + ", ".join(f"{_literal(step[2:-2])}: {value}" for step, value in values.items()) + "}"
+    held = ", ".join(values.values())
+    return f"[{held}]" if steps[0].startswith("[") else f"({held},)"
 
 
 def _names(takes: Iterable[Argument]) -> str:
@@ -125,6 +196,7 @@ def _chosen(returned: tuple[Returned, ...], by_name: bool) -> str:
 # --- How it is made
 
 _Made = tuple[list[str], list[str], str]  # imports at the top, lines of the function, the expression
+_FIRST = "made[0] if isinstance(made, tuple) else made"  # of a model with its example inputs
 
 
 def _making(opened: OpenedModel) -> _Made:
@@ -141,7 +213,7 @@ def _making(opened: OpenedModel) -> _Made:
         f'(adapter,) = entry_points(group="tapedeck.sources", name={_literal(source.kind)})',
         f"made = adapter.load()({given})",
     ]
-    return ["from importlib.metadata import entry_points", ""], lines, "made[0] if isinstance(made, tuple) else made"
+    return ["from importlib.metadata import entry_points", ""], lines, _FIRST
 
 
 def _own(opened: OpenedModel) -> _Made:
@@ -159,9 +231,11 @@ def _own(opened: OpenedModel) -> _Made:
     before += [f"from {module} import {outer}", ""]
     maker = f"{outer}.{inner}" if inner else outer
     made = f"{maker}({_call(opened.arguments)})"
-    if source.call or opened.interface.model.rpartition(".")[2] == source.name.rpartition(".")[2]:
+    if not source.call and opened.interface.model.rpartition(".")[2] == source.name.rpartition(".")[2]:
         return [], before, made
-    return ["import copy"], before, f"copy.deepcopy({maker}) if isinstance({maker}, nn.Module) else {made}"
+    if not source.call:
+        made = f"copy.deepcopy({maker}) if isinstance({maker}, nn.Module) else {made}"
+    return ["import copy"] * (not source.call), [*before, f"made = {made}"], _FIRST
 
 
 def _torchvision(opened: OpenedModel) -> _Made:

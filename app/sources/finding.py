@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import PathFinder
+from collections.abc import Iterable
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from app.source import layer_files
@@ -42,3 +43,22 @@ def digest_of(source: SourceSpec, folder: str = "") -> str:
     """Return the digest of the file that runs first, as it is now; "" without a readable one."""
     file = file_of(source, folder) if source.own_code else None
     return (layer_files.digest_of(file) or "") if file is not None else ""
+
+
+def shadowing(folder: Path, names: Iterable[str]) -> str:
+    """Say which of these top-level modules are taken from a folder, before installed packages of the same names; "" if
+    none is."""
+    elsewhere = [one for one in sys.path if Path(one or ".").resolve() != folder.resolve()]
+    found = []
+    for name in sorted(set(names)):
+        here, installed = PathFinder.find_spec(name, [str(folder)]), PathFinder.find_spec(name, elsewhere)
+        if here is not None and here.origin and installed is not None and installed.origin:
+            found.append(
+                f"{name} is the one in {folder}, which Python imports before the package in {_home(installed)}"
+            )
+    return "; ".join(found) + "." if found else ""
+
+
+def _home(spec: ModuleSpec) -> Path:
+    path = Path(spec.origin or "")
+    return path.parent.parent if path.stem == "__init__" else path.parent

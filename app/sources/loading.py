@@ -20,17 +20,22 @@ from app.sources.finding import package_of
 from app.sources.spec import InputsNeededError, InputSpec, SourceError, SourceSpec, adapters
 from app.util.late_dataclass import dataclass
 
+PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers", "diffusers": "diffusers"}
 LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more is made without its weights
 
 
 @dataclass
 class Loaded:
-    """A model and its example inputs."""
+    """A model and its example inputs; `targets` are inputs by name that it takes in train mode only."""
 
     model: nn.Module
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    targets: dict[str, Any] = field(default_factory=dict)
+
+    def named(self, train: bool) -> dict[str, Any]:
+        """Return the inputs by name for one of its modes."""
+        return {**self.kwargs, **(self.targets if train else {})}
 
 
 def load(
@@ -68,14 +73,14 @@ def _with_inputs(source: SourceSpec, loaded: Loaded, inputs: tuple[InputSpec, ..
     if inputs:
         args = tuple(example(one) for one in inputs if not one.name)
         kwargs = {one.name: example(one) for one in inputs if one.name}
-        return Loaded(loaded.model, args, kwargs, loaded.remarks)
+        return Loaded(loaded.model, args, kwargs, loaded.targets)
     args, kwargs = from_forward(loaded.model)
     if not args and not kwargs and (names := _needed_arguments(loaded.model)) is not None:
         named = names[0] if names else "NAME"
         raise InputsNeededError(
             f"describe the inputs of {source}, for instance --input 1x3x32x32 or --input {named}=1x16:int64", names
         )
-    return Loaded(loaded.model, args, kwargs, loaded.remarks)
+    return Loaded(loaded.model, args, kwargs)
 
 
 def _needed_arguments(model: nn.Module) -> tuple[str, ...] | None:
@@ -141,10 +146,24 @@ def _build(source: SourceSpec, module: Any, arguments: Mapping[str, Any]) -> Loa
     if not callable(maker):
         there = ", ".join(_makers(module)) or "none that makes a model"
         raise SourceError(f"{source.where} has no class or function {source.name}; it has {there}")
-    model = maker(**arguments)
-    if not isinstance(model, nn.Module):
-        raise SourceError(f"{source} gives {type(model).__name__}, which is no nn.Module")
-    return Loaded(model)
+    return _loaded(source, maker(**arguments))
+
+
+def _loaded(source: SourceSpec, made: Any) -> Loaded:
+    """Return what a person's own function or an adapter makes: a module, or it with a tuple and a dictionary of inputs.
+    Raises SourceError for anything else."""
+    parts = made if isinstance(made, tuple) and 0 < len(made) < 4 else (made,)
+    if not isinstance(parts[0], nn.Module):
+        kind = type(parts[0]).__name__
+        raise SourceError(
+            f"{source} gives {'a tuple that begins with ' * (parts is made)}{kind}; it must give an nn.Module, or a "
+            "tuple of it, its positional inputs and a dictionary of the others"
+        )
+    args = parts[1] if len(parts) > 1 else ()
+    kwargs = parts[2] if len(parts) > 2 else {}
+    if not isinstance(args, tuple | list) or not isinstance(kwargs, Mapping):
+        raise SourceError(f"{source} must give its inputs as a tuple, and those by name as a dictionary")
+    return Loaded(parts[0], tuple(args), dict(kwargs))
 
 
 def _makers(module: Any) -> Iterator[str]:
@@ -161,8 +180,7 @@ def _adapted(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     entry: Any = adapters().get(source.kind)
     if entry is None:
         raise SourceError(f"no adapter for {source.kind} is installed")
-    made = entry.load()(source.name, **arguments)
-    return Loaded(made) if isinstance(made, nn.Module) else Loaded(*made)
+    return _loaded(source, entry.load()(source.name, **arguments))
 
 
 # --- Installed collections
@@ -173,9 +191,22 @@ def _package(name: str, source: SourceSpec) -> Any:
 
     mend_torchvision()
     try:
-        return importlib.import_module(name)
+        with _installed_alone():
+            return importlib.import_module(name)
     except ImportError as error:
         raise SourceError(f"{source} needs the package {name}: {error}") from error
+
+
+@contextlib.contextmanager
+def _installed_alone() -> Iterator[None]:
+    """Import without the current folder, which `python -m` puts on Python's path: what is there is the user's own code,
+    which nobody has trusted."""
+    here, before = Path.cwd(), list(sys.path)
+    sys.path[:] = [one for one in before if Path(one or ".").resolve() != here]
+    try:
+        yield
+    finally:
+        sys.path[:] = [*before, *(one for one in sys.path if one not in before)]
 
 
 def _timm(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
@@ -201,13 +232,33 @@ def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
         given = {"weights_backbone": None, **given}
     model = models.get_model(name, weights=None, **given).get_submodule(part)
     if name in models.list_models(module=models.detection) and not part:
-        return Loaded(model, ([example(InputSpec((3, 320, 320)))],))
+        return Loaded(model, ([example(InputSpec((3, 320, 320)))],), targets={"targets": [_boxes(model)]})
     sizes = (3, 16, 112, 112) if name in models.list_models(module=models.video) else (3, 224, 224)
     with contextlib.suppress(ValueError, AttributeError):
         crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
         crop = tuple(crop) if isinstance(crop, list | tuple) else (crop,)
         sizes = (*sizes[:-2], *(crop * 2 if len(crop) == 1 else crop))
     return Loaded(model, (example(InputSpec((1, *sizes))),))
+
+
+def _boxes(model: nn.Module) -> dict[str, Any]:
+    """Return the target of a picture of 320 by 320 for a detection model: two boxes, with masks or keypoints where it
+    predicts those."""
+    heads = getattr(model, "roi_heads", None)
+    found = {"boxes": torch.tensor([[40.0, 40.0, 200.0, 160.0], [120.0, 100.0, 280.0, 300.0]]),
+             "labels": torch.ones(2, dtype=torch.int64)}  # fmt: skip
+    if getattr(heads, "mask_predictor", None) is not None:
+        found["masks"] = torch.zeros(2, 320, 320, dtype=torch.uint8)
+        for mask, (left, top, right, bottom) in zip(
+            found["masks"], ((40, 40, 200, 160), (120, 100, 280, 300)), strict=True
+        ):
+            mask[top:bottom, left:right] = 1
+    predictor = getattr(heads, "keypoint_predictor", None)
+    if predictor is not None:
+        points = predictor.kps_score_lowres.out_channels
+        middles = torch.tensor([[120.0, 100.0, 1.0], [200.0, 200.0, 1.0]])
+        found["keypoints"] = middles[:, None].repeat(1, points, 1)
+    return found
 
 
 def _transformers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:

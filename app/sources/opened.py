@@ -35,7 +35,7 @@ class OpenedModel:
         odd = next((one for one in self.interface.takes if one.other and one.needed), None)
         if odd is not None:
             return f"Its {odd.name} is a {odd.other}, and batches are tensors. Wrap it in a class that takes tensors."
-        if self.interface.chief is None:
+        if self.interface.chief is None and not self.interface.own_losses:
             return "It returns no tensor of floating point numbers that a loss could take."
         if not self.interface.parameters:
             return "It has no parameters, so there is nothing to train."

@@ -101,8 +101,10 @@ def _check_losses(training: TrainingConfig) -> None:
             raise JobError(f"losses names the output “{row.output}” twice; each has one loss.")
         if row.loss.name not in LOSSES and row.loss.name != OWN_LOSS:
             raise JobError(f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}.")
-        if not (_is_number(row.weight) and row.weight > 0):
-            raise JobError(f"losses gives {row.output} the weight {row.weight!r}; it must be a number above 0.")
+        if not (_is_number(row.weight) and row.weight >= 0):
+            raise JobError(f"losses gives {row.output} the weight {row.weight!r}; it must be a number, at least 0.")
+    if training.losses and not any(row.weight for row in training.losses):
+        raise JobError("losses gives every output the weight 0, so nothing is trained. Give one a weight above 0.")
 
 
 def _is_number(value: Any) -> bool:

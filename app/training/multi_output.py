@@ -30,9 +30,9 @@ class SeveralLosses(nn.Module):
 
     `rows` are the names of an output and of its target, the loss, its weight, the number of classes for one-hot targets
     (0: class ids), and whether the last axis of the output must come second. An output that the net does not return, as
-    it may in evaluation, is left out. `parts` are the losses of the last batch by output. For mixup `others` are the
-    partners of the samples, and `share` is the weight of the first. `portions` are additional weights of some outputs,
-    where a batch is split over processes.
+    it may in evaluation, is left out; one of weight 0 is measured alone. `parts` are the losses of the last batch by
+    output. For mixup `others` are the partners of the samples, and `share` is the weight of the first. `portions` are
+    additional weights of some outputs, where a batch is split over processes.
     """
 
     whole = True  # takes all outputs of the net
@@ -64,7 +64,8 @@ class SeveralLosses(nn.Module):
                 if portions is not None and name in portions:
                     value = portions[name] * value
                 self.parts[name] = value.detach()
-                total = weight * value if total is None else total + weight * value
+                if weight:
+                    total = weight * value if total is None else total + weight * value
         if total is None:
             raise ValueError(f"The network returned {', '.join(given)}, and none of these has a loss.")
         return total

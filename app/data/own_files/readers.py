@@ -22,11 +22,13 @@ def read_csv(
     header: bool,
     columns: Mapping[int, Sequence[str] | None],
     targets: Mapping[str, tuple[int, Sequence[str] | None]],
-) -> tuple[Tensor, Any, list[str]]:
+    fields: Mapping[str, Sequence[int]] | None = None,
+) -> tuple[Any, Any, list[str]]:
     """Read a text table: inputs (N, values), and class ids (N,) or regression targets (N, 1).
 
     `columns` are the places of the inputs: a number each, or one value for each of the texts that are named. `targets`
     are the place of each target and its texts, None for numbers; the labels of several are a dictionary by name.
+    `fields` are the places of the values of several inputs, which are a dictionary then.
     """
     inputs: list[list[float]] = []
     labels: dict[str, list[float]] = {name: [] for name in targets}
@@ -60,7 +62,9 @@ def read_csv(
     for name, (_, texts) in targets.items():
         if texts is None:
             known_all[name] = torch.tensor(labels[name], dtype=torch.float32).unsqueeze(1)
-    return torch.tensor(inputs, dtype=torch.float32), alone(known_all), bad
+    read = torch.tensor(inputs, dtype=torch.float32)
+    given = {name: read[:, list(places)] for name, places in (fields or {}).items()} if len(read) else {}
+    return given or read, alone(known_all), bad
 
 
 def alone(parts: dict[str, Any]) -> Any:
@@ -271,8 +275,9 @@ def read_dataset(
     """Read all samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in dataset order.
 
     Without `keep` the indices of the samples (N,) are returned instead of the inputs. Several inputs and several
-    targets are dictionaries by name, see `parts_of`; several inputs without `keep` raise ValueError. A DataLoader reads
-    them with `workers` processes; its random numbers are the same each time.
+    targets are dictionaries by name, see `parts_of`; several inputs without `keep` raise ValueError. Of several
+    targets, samples may have different numbers of rows, such as boxes, see `filled`. A DataLoader reads them with
+    `workers` processes; its random numbers are the same each time.
     """
     iterable = isinstance(dataset, IterableDataset)
     workers = 0 if iterable else workers  # each worker would yield the whole iterable
@@ -297,8 +302,12 @@ def read_dataset(
                 if isinstance(sample, str):
                     raise ValueError(sample)
                 values, label = parts_of(sample)
+                ragged = len(label) > 1
                 parts = {**values, **{f"{name} of the targets": one for name, one in label.items()}}
-                shapes = tuple((name, one.shape) for name, one in parts.items())
+                shapes = tuple(
+                    (name, one.shape if name in values or not ragged or not one.ndim else one.shape[1:])
+                    for name, one in parts.items()
+                )
                 if not inputs:
                     inputs, labels, known_shapes = {n: [] for n in values}, {n: [] for n in label}, shapes
                 if shapes != known_shapes:
@@ -323,10 +332,19 @@ def read_dataset(
         read = {name: field_of(held) for name, held in read.items()}
     else:
         read = {name: one if one.dtype == torch.uint8 else one.to(kind_of(one)) for name, one in read.items()}
-    given = {name: torch.stack(known).to(kind_of(known[0])) for name, known in labels.items()}
+    given = {name: filled([one.to(kind_of(one)) for one in known]) for name, known in labels.items()}
     for name, known in given.items():
         given[name] = known.unsqueeze(1) if known.is_floating_point() and known.ndim == 1 else known
     return alone(read), alone(given), bad
+
+
+def filled(parts: Sequence[Tensor]) -> Tensor:
+    """Stack tensors, those with fewer rows filled up: with NaN, or -100, which torch's losses ignore, for integers."""
+    most = max(len(one) if one.ndim else 0 for one in parts)
+    if all(not one.ndim or len(one) == most for one in parts):
+        return torch.stack(list(parts))
+    value = math.nan if parts[0].is_floating_point() else -100
+    return torch.stack([torch.cat([one, one.new_full((most - len(one), *one.shape[1:]), value)]) for one in parts])
 
 
 def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

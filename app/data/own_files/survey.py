@@ -48,7 +48,9 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     names, cells = _columns(path, options)
     target = _column_index(options["target"], names) if options["target"] else len(names) - 1
     kinds = {place: _texts(names[place], cells[place], options) for place in range(len(names))}
+    fields = _csv_fields(path, options["fields"], names)
     chosen = [_column_index(name, names) for name in options["inputs"]]
+    chosen += [place for places in fields.values() for place in places if place not in chosen]
     notes = []
     targets = [target, *(_column_index(name, names) for name in options["more_targets"])]
     if len(set(targets)) < len(targets):
@@ -69,6 +71,8 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         for place in targets
     }
     classes = kinds_of[target]
+    if fields and (alone := [names[place] for place in chosen if not any(place in held for held in fields.values())]):
+        raise DataError(f"fields of {path.name} leave out {', '.join(alone)}, which inputs names. Add it to a field.")
     columns = tuple(_named(names, kinds, chosen))
     if len(columns) > WIDEST:
         raise DataError(f"{path.name} makes {len(columns):,} values per row. Remove columns with many different texts.")
@@ -78,6 +82,8 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         "columns": FrozenMap({place: kinds[place] for place in chosen}),
         "targets": FrozenMap({names[place]: (place, texts) for place, texts in kinds_of.items()}),
     }
+    if fields:
+        arguments["fields"] = FrozenMap({name: _value_places(kinds, chosen, held) for name, held in fields.items()})
     task = VALUES if classes is None else CLASSES
     told = tuple(
         TargetInfo(names[place], VALUES if texts is None else CLASSES, texts or (), (1,) if texts is None else ())
@@ -85,6 +91,37 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     )
     several = told if len(told) > 1 else ()
     return FileSurvey(arguments, task, classes or (), columns, tuple(names), tuple(notes), several)
+
+
+def _csv_fields(path: Path, text: str, names: list[str]) -> dict[str, list[int]]:
+    """Return the columns of each input, from “size: width, height; place: city”. Raises DataError."""
+    found: dict[str, list[int]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, colon, columns = (one.strip() for one in part.partition(":"))
+        if not colon or not name.isidentifier() or name in found:
+            raise DataError(
+                f"fields: “{part}” is no input of {path.name}. Write a name of its own and its columns, as “size: "
+                "width, height”, and separate several by semicolons."
+            )
+        found[name] = [_column_index(column.strip(), names) for column in columns.split(",")]
+    if len(found) == 1:
+        raise DataError(f"fields names one input of {path.name}. Name several, or none.")
+    return found
+
+
+def _value_places(
+    kinds: Mapping[int, tuple[str, ...] | None], chosen: list[int], held: list[int]
+) -> tuple[int, ...]:  # fmt: skip
+    """Return the places of some columns' values among those of all chosen columns.
+
+    >>> _value_places({0: None, 1: ("a", "b"), 2: None}, [0, 1, 2], [2, 1])
+    (3, 1, 2)
+    """
+    starts, at = {}, 0
+    for place in chosen:
+        starts[place] = at
+        at += len(kinds[place] or "1")
+    return tuple(starts[place] + number for place in held for number in range(len(kinds[place] or "1")))
 
 
 def _target_task(name: str, options: Mapping[str, Any]) -> str:
@@ -187,11 +224,16 @@ def check_class_count(what: str, count: int, samples: int) -> None:
 
 
 def check_class_ids(what: str, labels: Tensor) -> None:
-    """Raise DataError for class ids of a Dataset, (N,) int64, that cannot index the network's outputs."""
+    """Raise DataError for class ids of a Dataset, (N,) int64, that cannot index the network's outputs. Those that
+    fill samples up are -100."""
+    by_place = labels.ndim > 1
+    labels = labels[labels != -100] if by_place else labels
+    if not len(labels):
+        raise DataError(f"{what} have no label at all.")
     low, most = int(labels.min()), int(labels.max()) + 1
     if low < 0:
         raise DataError(f"The labels of {what} go down to {low}; class ids count from 0.")
-    if labels.ndim > 1:
+    if by_place:
         if most > VOCABULARY_LIMIT:
             raise DataError(f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} are supported.")
         return

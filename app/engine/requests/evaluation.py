@@ -8,7 +8,7 @@ from typing import ClassVar
 from app.engine.protocol import Handle, Request
 from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Image, InputSurvey, Prediction, Shown
+from app.training.evaluation.trying import InputSurvey, Prediction, Sample, Shown
 from app.training.job import Job
 from app.training.monitoring.looks import LayerInside
 from app.util.late_dataclass import dataclass
@@ -72,7 +72,7 @@ class ShowSamples(Request[tuple[Shown, ...]]):
 
 
 @dataclass(frozen=True)
-class ReadSample(Request[Image]):
+class ReadSample(Request[Sample]):
     """A sample of the evaluation, as the net gets it."""
 
     lane: ClassVar[str] = "samples"
@@ -86,7 +86,7 @@ class TryInput(Request[Prediction]):
 
     lane: ClassVar[str] = "samples"
     net: Handle
-    sample: Image
+    sample: Sample
 
 
 @dataclass(frozen=True)

@@ -56,17 +56,19 @@ class ModelInput:
 @dataclass(frozen=True)
 class ModelSource:
     """The source of a model. `file` is empty for one of torchvision's; `call` means that `name` is a function. `spec`
-    is any other source, whose modules are looked for in `folder` first."""
+    is any other source, whose modules are looked for in `folder` first; of it `part` is the path of the module that is
+    imported, "" for the whole model."""
 
     file: str
     name: str
     call: bool = False
     spec: SourceSpec | None = None
     folder: str = ""
+    part: str = ""
 
     def __str__(self) -> str:
         if self.spec is not None:
-            return str(self.spec)
+            return f"{self.part} of {self.spec}" if self.part else str(self.spec)
         return f"{self.file or 'torchvision'}:{self.name}{'()' if self.call else ''}"
 
 

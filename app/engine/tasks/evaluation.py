@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.data.fields import Fields
 from app.data.spec import ReadingCancelledError
 from app.engine.requests.capture import InitialWeights
 from app.engine.requests.evaluation import (
@@ -27,7 +28,7 @@ from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpoi
 from app.training.evaluation import predict
 from app.training.evaluation.evaluator import EvaluationCancelledError, Evaluator, checkpoint_weights
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Image, Prediction, Shown
+from app.training.evaluation.trying import Prediction, Sample, Shown
 from app.training.monitoring import activations
 from app.training.monitoring.looks import LayerInside
 from app.training.setup.torch_flags import cpu_threads
@@ -114,11 +115,13 @@ def show_samples(request: ShowSamples, context: Context) -> tuple[Shown, ...]:
 
 
 @handles(ReadSample)
-def read_sample(request: ReadSample, context: Context) -> Image:
+def read_sample(request: ReadSample, context: Context) -> Sample:
     net: _Net = context.object_of(request.net)
     assert net.found is not None
-    values: Image = net.evaluator.read(net.found.part, [request.number])[0][0].float().numpy()
-    return np.ascontiguousarray(values)
+    values = net.evaluator.read(net.found.part, [request.number])[0]
+    if isinstance(values, Fields):
+        return {name: np.ascontiguousarray(one[0].float().numpy()) for name, one in values.parts.items()}
+    return np.ascontiguousarray(values[0].float().numpy())
 
 
 @handles(TryInput)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from app.builder.importer.lowering.ir import DraftError
     from app.builder.importer.lowering.opaque import OwnClasses
     from app.builder.importer.tracing.frames import TraceError
+    from app.sources.loading import Loaded
     from app.sources.spec import SourceSpec
 
 # Sizes of torchvision's images and clips, for models without weights that state them.
@@ -154,6 +155,8 @@ def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tup
     try:
         with recording():
             loaded = load(spec.as_run, request.arguments, inputs, False, request.source.folder)
+        if request.source.part:
+            loaded = _part_of(loaded, request.source.part)
         model, given = positional(loaded)
     except SourceError as error:
         raise ModelImportError(str(error), "constructor" if "cannot be made" in str(error) else "failed") from error
@@ -161,16 +164,42 @@ def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tup
     return model, shapes, _classes_of(spec, request.source.folder, folder)
 
 
+def _part_of(loaded: Loaded, path: str) -> Loaded:
+    """Return a module of a model with the tensors that its first call takes. Raises ModelImportError."""
+    import torch
+
+    from app.sources.loading import Loaded
+
+    module, calls = loaded.model.get_submodule(path), list[tuple[Any, dict[str, Any]]]()
+    hook = module.register_forward_pre_hook(lambda _, args, named: calls.append((args, named)), with_kwargs=True)
+    loaded.model.eval()
+    try:
+        with torch.no_grad():
+            loaded.model(*loaded.args, **loaded.kwargs)
+    except Exception as error:  # the part may have run before
+        if not calls:
+            raise ModelImportError(f"the model raises before {path} is called: {error}") from error
+    finally:
+        hook.remove()
+    if not calls:
+        raise ModelImportError(f"{path} was not called with these inputs")
+    args, named = calls[0]
+    defaults = {one.name: one.default for one in inspect.signature(module.forward).parameters.values()}
+    kept = {name: one for name, one in named.items() if isinstance(one, torch.Tensor) or one is not defaults.get(name)}
+    return Loaded(module, args, {name: one for name, one in kept.items() if one is not None})
+
+
 def _classes_of(spec: SourceSpec, where: str, folder: Path) -> OwnClasses:
     """Return those of the module's file, or, of a collection, those of installed packages alone."""
     from app.builder.catalog.custom import read_file
     from app.builder.importer.lowering.opaque import OwnClasses
-    from app.sources.finding import file_of
+    from app.sources.finding import file_of, package_of
 
     file = file_of(spec, where)
     if file is not None:
         installed = "site-packages" in file.parts
-        return OwnClasses(read_file(file), vars(sys.modules[spec.where]), folder if installed else None)
+        name = package_of(file)[1] if spec.kind == "file" else spec.where
+        return OwnClasses(read_file(file), vars(sys.modules[name]), folder if installed else None)
     empty = folder / "source" / "source.py"
     empty.parent.mkdir(exist_ok=True)
     empty.write_text(

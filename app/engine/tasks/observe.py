@@ -27,7 +27,9 @@ from app.engine.requests.playback import Steps
 from app.engine.server import Context, handles
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
-from app.sources.loading import LARGEST, Loaded, load
+from app.source.interface import Interface
+from app.sources.finding import shadowing
+from app.sources.loading import LARGEST, PACKAGES, Loaded, load
 from app.sources.spec import SourceError
 from app.util import gc_pause, rng
 from app.util.formatting import bytes_text
@@ -55,10 +57,45 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
 
     gc_pause.freeze_new_modules()
     tell(f"Running {request.source} once")
-    found = observe(loaded.model, loaded.args, loaded.kwargs, train=request.train, name=type(loaded.model).__name__)
+    found = observe(
+        loaded.model, loaded.args, loaded.named(request.train), train=request.train, name=type(loaded.model).__name__
+    )
     if found.failed is not None and request.meta:
         return observe_with_values(request, found, tell)
-    return found
+    if found.interface is not None and not request.train and _takes_targets(loaded, found.interface):
+        from app.observe.observe import interface_in_training
+
+        tell(f"Running {request.source} once in train mode")
+        trained = interface_in_training(loaded.model, loaded.args, loaded.named(True))
+        found = replace(found, interface=trained or found.interface)
+    told = _shadowing(request)
+    return replace(found, remarks=(*found.remarks, told)) if told else found
+
+
+def _shadowing(request: Observe) -> str:
+    """Say what of the person's folder was imported in place of an installed package, or was not."""
+    folder = Path(request.folder or ".").resolve()
+    if request.folder:
+        from_here = [
+            name for name, module in tuple(sys.modules.items())
+            if "." not in name and (file := getattr(module, "__file__", None)) and _is_in(file, folder)
+        ]  # fmt: skip
+        return shadowing(folder, from_here)
+    name = PACKAGES.get(request.source.kind, "")
+    if name and shadowing(folder, [name]):
+        return f"{name} is the installed package; {folder / name} is not used."
+    return ""
+
+
+def _is_in(file: str, folder: Path) -> bool:
+    """Return whether a module is a file of this folder, or a package in it."""
+    path = Path(file).resolve()
+    return path.parent == folder or (path.stem == "__init__" and path.parent.parent == folder)
+
+
+def _takes_targets(loaded: Loaded, interface: Interface) -> bool:
+    """Return whether a model may return losses in train mode, and need targets for them, as detection models do."""
+    return bool(loaded.targets) or any(one.way.startswith("[*]") for one in interface.takes)
 
 
 def observe_with_values(request: Observe, without: Observation, tell: Callable[[str], None]) -> Observation:
@@ -137,7 +174,7 @@ def batch_of_model(request: ModelCapture) -> TrainingBatch:
     return TrainingBatch(
         loaded.model, loaded.args, OwnLoss() if options.loss else None, None, None, request.train, request.seed,
         special=Special.from_options(options), seeds=None if options.second_order else starts,
-        kwargs=loaded.kwargs, own_lines=True,
+        kwargs=loaded.named(request.train), own_lines=True,
     )  # fmt: skip
 
 

@@ -128,8 +128,8 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     how = f"{own.name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     made = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
-        file_readers.kind_of, file_readers.field_of, file_readers.alone, file_readers.targets_of,
-        file_readers.parts_of, file_readers.Careful, file_readers.read_dataset,
+        file_readers.kind_of, file_readers.field_of, file_readers.alone, file_readers.filled,
+        file_readers.targets_of, file_readers.parts_of, file_readers.Careful, file_readers.read_dataset,
     )  # fmt: skip
     if is_streamed(spec):
         made = f"stream_dataset({how}, {spec.arguments['pin']!r})"

@@ -29,7 +29,7 @@ from app.training.setup.class_weights import weigh_classes
 from app.training.setup.initial_weights import initial_weights
 from app.training.setup.torch_flags import set_cpu_threads
 from app.training.setup.weights_header import TensorInfo, misfits
-from app.training.task import CLASSES, TOKENS, VALUES
+from app.training.task import CLASSES, TOKENS, VALUES, OwnTask
 from app.util.errors import CodedError
 from app.util.rng import borrowed
 
@@ -179,7 +179,8 @@ class _Collected:
         self.count = 0
         self._total = 0.0
         self._correct = 0
-        names = tuple(score.name for score in fitting(self.task.kind, self.task.classes))
+        self._own = isinstance(self.task.one, OwnTask)
+        names = () if self._own else tuple(score.name for score in fitting(self.task.kind, self.task.classes))
         self.gathered = Gathered(names, self.task)
         self._columns: dict[str, list[Any]] = {}
         self._confusion: Any = None
@@ -194,11 +195,19 @@ class _Collected:
                 self._must_fit(output, labels)
             loss = self.stepper.measured(output, labels)
             self._total += loss.item() * len(inputs)
+            if self._own:  # it is one number for a batch, so each sample is one
+                samples = range(len(inputs))
+                self._keep(loss=torch.stack([self._loss_of(inputs[n : n + 1], labels[n : n + 1]) for n in samples]))
+                self.count += len(inputs)
+                return
             output, labels = self.task.chief(output, labels)
             each = self.each(self.task.one.ready(output.float()), self.task.one.targets(labels))
             self._keep(loss=each.float().reshape(len(inputs), -1).mean(1))
             {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[self.task.kind](inputs, output, labels)
         self.count += len(inputs)
+
+    def _loss_of(self, inputs: Any, labels: Any) -> Tensor:
+        return self.stepper.measured(self.stepper.output(self.stepper.model, inputs), labels).float()
 
     def _must_fit(self, output: Any, labels: Any) -> None:
         """Refuse an output that cannot be compared. Raises OutputError."""

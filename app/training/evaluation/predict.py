@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.data.fields import Fields
 from app.data.preview import fields_text
 from app.data.sources import spec_of
-from app.data.spec import CLASSES, TOKENS
-from app.training.evaluation.evaluator import EvaluationError, Evaluator
+from app.data.spec import CLASSES, TOKENS, FieldInfo
+from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Image, InputSurvey, Picture, Prediction, Shown, is_picture
+from app.training.evaluation.trying import Image, InputSurvey, Picture, Prediction, Sample, Shown, is_picture
+from app.training.inputs import target_fields
 from app.training.metrics import PLAIN, reading
 from app.util.rng import borrowed
 
@@ -37,7 +40,10 @@ def shown(evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]) -> tu
 def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) -> Shown:
     columns, right = found.columns, None
     loss = f"loss {columns['loss'][number]:.3g}"
-    true, called = columns["true"][number], columns["called"][number]
+    if "true" not in columns:  # of a loss that the model computes itself
+        true = called = np.empty(0)
+    else:
+        true, called = columns["true"][number], columns["called"][number]
     if found.kind == CLASSES:
         right = bool(true[0] == called[0])
         title = found.name(int(called[0])) if right else f"{found.name(int(true[0]))} → {found.name(int(called[0]))}"
@@ -52,10 +58,13 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
         tip = f"Sample {number}: the token that follows each token, and below it the prediction\n"
         join = "" if all(len(name) == 1 for name in found.classes) else " "
         tip += "\n".join(join.join(found.name(int(token)) for token in row) for row in (true, called))
+    elif not len(true):
+        title, detail, tip = loss, "", f"Sample {number}, {loss}"
     else:
         title = f"{_numbers(true)} → {_numbers(called)}"
         detail, tip = loss, f"Sample {number}: true {true.tolist()}, predicted {called.tolist()}"
     fields = evaluator.data.info.inputs
+    inputs = inputs[""] if isinstance(inputs, Fields) and not fields else inputs  # beside targets that go into the net
     pictures = [inputs[one.name] for one in fields if is_picture(one.shape)] if fields else [inputs]
     pictured = found.kind != TOKENS and bool(pictures) and is_picture(tuple(pictures[0].shape))
     if fields:
@@ -106,34 +115,58 @@ def picture(sample: Tensor) -> Picture:
 
 
 def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
-    """Compute the statistics of the first training samples. Raises EvaluationError for nets with several inputs."""
+    """Compute the statistics of the first training samples."""
     data, job = evaluator.data, evaluator.job
-    if data.info.inputs:
-        names = ", ".join(one.name for one in data.info.inputs)
-        raise EvaluationError(f"A sample of your own has one input; those of {data.info.label} have {names}.")
     inputs, _ = evaluator.read("training", range(min(SURVEYED, len(data.train))))
-    shape = data.info.input_shape
-    axes = [0] if len(shape) == 1 else [0, *range(2, inputs.ndim)]
-    values = inputs.float()
-    spec = spec_of(job.data)
     losses = job.training.losses
     loss = losses[0].loss if losses else job.training.loss
     unit = data.info.task == CLASSES and reading(loss.name) != PLAIN
+    names, columns = tuple(dict.fromkeys(evaluator.stepper.fields)), spec_of(job.data).columns
+    if not names:
+        return _surveyed(
+            inputs, FieldInfo("", data.info.input_shape, data.info.dtype), evaluator, columns, weights, unit
+        )
+    known = {one.name: one for one in (*data.info.inputs, *target_fields(data.info).values())}
+    places: Mapping[str, Sequence[int]] = spec_of(job.data).arguments.get("fields", {})
+    parts = [
+        _surveyed(
+            inputs[name], known.get(name, FieldInfo(name, tuple(inputs[name].shape[1:]), data.info.dtype)), evaluator,
+            tuple(columns[place] for place in places.get(name, ())), weights, unit,
+        )
+        for name in names
+    ]  # fmt: skip
+    return replace(parts[0], parts=tuple(parts))
+
+
+def _surveyed(
+    inputs: Tensor, field: FieldInfo, evaluator: Evaluator, columns: tuple[str, ...], weights: str, unit: bool
+) -> InputSurvey:
+    axes = [0] if len(field.shape) <= 1 else [0, *range(2, inputs.ndim)]
+    values = inputs.float()
     return InputSurvey(
-        shape, tuple(data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
-        values.mean(axes).numpy(), spec.columns, unit, weights,
+        field.shape, tuple(evaluator.data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
+        values.mean(axes).numpy(), columns, unit, weights, field.name, field.dtype, field.symbols,
+        np.ascontiguousarray(values[0].numpy()),
     )  # fmt: skip
 
 
-def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Prediction:
-    """Return the network's output for one sample without batch dimension; with `layers`, channels of its first
-    image-like layers.
+def try_input(evaluator: Evaluator, sample: Sample, layers: bool = False) -> Prediction:
+    """Return the network's output for one sample without batch dimension, of several inputs by name; with `layers`,
+    channels of its first image-like layers.
     """
     import torch
 
     info = evaluator.data.info
-    dtype = getattr(torch, info.dtype)
-    inputs = torch.from_numpy(np.ascontiguousarray(sample)).to(dtype).unsqueeze(0).to(evaluator.device)
+
+    def batch(values: Image, dtype: str) -> Tensor:
+        given = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, dtype))
+        return given.unsqueeze(0).to(evaluator.device)
+
+    if isinstance(sample, Mapping):
+        known = {one.name: one.dtype for one in (*info.inputs, *target_fields(info).values())}
+        inputs: Any = Fields({name: batch(one, known.get(name, info.dtype)) for name, one in sample.items()})
+    else:
+        inputs = batch(sample, info.dtype)
     maps: list[tuple[str, Any]] = []
     hooks = _hooked(evaluator.stepper.model, maps) if layers else []
     try:
@@ -143,7 +176,8 @@ def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Pred
         for hook in hooks:
             hook.remove()
     values = probabilities(evaluator.task.loss, output) if info.task == CLASSES else output.float()
-    seen = picture(inputs[0].float().cpu()) if is_picture(info.input_shape) else None
+    alone = not isinstance(inputs, Fields) and is_picture(info.input_shape)
+    seen = picture(inputs[0].float().cpu()) if alone else None
     told = tuple((name, tuple(_map(one) for one in value[0][:MAPS].float().cpu())) for name, value in maps[:LAYERS])
     return Prediction(values.flatten().cpu().numpy(), seen, told)
 

@@ -37,7 +37,8 @@ class Evaluation:
 
     `columns` are arrays with a row a sample: `loss` (N,); for classes `true` and `called` (N, 1), `right` (N,), `sure`
     (N,), the probability of the true class, `top` and `shares` (N, k), the likeliest classes and their probabilities;
-    for tokens `true` and `called` (N, T), `right` their share; for values the first numbers of `true` and `called`.
+    for tokens `true` and `called` (N, T), `right` their share; for values the first numbers of `true` and `called`, but
+    not for a loss that the model computes itself.
     `views` is how many copies of a picture were averaged over, 1 without test-time augmentation.
     """
 
@@ -112,6 +113,10 @@ class Evaluation:
                 true, called = int(columns["true"][number, 0]), int(columns["called"][number, 0])
                 sure, loss = float(columns["sure"][number]), float(columns["loss"][number])
                 writer.writerow((number, self.name(true), self.name(called), int(true == called), sure, loss))
+            return out.getvalue()
+        if "true" not in columns:  # of a loss that the model computes itself
+            writer.writerow(("sample", "loss"))
+            writer.writerows((number, float(columns["loss"][number])) for number in range(self.count))
             return out.getvalue()
         width = columns["true"].shape[1]
         heads = [f"{word}{'' if width == 1 else f' {place}'}" for word in ("true", "called") for place in range(width)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -13,6 +13,7 @@ from app.util.late_dataclass import dataclass
 
 Picture = NDArray[np.uint8]
 Image = NDArray[np.float32]
+Sample = Image | Mapping[str, Image]  # of several inputs by name
 MNIST_BOX = 20 / 28  # fraction of the side that a digit of MNIST fills
 SMALL = 12  # pixels; in smaller pictures a digit fills the whole side, as in scikit-learn's
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue, as PIL weighs them (ITU-R 601)
@@ -33,8 +34,10 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class InputSurvey:
-    """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the
-    columns.
+    """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the columns.
+
+    If samples have several inputs, each of `parts` is of one, with its `name`, its dtype, its value in the `first`
+    sample, and what its whole numbers stand for; other fields are those of the first.
     """
 
     shape: tuple[int, ...]
@@ -45,6 +48,11 @@ class InputSurvey:
     columns: tuple[str, ...]
     unit: bool  # the net's answers are probabilities
     weights: str
+    name: str = ""
+    dtype: str = "float32"
+    symbols: tuple[str, ...] = ()
+    first: Image | None = None
+    parts: tuple[InputSurvey, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from app.data.spec import VALUES, DataInfo, TargetInfo
 from app.telemetry.layer_bytes import StepBytes
 from app.telemetry.layer_memory import step_bytes
-from app.training.config import INPUT
-from app.training.inputs import fields_of
+from app.training.config import INPUT, TARGET
+from app.training.inputs import fields_of, target_fields
 from app.training.job import Job
 from app.training.monitoring.live_model import LiveRun
 from app.training.objectives import info_of, input_is_target, task_of
@@ -59,6 +59,10 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
             return step_bytes(model, stepper.optimizer.state, batch, forward)
         except (NotImplementedError, RuntimeError, TypeError):
             return None
+        except Exception:
+            if not job.source.opened:
+                raise
+            return None  # a model of code may do anything with values that are not there
 
 
 def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
@@ -66,7 +70,7 @@ def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
     import torch
 
     from app.data.fields import Fields
-    from app.data.targets import synthetic_targets
+    from app.data.targets import synthetic_targets, with_targets
 
     inputs: Any = torch.empty(batch, *data.input_shape, dtype=getattr(torch, data.dtype))
     if data.inputs:
@@ -76,4 +80,6 @@ def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
     def label(target: TargetInfo) -> Tensor:
         return torch.empty(batch, *target.label_shape, dtype=torch.float32 if target.task == VALUES else torch.int64)
 
-    return inputs, synthetic_targets(data, inputs, INPUT if input_is_target(job.training) else "", label)
+    labels = synthetic_targets(data, inputs, INPUT if input_is_target(job.training) else "", label)
+    targets = [name for name in fields_of(job.source, job.training.inputs, data) if name in target_fields(data)]
+    return with_targets(inputs, labels, targets, TARGET) if targets else inputs, labels

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,10 +69,9 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
     found: list[Tensor] = []
 
     def take(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        while isinstance(output, tuple | list) and output:
-            output = output[0]
-        if isinstance(output, torch.Tensor) and not found:
-            found.append(output.detach())
+        first = next((one for one in _tensors(output) if one.ndim), None)
+        if first is not None and not found:
+            found.append(first.detach())
 
     handle = model.get_submodule(path).register_forward_hook(take)
     trained = model.training
@@ -82,6 +83,24 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
         handle.remove()
         model.train(trained)
     return of_values(found[0][0], f"{path}: {_shape(found[0][0])}, range {_range(found[0][0])}") if found else None
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Yield the tensors of what a module returns, such as the fields of a record of `transformers`."""
+    import torch
+
+    if isinstance(output, torch.Tensor):
+        yield output
+        return
+    parts: Iterable[Any] = ()
+    if isinstance(output, tuple | list):
+        parts = output
+    elif isinstance(output, Mapping):
+        parts = output.values()
+    elif is_dataclass(output) and not isinstance(output, type):
+        parts = [getattr(output, one.name) for one in fields(output)]
+    for part in parts:
+        yield from _tensors(part)
 
 
 def of_values(values: Tensor, what: str) -> Channels:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 from app.data.dataset import Dataset
 from app.data.loaders import load
 from app.data.sources import Watch
 from app.source.compiled import load_class
 from app.training.inputs import fields_of
-from app.training.job import Job, check_input
+from app.training.job import Job, JobError, check_input
 from app.training.objectives import prepared, task_of
 from app.training.setup.class_weights import weigh_classes
 from app.training.setup.initial_weights import initial_module
 from app.training.stepper import Stepper
 from app.util.rng import GENERATOR
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None) -> tuple[Stepper, Dataset]:
@@ -40,10 +44,22 @@ def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None)
         random.seed(training.seed)
         np.random.seed(training.seed % 2**32)
         # Taken along, so that whatever ran between two steps is not noticed.
-        model = initial_module(job.source, training.start).to(device)
+        model = initial_module(job.source, training.start)
+        _check_weights(model)
+        model = model.to(device)
         if training.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         fields = fields_of(job.source, training.inputs, data.info)
         stepper = Stepper(model, training, task, device, fields)
         weigh_classes(stepper, job, data.info, device)
     return stepper, data
+
+
+def _check_weights(model: nn.Module) -> None:
+    """Raise JobError for a model whose code makes weights without values."""
+    empty = next((name for name, one in model.named_parameters() if one.is_meta), None)
+    if empty is not None:
+        raise JobError(
+            f"{empty} is on the meta device, where tensors have no values. Have the model's code make its weights on "
+            "the CPU, or give them values with to_empty() and its initialisation."
+        )

@@ -11,12 +11,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from app.data.sources import DataInfo, SourceSpec, spec_of
-from app.data.spec import VALUES, TargetInfo
+from app.data.spec import VALUES, FieldInfo, TargetInfo
 from app.telemetry import memory
-from app.training.config import INPUT
+from app.training.config import INPUT, TARGET
 from app.training.error_messages import failure
 from app.training.events import Failed
-from app.training.inputs import fields_of
+from app.training.inputs import fields_of, target_fields
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.objectives import info_of, input_is_target
 from app.training.setup.devices import resolve
@@ -88,13 +88,14 @@ def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
     import torch
 
     from app.data.fields import Fields
-    from app.data.targets import synthetic_targets
+    from app.data.targets import synthetic_targets, with_targets
 
     size = job.training.batch_size
     fields = fields_of(job.source, job.training.inputs, info)
+    targets = [name for name in fields if name in target_fields(info)]
     if fields:
-        known = {one.name: one for one in info.inputs}
-        pairs = zip(job.source.inputs, (known[name] for name in fields), strict=True)
+        known = {one.name: one for one in info.inputs or (FieldInfo("", info.input_shape, info.dtype),)}
+        pairs = [(given, known[name]) for given, name in zip(job.source.inputs, fields, strict=True) if name in known]
         inputs: Any = Fields({one.name: _drawn(given, size, one.shape, one.dtype, 2) for given, one in pairs})
     else:
         (given,) = job.source.inputs
@@ -102,11 +103,23 @@ def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
 
     def label(target: TargetInfo) -> Tensor:
         if target.task == VALUES:
-            return torch.rand(size, *target.label_shape)
+            drawn = torch.rand(size, *target.label_shape)
+            return _boxes(drawn, info.input_shape) if target.name == "boxes" and drawn.shape[-1:] == (4,) else drawn
         return torch.randint(0, max(len(target.classes), 1), (size, *target.label_shape))
 
     labels = synthetic_targets(info, inputs, INPUT if input_is_target(job.training) else "", label)
+    if targets:
+        inputs = with_targets(inputs, labels, targets, TARGET)
     return inputs.to(device), labels.to(device)
+
+
+def _boxes(drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return boxes (..., left, top, right, bottom) in pixels, which torchvision requires to have a size."""
+    import torch
+
+    width, height = (shape[-1], shape[-2]) if len(shape) > 1 else (1, 1)
+    corner, size = drawn[..., :2] / 2, drawn[..., 2:] / 2 + 0.1
+    return torch.cat([corner, (corner + size).clamp(max=1)], -1) * torch.tensor([width, height] * 2)
 
 
 def _drawn(given: InputSpec, size: int, shape: tuple[int, ...], dtype: str, values: int) -> Tensor:

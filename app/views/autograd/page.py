@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt, Signal
+import math
+
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QPaintEvent, QShortcut
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
@@ -27,6 +29,9 @@ from app.views.ui.widgets.painting import Divider, start
 EMPTY, BUSY, GRAPH = range(3)
 # A small graph is laid out to fill the window as it is now, less what surrounds it.
 PAGE_MARGIN = 110
+FEW = 150  # boxes that are laid out again for a view of another size
+OTHER = 0.2  # log of the ratio of two proportions that differ
+SETTLED = 120  # milliseconds after the last change of size
 RANDOM = "Capture with random inputs"
 BUSY_HINT = "torch builds the graph while the net computes."
 
@@ -62,6 +67,9 @@ class AutogradPage(QWidget):
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
+        self._page = (0, 0)
+        self._resized = QTimer(self, singleShot=True, interval=SETTLED)
+        self._resized.timeout.connect(self._fit)
         self.head = AutogradHeader()
         self.banner = Banner()
         self.banner.hide()
@@ -99,6 +107,7 @@ class AutogradPage(QWidget):
         self.head.search.clicked.connect(lambda: self.find_nodes())
         self.finder.found.connect(self.reveal)
         self.finder.closed.connect(self.view.setFocus)
+        self.view.resized.connect(self._resized.start)
         self.view.folded.connect(self.toggle)
         self.view.led.connect(self.way.mark)
         self.view.escaped.connect(self.way.end)
@@ -215,8 +224,7 @@ class AutogradPage(QWidget):
         self.head.set_busy(False)
         self.head.fold_all.setEnabled(grouped)
         self.head.set_folded(not any(group.key in self._unfolded for group in self._groups if group.parent is None))
-        room = self.view.viewport().size()
-        page = (min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360))
+        page = self._page = self._page_size()
         with gc_pause.put_off():
             self._folded = fold(self._tape, self._groups, self._unfolded if grouped else frozenset(self._by_key))
             drawing = draw(self._tape, self._folded, grouped=grouped)
@@ -224,6 +232,21 @@ class AutogradPage(QWidget):
         self.way.show_in(self._folded.place)
         self.minimap.rebuild()
         self.redrawn.emit()
+
+    def _page_size(self) -> tuple[int, int]:
+        """Return the size of a picture that fills the view."""
+        room = self.view.viewport().size()
+        return min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360)
+
+    def _fit(self) -> None:
+        """Lay a small picture out again, if all of it is framed and the view has other proportions than it was laid out
+        for, such as beside a panel that was opened."""
+        if self._tape is None or not self.view.whole or len(self.scene.boxes) > FEW:
+            return
+        (width, height), (before, below) = self._page_size(), self._page
+        if abs(math.log(width / height * below / before)) > OTHER:
+            self._redraw_quietly(same_rows=False)
+            self.view.frame_all()
 
     @property
     def folded(self) -> Folded | None:
@@ -251,9 +274,9 @@ class AutogradPage(QWidget):
         self.scene.choose(key if key in self.scene.groups else f"fold:{key}")
         self.view.setFocus()
 
-    def _redraw_quietly(self) -> None:
+    def _redraw_quietly(self, same_rows: bool = True) -> None:
         self._quiet = True
-        self._redraw(same_rows=True)
+        self._redraw(same_rows)
         self._quiet = False
 
     def _corner(self, key: str) -> QPoint | None:

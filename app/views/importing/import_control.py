@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from app.views.importing.comparison_control import ComparingControl
     from app.views.importing.import_dialog import ImportDialog
     from app.views.importing.importing import ImportedModel, ImportRequest
+    from app.views.importing.redraw_dialog import RedrawDialog
     from app.views.workspace import Workspace
 
 
@@ -68,6 +69,16 @@ class ImportControl(QObject):
         dialog = ImportDialog(workspace.background, workspace.layers, lay_out, self.show, workspace.window)
         if file is not None:
             dialog.choose_file(file)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def redraw(self, wanted: ImportRequest) -> RedrawDialog:
+        """Show the dialog that redraws an opened model, or a part of one."""
+        from app.views.importing.redraw_dialog import RedrawDialog
+
+        lay_out = partial(laid_out, room=self._workspace.drawing.room)
+        dialog = RedrawDialog(wanted, lay_out, self.show, self._workspace.window)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog

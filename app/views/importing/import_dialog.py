@@ -176,7 +176,7 @@ class ImportDialog(ProgressDialog):
             self._show_state("Stopped. Your project is unchanged.")
         elif isinstance(answer, WorkerFailure):
             self._refuse(answer)
-        elif found := _worth_reading(answer.project, wanted):
+        elif found := worth_reading(answer.project, wanted):
             self._show_result(answer, found)
         else:
             self._open_it(answer, wanted)
@@ -216,7 +216,7 @@ class ImportDialog(ProgressDialog):
             self._show_state(message, "error")
 
 
-def _worth_reading(project: Project, wanted: ImportRequest) -> tuple[str, ...]:
+def worth_reading(project: Project, wanted: ImportRequest) -> tuple[str, ...]:
     """Return the remarks to confirm before opening; what random weights lose matters only if the weights are kept."""
     usual = (UNCHECKED, *((LOSES,) if wanted.keep_weights else ()))
     return tuple(one for one in remarks(project) if not one.startswith(usual))

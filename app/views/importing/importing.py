@@ -15,6 +15,7 @@ from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files
 from app.source.layer_files import digest
+from app.sources.finding import file_of
 from app.util.late_dataclass import dataclass
 from app.views.ui.task import Cancelled, Report
 
@@ -54,7 +55,10 @@ def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tup
             raise ModelImportError(
                 f"{Path(source.file).name} was edited in the meantime and was not run; import it again", "edited"
             )
-    process = ImportProcess(file=source.file)
+    own = file_of(source.spec, source.folder) if source.spec is not None and source.spec.own_code else None
+    if own is not None and layer_files.digest_of(own) != wanted.sha256:
+        raise ModelImportError(f"{own.name} was edited in the meantime and was not run; open it again", "edited")
+    process = ImportProcess(file=source.file or (str(own) if own is not None else ""))
     try:
         chosen = (wanted.pretrained, wanted.keep_weights)
         request = ImportModel(source, wanted.arguments, wanted.inputs, *chosen, early=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.engine.requests.observe import opened_model
-from app.project.project import Project
+from app.preflight.opened import project_of
 from app.sources.finding import digest_of
 from app.sources.spec import AskedModel
 from app.views.feature import Action, Feature, Page
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe
     from app.observe.folding import Part
     from app.observe.observation import CallPlace, Observation
+    from app.project.project import Project
     from app.sources.opened import OpenedModel
     from app.views.observed.inspector import CallInspector
     from app.views.observed.open_dialog import OpenModelDialog
@@ -81,6 +82,7 @@ class ObservedFeature(Feature):
         self.observed.set_observation(found, str(model.source))
         if model.source.looked_at:  # nothing of it was run
             self.observed.capture.setEnabled(False)
+            self.observed.redraw.setEnabled(False)
         self._opened = None
         if found.interface is not None:
             self._opened = opened_model(model, found, self._digest)
@@ -105,8 +107,7 @@ class ObservedFeature(Feature):
     def _begin_project(self) -> None:
         """Begin a project with the model in place of a drawing."""
         assert self._opened is not None
-        name = self._opened.source.name.rpartition(".")[2].rpartition("/")[2] or self._opened.interface.model
-        self.workspace.document.new(Project(name, opened=self._opened))
+        self.workspace.document.new(project_of(self._opened))
 
     def _train(self) -> None:
         """Train the model: as the project, which it becomes once the open one may be left."""
@@ -127,9 +128,9 @@ class ObservedFeature(Feature):
             self.observed.train.setToolTip(refusal or "Choose data, loss and optimizer for this model, then run")
 
     def _refused(self, words: str) -> None:
-        """Say why an edit of the drawing was refused, where there is no drawing."""
+        """Say why an edit of the drawing was refused, where there is no drawing, and offer one."""
         if self.workspace.document.project.opened is not None:
-            self.workspace.notifier.refuse("There is no drawing", words)
+            self.workspace.notifier.show("error", "There is no drawing", words, "Redraw the model", self._redraw)
 
     def _project_changed(self, before: Project, after: Project) -> None:
         """Offer the page of the project's net: the model's, or the drawing."""
@@ -143,6 +144,9 @@ class ObservedFeature(Feature):
         pages.set_offered(other, False)
         if opened is not None and pages.is_front("cost"):
             pages.turn_to("problems")
+        if opened is not None and pages.is_front("layers"):
+            pages.turn_to("outline")
+        pages.set_offered("layers", opened is None)  # there is no canvas to put one on
         pages.set_offered("cost", opened is None)  # of a model of code torch counts nothing without running it
         if opened is None:
             return
@@ -151,14 +155,35 @@ class ObservedFeature(Feature):
             inputs = tuple(map(str, opened.inputs))
             self.open(AskedModel(str(opened.source), arguments, inputs, folder=opened.folder))
 
+    def _redraw(self, path: str = "") -> None:
+        """Ask whether to draw the model, or a module of it, as a network that can be edited."""
+        from app.engine.requests.import_model import ModelInput, ModelSource
+        from app.views.importing.importing import ImportRequest
+
+        if (model := self._model) is None or not self._unchanged("redraw"):
+            return
+        self.workspace.notifier.withdraw("There is no drawing")
+        inputs = tuple(ModelInput(one.shape, one.dtype, one.name) for one in model.inputs)
+        name = path or model.source.name or model.source.where
+        source = ModelSource("", name, spec=model.source, folder=model.folder, part=path)
+        wanted = ImportRequest(source, dict(model.arguments), inputs, sha256=self._digest)
+        self.workspace.commands.trigger("redraw", wanted)
+
+    def _unchanged(self, what: str) -> bool:
+        """Return whether the model's file is as it was when it was opened; if it is not, say so."""
+        assert self._model is not None
+        if digest_of(self._model.source, self._model.folder) == self._digest:
+            return True
+        changed = f"{self._model.source} has changed since it was opened"
+        self.workspace.notifier.refuse(changed, f"Open it again to {what} it.")
+        return False
+
     # -- its backward graph --------------------------------------------------------------------------------------------
 
     def _capture(self, train: bool | None = None) -> None:
         """Capture the model, in the mode in which it was observed if none is given."""
         if self._model is not None and (found := self.observed.observation) is not None:
-            if digest_of(self._model.source, self._model.folder) != self._digest:
-                changed = f"{self._model.source} has changed since it was opened"
-                self.workspace.notifier.refuse(changed, "Open it again to capture it.")
+            if not self._unchanged("capture"):
                 return
             mode = found.train if train is None else train
             self.workspace.commands.trigger("capture-model", self._model, mode)
@@ -189,6 +214,7 @@ class ObservedFeature(Feature):
         self.call_inspector.backwardRequested.connect(self._show_backward)
         self.observed.openRequested.connect(self.ask)
         self.observed.trainRequested.connect(self._train)
+        self.observed.redrawRequested.connect(self._redraw)
         self.observed.exportRequested.connect(self._export)
         return self.observed
 

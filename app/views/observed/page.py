@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from PySide6.QtCore import QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QCursor, QKeySequence, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
+from PySide6.QtWidgets import QMenu, QSizePolicy, QStackedWidget, QWidget
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout import Rect
@@ -20,6 +20,7 @@ from app.util import gc_pause
 from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.observed.arrangement import EDGE, READABLE, Arrangement, Arranger
+from app.views.ui import icons
 from app.views.ui.background import WorkerFailure
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import hbox, vbox
@@ -52,13 +53,14 @@ def _within(rect: Rect | None, view: TapeView, point: QPointF) -> bool:
 class ObservedPage(QWidget):
     """Shows an `Observation`. `detail(observation, part)` tells what is selected (None for nothing),
     `chosen(places)` where the calls are that a person selected, `captureRequested` asks for its backward graph,
-    `trainRequested` to make it the project, `openRequested` for another model, `exportRequested` for a file of the
-    picture."""
+    `trainRequested` to make it the project, `redrawRequested(path)` for a drawing of a module, "" for the whole model,
+    `openRequested` for another model, `exportRequested` for a file of the picture."""
 
     detail = Signal(object, object)
     chosen = Signal(object)
     captureRequested = Signal()
     trainRequested = Signal()
+    redrawRequested = Signal(str)
     openRequested = Signal()
     exportRequested = Signal()
 
@@ -94,12 +96,14 @@ class ObservedPage(QWidget):
         self.capture.setToolTip("Run it forward and keep its autograd graph, to play backward and to measure modules")
         self.train = Button("Train…", icon="runs")
         self.train.hide()
+        self.redraw = Button("Redraw…", icon="layers")
+        self.redraw.setToolTip("Draw it as layers and wires, to be edited")
         self.another = Button("Open another…")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
         head, graph = QWidget(), QWidget()
-        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.train, self.another, self.export,
-             self.frame, on=head, margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
+        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.train, self.redraw, self.another,
+             self.export, self.frame, on=head, margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
         vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
         self._empty = EmptyState(
             "layers",
@@ -113,6 +117,7 @@ class ObservedPage(QWidget):
         vbox(self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
         self._empty.acted.connect(self.openRequested)
         self.train.clicked.connect(self.trainRequested)
+        self.redraw.clicked.connect(lambda: self.redrawRequested.emit(""))
         self.another.clicked.connect(self.openRequested)
         self.capture.clicked.connect(self.captureRequested)
         self.export.clicked.connect(self.exportRequested)
@@ -125,12 +130,15 @@ class ObservedPage(QWidget):
         self.view.folded.connect(self.toggle)
         self.view.leveled.connect(self._level)
         self.scene.chosen.connect(self._selected)
+        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.view.customContextMenuRequested.connect(self._show_menu)
 
     def set_observation(self, found: Observation, source: str) -> None:
         """Show another model; of one that raised, the call that did is selected."""
         self.observation, self._tree, self.figures = found, Tree(found), {}
         self._arranger = Arranger(self._tree)
         self.capture.setEnabled(found.failed is None)
+        self.redraw.setEnabled(found.failed is None)
         self._opened, self._row = None, None
         self._words, self._source = heading(found), source
         self.summary.setToolTip(summary(found))
@@ -344,6 +352,39 @@ class ObservedPage(QWidget):
             return
         done = f" {self._work.progress:.0%}" if self._work.progress else ""
         self.summary.setText(f"Laying out{done} …")
+
+    # -- menu ----------------------------------------------------------------------------------------------------------
+
+    def _show_menu(self, at: QPoint) -> None:
+        menu = self.menu(self.view.mapToScene(at))
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(self.view.viewport().mapToGlobal(at))
+
+    def menu(self, at: QPointF) -> QMenu:
+        """Return the menu of the part at a point of the scene."""
+        menu = QMenu(self)
+        part = self._tree.by_key.get(self.scene.innermost_at(at)) if self._tree is not None else None
+        if part is not None:
+            key = part.key
+            if part.parts:
+                opened = self._opened is not None and key in self._opened
+                menu.addAction("Fold" if opened else "Unfold", lambda: self.toggle(key))
+            if path := self.path_of(part):
+                menu.addAction(icons.icon("layers"), f"Redraw {path}…", lambda: self.redrawRequested.emit(path))
+            menu.addSeparator()
+        menu.addAction(icons.icon("layers"), "Redraw the whole model…", self.redraw.click).setEnabled(
+            self.redraw.isEnabled()
+        )
+        menu.addAction(icons.icon("autograd"), "Capture", self.capture.click).setEnabled(self.capture.isEnabled())
+        return menu
+
+    def path_of(self, part: Part) -> str:
+        """Return the path of the module that a part is, or that an operation is called in; "" for the model itself, and
+        where it cannot be redrawn."""
+        if self.observation is None or not self.redraw.isEnabled():
+            return ""
+        call = self.observation.calls[part.first]
+        return call.path if call.kind in ("module", "operation", "read") else ""
 
     def stop_layout(self) -> None:
         """Give up the layout that is on its way, and keep the picture that is shown."""

@@ -335,12 +335,14 @@ class FindingsControl(QObject):
     def _checkpoint(self, path: str) -> None:
         """Toggle activation checkpointing of a module in training, as one undo step, and show it."""
         workspace = self._workspace
-        if isinstance(self._capture.diagnosed, ModelCapture):
+        captured, project = self._capture.diagnosed, workspace.document.project
+        if isinstance(captured, ModelCapture) and (
+            project.opened is None or project.opened.source != captured.model.source
+        ):
             workspace.notifier.say(
-                "An opened model is not trained here", "Checkpoint the module in your training code."
+                "This model is not the project's", "Make it the project first, with Train on the page Model."
             )
             return
-        project = workspace.document.project
         inside = path in project.training.recompute
         others = tuple(one for one in project.training.recompute if one != path)
         training = replace(project.training, recompute=others if inside else (*others, path))

@@ -25,7 +25,7 @@ from app.engine.requests.evaluation import (
 from app.preflight import preflight
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
-from app.training.evaluation.trying import Image, Prediction
+from app.training.evaluation.trying import Prediction, Sample
 from app.training.job import Job
 from app.training_thread import TrainingThread
 from app.util import atomic, leftovers
@@ -209,14 +209,14 @@ class EvaluationControl(QObject):
             return
         name = f"{found.part.capitalize()} sample {number}"
 
-        def take(values: Image) -> None:
+        def take(values: Sample) -> None:
             self._page.view.set_value("try")
             self._page.trying.show_sample(values, name)
 
         request = ReadSample(self._evaluated, number)
         self._workspace.engine.ask("evaluation.sample", request, on_answer=take, on_error=self._not_read)
 
-    def _try(self, sample: Image) -> None:
+    def _try(self, sample: Sample) -> None:
         if self._net is not None:
             self._workspace.engine.ask(
                 "evaluation.try", TryInput(self._net, sample), on_answer=self._show_answer, on_error=self._not_tried

@@ -232,8 +232,9 @@ class EvaluationPage(QWidget):
             self.figures.set_found(found)
             self.matrix.set_found(found)
             self.matrix.setVisible(not values)
-            self.plot.set_found(found if values else None)
-            self.plot.setVisible(values)
+            plotted = values and "true" in found.columns  # a loss that the model computes has no true value
+            self.plot.set_found(found if plotted else None)
+            self.plot.setVisible(plotted)
             self.classes.classes.set_rows(found.class_rows())
             self.classes.setVisible(not values)
             self._export_classes.setVisible(not values)

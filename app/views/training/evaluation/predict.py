@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QStackedLayout, QWidget
 
-from app.training.evaluation.trying import SMALL, InputSurvey, Prediction, as_digit, as_input, is_picture
+from app.training.evaluation.trying import SMALL, InputSurvey, Prediction, Sample, as_digit, as_input, is_picture
 from app.util.formatting import shape_text
 from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
+from app.views.training.evaluation.several_inputs import SeveralInputs
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -25,8 +27,14 @@ FORM = 240
 NOTHING = ("No input yet", "Loads the model and its data once; then draw, drop an image or type numbers.")
 
 
+def _entries(survey: InputSurvey) -> tuple[object, ...]:
+    """Return what the form of an input depends on."""
+    return (survey.shape, *((part.name, part.shape, part.symbols) for part in survey.parts))
+
+
 class TryPage(QWidget):
-    """`prediction_requested(sample)` carries an input without the batch axis; `show_answer` receives the prediction."""
+    """`prediction_requested(sample)` carries an input without the batch axis, several by name; `show_answer` receives
+    the prediction."""
 
     prediction_requested = Signal(object)
     refused = Signal(str, str)
@@ -45,8 +53,9 @@ class TryPage(QWidget):
         self.invert = Toggle("Invert", parent=self)
         self.invert.setToolTip("Invert brightness, for dark ink on paper if the network was trained on white on black")
         self.fields: list[NumberField] = []
-        self._form = QScrollArea()
+        self._form, self.several = QScrollArea(), SeveralInputs()
         self._lay_out()
+        self.several.changed.connect(self._request)
         self.pad.changed.connect(self._drawn)
         self.pad.dropped.connect(self.take_picture)
         self.clear.clicked.connect(self._clear)
@@ -67,6 +76,7 @@ class TryPage(QWidget):
         self._kinds = QStackedLayout(self._inputs)
         self._kinds.addWidget(draw)
         self._kinds.addWidget(self._form)
+        self._kinds.addWidget(self.several)
         self._inputs.setMaximumWidth(FORM + 190)
         self.empty = EmptyState("flask", *NOTHING)
         main = QWidget()
@@ -84,11 +94,19 @@ class TryPage(QWidget):
 
     def set_survey(self, survey: InputSurvey | None) -> None:
         """Show the input that the net takes; None while unknown."""
-        same = self._survey is not None and survey is not None and self._survey.shape == survey.shape
+        same = self._survey is not None and survey is not None and _entries(self._survey) == _entries(survey)
         self._survey = survey
         if survey is None:
             self.empty.set_text(*NOTHING)
             self._stack.setCurrentWidget(self.empty)
+            return
+        if survey.parts:
+            self._stack.setCurrentWidget(self._main)
+            self._kinds.setCurrentIndex(2)
+            self.layers.hide()
+            if not same:
+                self.several.show_inputs(survey.parts)
+            self._request()
             return
         pictured, row = is_picture(survey.shape), len(survey.shape) == 1
         if not pictured and not row:
@@ -129,7 +147,7 @@ class TryPage(QWidget):
 
     def take_picture(self, path: Path) -> None:
         """Try a picture file."""
-        if self._survey is None or not is_picture(self._survey.shape):
+        if self._survey is None or self._survey.parts or not is_picture(self._survey.shape):
             self.refused.emit("The image could not be used", "The network does not take images.")
             return
         try:
@@ -141,9 +159,13 @@ class TryPage(QWidget):
         self._show_note()
         self._request()
 
-    def show_sample(self, values: NDArray[np.float32], name: str) -> None:
+    def show_sample(self, values: Sample, name: str) -> None:
         """Try a sample of the data, as the net gets it."""
         self._name = name
+        if isinstance(values, Mapping):
+            self.several.set_sample(dict(values), name)
+            self.prediction_requested.emit(self.several.sample())
+            return
         if self.fields and values.ndim == 1:
             for field, value in zip(self.fields, values.tolist(), strict=False):
                 field.set_value(round(value, 6))
@@ -178,11 +200,13 @@ class TryPage(QWidget):
         self.seen.show_picture(None)
         self.layers.show_layers(())
 
-    def sample(self) -> NDArray[np.float32] | None:
+    def sample(self) -> Sample | None:
         """Return the current input, None if there is none yet."""
         survey = self._survey
         if survey is None:
             return None
+        if survey.parts:
+            return self.several.sample()
         if not is_picture(survey.shape):
             return np.array([field.value() for field in self.fields], np.float32)
         if self._given is not None:
@@ -199,7 +223,7 @@ class TryPage(QWidget):
     def _show_note(self) -> None:
         """Show how the input is preprocessed."""
         survey = self._survey
-        if survey is None or not is_picture(survey.shape):
+        if survey is None or survey.parts or not is_picture(survey.shape):
             return
         if self._given is not None:
             self.words.setText(f"{self._name}, as the network receives it.")

@@ -24,7 +24,15 @@ from app.views.ui.widgets import Button, ChoiceField
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
 
-_WEIGHT = (ChoiceParam("weight", "float", 1.0, minimum=0, doc="Weight of this loss in the total loss."),)
+_WEIGHT = (
+    ChoiceParam(
+        "weight",
+        "float",
+        1.0,
+        minimum=0,
+        doc="Weight of this loss in the total loss; 0 measures the output without training on it.",
+    ),
+)
 
 
 def _pairs(targets: Sequence[TargetInfo]) -> list[tuple[str, str]]:
@@ -78,8 +86,8 @@ class OutputSection(ChoiceSection):
         self.made.emit(replace(self.row, target=name, loss=usual_loss(self._targets[name], self.row.loss)), None)
 
     def _weigh(self, _name: str, value: Any, merge: str | None) -> None:
-        if not value > 0:
-            self.weight.set_problem("weight", f"weight is {value!r}; it must be above 0.")
+        if not value >= 0:
+            self.weight.set_problem("weight", f"weight is {value!r}; it must be at least 0.")
             return
         self.weight.set_problem("weight", "")
         visit = f"weight of {self.row.output}/{merge}" if merge else None
@@ -112,6 +120,7 @@ class LossSection(ChoiceSection):
         self.output.setAccessibleName("Output that the loss takes")
         self.output.edited.connect(self._take)
         self._returned: tuple[str, ...] = ()
+        self._measured: OutputLoss | None = None
         for part in (self.of, self.output):
             self.body_layout.insertWidget(0, part)
             part.hide()
@@ -143,9 +152,12 @@ class LossSection(ChoiceSection):
         self._suggested, self._targets, self._several = suggested, tuple(targets), several
         self._fill()
 
-    def set_returned(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo]) -> None:
+    def set_returned(
+        self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], measured: OutputLoss | None = None
+    ) -> None:
         """Set the suggested losses of what an opened model returns; the loss takes one of them, the first if none is
-        chosen, or several have one each."""
+        chosen, or several have one each. The output that is `measured` is so beside a loss of the model's own."""
+        self._measured = measured
         names = tuple(row.output for row in suggested)
         if names != self._returned:
             self._returned = names
@@ -208,9 +220,10 @@ class LossSection(ChoiceSection):
             self.form.setVisible(one and not self._several)
         self.target.set_value("")
         for part in (self.of, self.output):
-            part.setVisible(len(self._returned) > 1 and len(rows) < 2)
+            part.setVisible(len(self._returned) > 1 and sum(row.weight > 0 for row in rows) < 2)
         if self._returned:
-            self.output.set_value(rows[0].output if rows else self._returned[0])
+            trained = [row.output for row in rows if row.weight]
+            self.output.set_value(trained[0] if trained else self._returned[0])
         self.give.setVisible(one and self._several and bool(self._suggested))
         self.missing.setText(f"Give {without[0]} a loss" if without else "")
         self.missing.setVisible(bool(rows and without))
@@ -238,7 +251,11 @@ class LossSection(ChoiceSection):
     def _take(self, output: str) -> None:
         """Have the loss take another output of an opened model."""
         row = next(row for row in self._suggested if row.output == output)
-        rows = () if output == self._returned[0] else (row,)
+        rows: tuple[OutputLoss, ...] = (row,)
+        if output == self._returned[0] and row.loss.name != OWN_LOSS:
+            rows = ()
+        if row.loss.name == OWN_LOSS and self._measured is not None:
+            rows = (self._measured, row)
         self.rows_made.emit(rows, f"Take the loss of {output}", None)
 
     def _compare(self, target: str) -> None:

@@ -272,7 +272,8 @@ class TrainingForm(QWidget):
         except DataError:
             return
         if source.is_read and project.opened is not None:
-            self.loss.set_returned(opened.suggested(project, source), multi_output.targets_of(source))
+            suggested, measured = opened.suggested(project, source), opened.measured(project, source)
+            self.loss.set_returned(suggested, multi_output.targets_of(source), measured)
         elif source.is_read:
             rows, targets = multi_output.suggested(project, analysis, source), multi_output.targets_of(source)
             nodes = [node for node in project.graph.nodes.values() if node.op == "output"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SIZE, SMALL = QSize(196, 92), QSize(132, 62)
 ROOMY, TIGHT = QSize(880, 440), QSize(420, 220)  # views that are smaller have a small map, or none
 EDGE = 12  # from the corner
+CORNERS = ((1, 1), (0, 1), (1, 0), (0, 0))  # right and bottom first
+REST = 150  # milliseconds without a movement, until the map goes to a corner where it covers nothing
 PAD = 8
 DELAY = 40  # milliseconds between pictures while things move
 THIN = 3  # pixels: a side that is shorter is drawn one longer, so that it is seen
@@ -55,7 +57,8 @@ class MapSource(Protocol):
 
 
 class Minimap(QWidget):
-    """Overlay at the bottom right of its parent. With `only_hidden_parts` it hides while everything is visible."""
+    """Overlay at the bottom right of its parent. With `only_hidden_parts` it hides while everything is visible, and
+    goes to another corner where it covers fewer nodes, once the view rests."""
 
     def __init__(
         self, view: PanZoomView, source: MapSource, parent: QWidget, *, only_hidden_parts: bool = False
@@ -73,6 +76,9 @@ class Minimap(QWidget):
         self.setAccessibleName("Minimap")
         self._timer = QTimer(self, singleShot=True, interval=DELAY)
         self._timer.timeout.connect(self._outdate)
+        self._corner = CORNERS[0]
+        self._rest = QTimer(self, singleShot=True, interval=REST)
+        self._rest.timeout.connect(self._choose_corner)
         view.moved.connect(self.follow)
         theme.manager().changed.connect(self.refresh)
 
@@ -100,13 +106,36 @@ class Minimap(QWidget):
         if wanted != self.size():
             self.setFixedSize(wanted)
             self._stale = True
-        self.move(room.width() - EDGE - self.width(), room.height() - EDGE - self.height())
+        self.move(self._place(self._corner))
         seen, whole = self.view.visible_area(), self._source.content_rect()
         hidden = not whole.isEmpty() and not seen.adjusted(-1, -1, 1, 1).contains(whole)
         self.setVisible(self.fits and not whole.isEmpty() and (hidden or not self._only_hidden_parts))
         if seen != self._seen:
             self._seen = seen
             self.update()
+        if self._only_hidden_parts and self.isVisibleTo(self._parent):
+            self._rest.start()
+
+    def _place(self, corner: tuple[int, int]) -> QPoint:
+        """Return where the map is in a corner: 1 for the right and the bottom."""
+        room = self._parent.size() - self.size()
+        x, y = (EDGE + at * (size - 2 * EDGE) for at, size in zip(corner, (room.width(), room.height()), strict=True))
+        return QPoint(x, y)
+
+    def _choose_corner(self) -> None:
+        """Go to the corner where the map covers the fewest nodes; it stays where others are no better."""
+        if not isValid(self._parent) or not self.isVisibleTo(self._parent) or self.underMouse():
+            return
+        nodes = self.nodes_in_view()
+
+        def covered(corner: tuple[int, int]) -> int:
+            at = self._place(corner)
+            right, bottom = at.x() + self.width(), at.y() + self.height()
+            return int(((nodes[:, 0] < right) & (nodes[:, 2] > at.x())
+                        & (nodes[:, 1] < bottom) & (nodes[:, 3] > at.y())).sum())  # fmt: skip
+
+        self._corner = min((self._corner, *CORNERS), key=covered)
+        self.move(self._place(self._corner))
 
     def nodes_in_view(self) -> NDArray[np.float64]:
         """Return the areas of the nodes in sight, n×4: left, top, right, bottom in pixels of the view."""

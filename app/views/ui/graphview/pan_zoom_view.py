@@ -18,11 +18,12 @@ Pads = tuple[int, int, int, int]
 class PanZoomView(QGraphicsView):
     """Base class of the canvas and the autograd graph. A subclass implements `whole_area` and `zoom_changed`.
 
-    `zoomed(zoom)` and `moved` notify overlays.
+    `zoomed(zoom)`, `moved` and `resized` notify overlays.
     """
 
     zoomed = Signal(float)
     moved = Signal()
+    resized = Signal()
 
     LEAST, MOST = 0.05, 4.0  # zoom
     MARGIN = 2000.0  # scene pixels that the view reaches past the picture at least
@@ -178,6 +179,7 @@ class PanZoomView(QGraphicsView):
             self.frame(self.whole_area())
         self.widen()
         self.moved.emit()
+        self.resized.emit()
 
     def drawBackground(self, painter: QPainter, rect: QRectF | QRect) -> None:
         self._dots.paint(painter, QRectF(rect), self.viewportTransform(), self.zoom, self.devicePixelRatioF())

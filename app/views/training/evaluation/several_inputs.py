@@ -1,0 +1,191 @@
+"""Enter a sample with several inputs: a drawing, numbers or text for each."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QWidget
+
+from app.training.evaluation.trying import Image, InputSurvey, as_digit, as_input, is_picture
+from app.util.formatting import shape_text
+from app.views.training.evaluation.drawing_pad import Pad, read_picture
+from app.views.ui.layouts import hbox, vbox
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.fields import TextField
+from app.views.ui.widgets.numbers import NumberField
+from app.views.ui.widgets.painting import label
+
+MOST_FIELDS = 24  # numbers that have a field each; more are typed as a line
+MOST_TYPED = 256  # numbers of a line
+
+
+class InputEntry(QWidget):
+    """One of several inputs, at first that of the first training sample. `changed` follows each edit."""
+
+    changed = Signal()
+
+    def __init__(self, survey: InputSurvey, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        assert survey.first is not None
+        self.survey, self._value = survey, survey.first
+        self.pad: Pad | None = None
+        self.line: TextField | None = None
+        self.fields: list[NumberField] = []
+        self._column = vbox(label(survey.name, "label", "text"), on=self, margins=0, spacing=4)
+        self.words = label("", "caption", "text3", wrap=True)
+        count, row = survey.first.size, survey.first.ndim == 1
+        if is_picture(survey.shape):
+            self._add_pad()
+        elif survey.symbols or (row and count <= MOST_TYPED and survey.dtype != "float32"):
+            self._add_line()
+        elif row and count <= MOST_FIELDS:
+            self._add_fields()
+        else:
+            shape = shape_text(survey.shape, "one number")
+            self.words.setText(f"{shape} {survey.dtype}, as in the first training sample.")
+        self._column.addWidget(self.words)
+
+    def value(self) -> Image:
+        """Return the input without the batch axis."""
+        return self._value
+
+    def set_value(self, values: Image, name: str) -> None:
+        """Show the input of a sample of the data."""
+        self._value = values
+        if self.line is not None:
+            self.line.set_value(values)
+        for field, one in zip(self.fields, values.tolist() if self.fields else (), strict=True):
+            field.set_value(round(one, 6))
+        if self.pad is not None:
+            self.words.setText(f"{name}, as the network receives it.")
+
+    # -- a picture
+
+    def _add_pad(self) -> None:
+        self.pad, clear = Pad(), Button("Clear", "flat", "trash")
+        self._column.addLayout(hbox(self.pad, (clear, 0, Qt.AlignmentFlag.AlignTop), 1, spacing=8))
+        self.words.setText("That of the first training sample. Draw, or drop an image.")
+        self.pad.changed.connect(self._drawn)
+        self.pad.dropped.connect(self._dropped)
+        clear.clicked.connect(self.pad.clear)
+
+    def _drawn(self) -> None:
+        assert self.pad is not None and self.survey.first is not None
+        if self.pad.empty:
+            self._value = self.survey.first
+            self.words.setText("That of the first training sample. Draw, or drop an image.")
+        else:
+            height, width = self.survey.shape[-2:]
+            self._value = as_input(as_digit(self.pad.ink(), (height, width))[None], self.survey)
+            self.words.setText(f"Your drawing at {height}×{width}.")
+        self.changed.emit()
+
+    def _dropped(self, path: object) -> None:
+        try:
+            picture = read_picture(path)  # type: ignore[arg-type]
+        except OSError as error:
+            self.words.setText(f"The image could not be used: {error}.")
+            return
+        self._value = as_input(picture, self.survey)
+        self.words.setText(f"{path.name}, resized to {shape_text(self.survey.shape[-2:])}.")  # type: ignore[attr-defined]
+        self.changed.emit()
+
+    # -- text
+
+    def _add_line(self) -> None:
+        self.line = TextField(self._value, self._read, self._written)
+        self.line.setAccessibleName(self.survey.name)
+        self.line.edited.connect(self._typed)
+        self.line.rejected.connect(self.words.setText)
+        self._column.addWidget(self.line)
+        what = "True and False as 1 and 0" if self.survey.dtype == "bool" else "Whole numbers"
+        self._hint = "" if self.survey.symbols else f"{what}, with spaces between them."
+        self.words.setText(self._hint)
+
+    def _typed(self, values: Image) -> None:
+        self._value = values
+        self.words.setText(self._hint)
+        self.changed.emit()
+
+    def _read(self, text: str) -> Image:
+        """Return the numbers of a text, filled up with zeros. Raises ValueError."""
+        count = self._value.size
+        if self.survey.symbols:
+            known = {symbol: number for number, symbol in enumerate(self.survey.symbols) if symbol}
+            if unknown := next((letter for letter in text if letter not in known), None):
+                raise ValueError(f"{unknown!r} is none of the symbols {''.join(known)}.")
+            numbers = [known[letter] for letter in text]
+        else:
+            try:
+                numbers = [int(one) for one in text.replace(",", " ").split()]
+            except ValueError:
+                raise ValueError("Type whole numbers with spaces between them.") from None
+        if len(numbers) > count or (not self.survey.symbols and len(numbers) < count):
+            raise ValueError(f"It takes {count}, and these are {len(numbers)}.")
+        values = np.zeros(count, np.float32)
+        values[: len(numbers)] = numbers
+        return values.reshape(self._value.shape)
+
+    def _written(self, values: Image) -> str:
+        numbers = values.astype(int).flatten().tolist()
+        if self.survey.symbols:
+            return "".join(self.survey.symbols[one] for one in numbers if one < len(self.survey.symbols))
+        return " ".join(map(str, numbers))
+
+    # -- numbers
+
+    def _add_fields(self) -> None:
+        body, columns = QWidget(), self.survey.columns
+        form = QFormLayout(body)
+        form.setContentsMargins(0, 0, 0, 0)
+        form.setSpacing(6)
+        for number, value in enumerate(self._value.tolist()):
+            name = columns[number] if len(columns) == self._value.size else f"{self.survey.name} {number}"
+            field = NumberField(round(value, 4), "float")
+            field.setAccessibleName(name)
+            field.edited.connect(partial(self._put, number))
+            span = label(f"{self.survey.low[number]:.3g} to {self.survey.high[number]:.3g}", "caption", "text3")
+            form.addRow(label(name, "label", "text2"), hbox(field, span))
+            self.fields.append(field)
+        self._column.addWidget(body)
+
+    def _put(self, number: int, value: float) -> None:
+        self._value = self._value.copy()
+        self._value[number] = value
+        self.changed.emit()
+
+
+class SeveralInputs(QScrollArea):
+    """An entry for each input of a sample. `changed` follows each edit."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.entries: dict[str, InputEntry] = {}
+
+    def show_inputs(self, parts: tuple[InputSurvey, ...]) -> None:
+        """Make the entries, all as in the first training sample."""
+        body = QWidget()
+        column = vbox(on=body, margins=(0, 0, 10, 0), spacing=14)
+        self.entries = {part.name: InputEntry(part) for part in parts}
+        for entry in self.entries.values():
+            entry.changed.connect(self.changed)
+            column.addWidget(entry)
+        column.addStretch(1)
+        self.setWidget(body)
+
+    def sample(self) -> dict[str, Image]:
+        """Return the inputs by name."""
+        return {name: entry.value() for name, entry in self.entries.items()}
+
+    def set_sample(self, values: dict[str, Image], name: str) -> None:
+        """Show a sample of the data."""
+        for own, entry in self.entries.items():
+            if own in values:
+                entry.set_value(values[own], name)

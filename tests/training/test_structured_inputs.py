@@ -1,0 +1,126 @@
+"""Lists, dictionaries and tuples of tensors as arguments: pictures with boxes, a batch as a dictionary, states."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from app.cli import run
+from app.engine.requests.observe import Observe
+from app.engine.tasks.observe import answer
+from app.observe.interface import interface_of
+from app.source.interface import Argument
+from app.sources.spec import parse_source
+from tests.support import script_here
+
+NET = '''
+import torch
+from torch import nn
+
+
+class Finder(nn.Module):
+    """Finds things as torchvision's models do: losses in train mode, boxes in eval mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.2))
+        self.box, self.kind = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, images, targets=None):
+        assert isinstance(images, list) and images[0].ndim == 3
+        seen = [self.body(one[None]).mean((2, 3))[0] for one in images]
+        if not self.training:
+            return [{"boxes": self.box(one)[None], "labels": self.kind(one).argmax()[None]} for one in seen]
+        box = torch.stack([(self.box(one) - to["boxes"]).abs().mean() for one, to in zip(seen, targets)])
+        kind = [nn.functional.cross_entropy(self.kind(one).expand(len(to["labels"]), -1), to["labels"])
+                for one, to in zip(seen, targets)]
+        return {"loss_box": box.mean(), "loss_kind": torch.stack(kind).mean()}
+
+
+def make():
+    target = {"boxes": torch.rand(2, 4), "labels": torch.tensor([0, 2])}
+    return Finder(), ([torch.rand(1, 8, 8)], [target]), {}
+'''
+DATA = """
+import torch
+from torch.utils.data import Dataset
+
+
+class Things(Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, number):
+        draw = torch.Generator().manual_seed(number)
+        count = 1 + number % 3
+        boxes, labels = torch.rand(count, 4, generator=draw), torch.randint(3, (count,), generator=draw)
+        return torch.rand(1, 8, 8, generator=draw), {"boxes": boxes, "labels": labels}
+"""
+SHORT = ("--epochs", "2", "--set", "batch_size=8", "--set", "threads=1", "--trust")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "finder.py").write_text(NET)
+    (tmp_path / "things.py").write_text(DATA)
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    sys.modules.pop("finder", None)
+
+
+def test_a_model_that_detects_trains_on_its_own_losses_as_its_script_does(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Samples have one to three boxes; validation is on the same losses."""
+    from app.data.own_files import dataset_class
+    from app.source import layer_files
+
+    layer_files.allow(dataset_class.file_of(folder / "things.py").sha256, tried=True)
+    assert run(["train", "finder.py:make()", "--on", "things.py", *SHORT, "--out", "run", "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    events = [json.loads(line) for line in lines]
+    parts = [event for event in events if event.get("event") == "loss_parts"]
+    assert events[-2]["val_loss"] > 0 and all({"loss_box", "loss_kind"} <= {*map(str, part)} for part in parts) or parts
+    with pytest.MonkeyPatch.context() as here:
+        here.delitem(sys.modules, "finder", raising=False)
+        here.syspath_prepend(str(folder / "run"))
+        assert script_here.run_script(folder / "run", "--json") is None
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [line for line in told if '"saved"' not in line] == [line for line in lines if '"saved"' not in line]
+
+
+def test_an_opened_model_that_detects_is_described_by_its_losses(folder: Path) -> None:
+    found = answer(Observe(parse_source("finder.py:make()"), folder=str(folder))).interface
+    assert found is not None and found.losses_in_training
+    assert [one.name for one in found.own_losses] == ["loss_box", "loss_kind"]
+    assert [(one.name, one.of, one.way, one.shape) for one in found.takes] == [
+        ("images", "images", "[*]", (1, 1, 8, 8)),
+        ("boxes", "targets", '[*]["boxes"]', (1, 2, 4)),
+        ("labels", "targets", '[*]["labels"]', (1, 2)),
+    ]
+
+
+class Nested(nn.Module):
+    def forward(self, batch: Any, state: Any = None, scale: Any = None) -> Any:
+        return batch["x"] + state[0] * (1 if scale is None else scale["x"][0])
+
+
+def test_each_tensor_within_an_argument_is_an_argument_of_its_own() -> None:
+    x = torch.ones(2, 3)
+    given = {"batch": {"x": x, "mask": x > 0}, "state": (x, x), "scale": {"x": [x]}}
+    takes = interface_of(Nested(), (), given, x).takes
+    assert [(one.name, one.of, one.way) for one in takes] == [
+        ("x", "batch", '["x"]'), ("mask", "batch", '["mask"]'), ("state0", "state", "(0)"), ("state1", "state", "(1)"),
+        ("scalex0", "scale", '["x"][0]'),
+    ]  # fmt: skip
+    odd = interface_of(Nested(), (), {**given, "scale": {"x": "wide"}}, x).takes
+    assert odd[-1] == Argument("scale", other="dict")
