@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from app.builder.analysis import analyse
+from app.builder.catalog.catalog import catalog
 from app.data.config import DataConfig
+from app.project import file
 from app.source.generated import InputSpec, Source
 from app.training.config import INPUT, Choice, OutputLoss, ParameterGroup, Schedule, TrainingConfig
 from app.training.events import Event, StepDone
 from app.training.job import Job
 from app.training.loop import train
 from app.util.frozen import FrozenMap
+from app.util.resources import path as resource
 
 HEAD = """\
 import torch
@@ -126,3 +130,11 @@ def run(a_job: Job) -> list[Event]:
 
 def losses(events: list[Event]) -> list[float]:
     return [event.loss for event in events if isinstance(event, StepDone)]
+
+
+def example(name: str, count: int, **settings: Any) -> Job:
+    """The run of a bundled example with generated data, on fewer samples."""
+    project = file.read(resource("examples", f"{name}.tape"))
+    data = replace(project.data, options=FrozenMap(count=count))
+    source = analyse(project.graph, catalog()).source
+    return Job(source, data, replace(project.training, epochs=2, device="cpu", **settings))

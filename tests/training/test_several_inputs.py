@@ -25,9 +25,9 @@ from app.source.compiled import make_module
 from app.source.generated import InputSpec
 from app.training.config import Choice, OutputLoss
 from app.training.evaluation.evaluator import Evaluator
-from app.training.evaluation.predict import shown, survey
+from app.training.evaluation.predict import shown, survey, try_input
 from app.training.events import EpochDone
-from app.training.job import Job, JobError
+from app.training.job import JobError
 from app.training.loop import train
 from app.training.monitoring.memory_by_layer import estimate
 from app.training.setup.prepare import set_up
@@ -36,7 +36,7 @@ from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource
 from tests.export.test_script import app_lines, run_script  # noqa: F401
-from tests.support.training_jobs import job, losses, net
+from tests.support.training_jobs import example, job, losses, net
 
 # The second input and a mask of booleans; the loss of each of two outputs has a target of its own.
 GATED = replace(
@@ -88,14 +88,6 @@ def dictionaries(folder: Path) -> DataConfig:
     layer_files.allow(layer_files.LayerFile.from_text("gated", DICTIONARIES, "").sha256)
     (folder / "gated.py").write_text(DICTIONARIES)
     return DataConfig("file.dataset", path=str(folder / "gated.py"))
-
-
-def example(name: str, count: int, **settings: Any) -> Job:
-    """The run of a bundled example, on fewer samples."""
-    project = file.read(resource("examples", f"{name}.tape"))
-    data = replace(project.data, options=FrozenMap(count=count))
-    source = analyse(project.graph, catalog()).source
-    return Job(source, data, replace(project.training, epochs=2, device="cpu", **settings))
 
 
 ONE_OUTPUT = replace(GATED, text=GATED.text.replace("self.kind(x), self.size(x)", "self.kind(x)"), outputs=("kind",))
@@ -179,8 +171,11 @@ def test_everything_beside_a_run_takes_several_inputs(tmp_path: Path) -> None:
     found = evaluator.evaluate()
     pictures = shown(evaluator, found, [0, 1])
     assert pictures[0].picture is not None and pictures[0].picture.shape == (8, 16, 3), "both stand side by side"
-    with pytest.raises(JobError, match="first, second"):
-        survey(evaluator, "")
+    parts = survey(evaluator, "").parts
+    assert [part.name for part in parts] == ["first", "second"] and all(part.first is not None for part in parts)
+    given, _ = evaluator.read("validation", [0, 1])
+    sample = {name: one[0].numpy() for name, one in given.parts.items()}
+    assert try_input(evaluator, sample).values.argmax() == found.columns["called"][0, 0]
     seen = preview(a_job.data, None, 8, lambda *_: None)
     assert seen.pictures[0].shape == (8, 16, 3)
     dates = preview(example("Encoder-decoder on dates", 16).data, None, 4, lambda *_: None)

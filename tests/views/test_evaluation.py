@@ -17,7 +17,7 @@ from app.views.training.evaluation.drawing_pad import Pad, read_picture
 from app.views.training.evaluation.page import EvaluationPage
 from app.views.training.evaluation.predict import TryPage
 from app.views.ui import theme
-from tests.support.training_jobs import CONV_NET, SMALL_NET, job, net
+from tests.support.training_jobs import CONV_NET, SMALL_NET, example, job, net
 
 TABLE_NET = net(["self.linear1 = nn.Linear(4, 3)"], ["return self.linear1(x)"], (4,))
 
@@ -210,6 +210,30 @@ def test_a_row_of_a_table_is_typed(qtbot):
         qtbot.keyClicks(page.fields[2], "9")
     assert asked.args[0][2] == 9
     assert try_input(evaluator, asked.args[0]).values.sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Siamese net on digits", "Encoder-decoder on dates"])
+def test_a_sample_with_several_inputs_is_entered_one_by_one(qtbot, name):
+    evaluator = Evaluator(example(name, 40))
+    page = TryPage()
+    qtbot.addWidget(page)
+    page.prediction_requested.connect(lambda sample: page.show_answer(try_input(evaluator, sample)))
+    page.set_survey(survey(evaluator, "start weights"))
+    entries, before = page.several.entries, page.sample()
+    if "first" in entries:
+        entries["second"].pad.stroke(QPointF(40, 40), QPointF(120, 150))
+        qtbot.waitUntil(lambda: "Your drawing" in entries["second"].words.text())
+        assert not np.array_equal(page.sample()["second"], before["second"])
+        assert np.array_equal(page.sample()["first"], before["first"])
+    else:
+        line = entries["written"].line
+        line.selectAll()
+        qtbot.keyClicks(line, "3 march 1997")
+        assert page.sample()["written"][:2].tolist() == [5, 1] and not page.sample()["written"][12:].any()
+        qtbot.keyClicks(line, "!")
+        qtbot.keyClick(line, Qt.Key.Key_Return)
+        assert "none of the symbols" in entries["written"].words.text()
+    assert page.bars.called
 
 
 def test_trying_leaves_the_generators_and_the_net_as_they_were():

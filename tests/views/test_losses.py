@@ -134,7 +134,7 @@ def test_each_output_has_a_row_with_loss_weight_and_target(form: Any, qtbot: Any
     again.weight.edited.emit("weight", 0.5, None)
     again.name.edited.emit("L1Loss")
     assert document.project.training.losses[1] == OutputLoss("again", Choice("L1Loss"), 0.5, INPUT)
-    again.weight.edited.emit("weight", 0.0, None)
+    again.weight.edited.emit("weight", -1.0, None)
     assert document.project.training.losses[1].weight == 0.5
     again.first.click()
     assert [row.output for row in document.project.training.losses] == ["again", "digit"]

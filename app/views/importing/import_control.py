@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer
 
@@ -22,6 +22,7 @@ from app.views.canvas.items.geometry import shape_of
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
+    from app.engine.requests.import_model import ModelInput, ModelSource
     from app.views.importing.comparison_control import ComparingControl
     from app.views.importing.import_dialog import ImportDialog
     from app.views.importing.importing import ImportedModel, ImportRequest
@@ -73,10 +74,14 @@ class ImportControl(QObject):
         dialog.open()
         return dialog
 
-    def redraw(self, wanted: ImportRequest) -> RedrawDialog:
-        """Show the dialog that redraws an opened model, or a part of one."""
+    def redraw(
+        self, source: ModelSource, arguments: dict[str, Any], inputs: tuple[ModelInput, ...], sha256: str
+    ) -> RedrawDialog:
+        """Show the dialog that redraws an opened model, or a part of one; `sha256` is the digest of its file."""
+        from app.views.importing.importing import ImportRequest
         from app.views.importing.redraw_dialog import RedrawDialog
 
+        wanted = ImportRequest(source, arguments, inputs, sha256=sha256)
         lay_out = partial(laid_out, room=self._workspace.drawing.room)
         dialog = RedrawDialog(wanted, lay_out, self.show, self._workspace.window)
         dialog.finished.connect(dialog.deleteLater)

@@ -20,7 +20,7 @@ from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets.painting import announce, label, set_property
 
 WHAT = (
-    "{} is made anew, run with the inputs that it was opened with, and drawn as layers and wires. The drawing is "
+    "{} is made again, run with the inputs that it was opened with, and drawn as layers and wires. The drawing is "
     "compared with it, and becomes the project in place of what is open now."
 )
 

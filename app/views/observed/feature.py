@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.engine.requests.observe import opened_model
@@ -12,6 +13,7 @@ from app.preflight.opened import project_of
 from app.sources.finding import digest_of
 from app.sources.spec import AskedModel
 from app.views.feature import Action, Feature, Page
+from app.views.navigation import OPENED
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
     from app.views.observed.inspector import CallInspector
     from app.views.observed.open_dialog import OpenModelDialog
     from app.views.observed.page import ObservedPage
+
+
+# Commands that are about a drawing, but those that copy and move in lists, which other pages have too.
+DRAWN = frozenset(("replace-last", "drop-last", "freeze-but-last", "export-drawing", "find"))
+OF_ANY = frozenset(
+    f"canvas.{name}" for name in (
+        "cut", "copy", "paste", "delete", "select_all", "left", "right", "up", "down", "nudge_left", "nudge_right",
+        "nudge_up", "nudge_down",
+    )
+)  # fmt: skip
+STEP = 1.25  # of a command that zooms
 
 
 class ObservedFeature(Feature):
@@ -53,6 +66,9 @@ class ObservedFeature(Feature):
 
     def finish(self) -> None:
         self._finished = True
+        for key, action in self.workspace.commands.by_key.items():
+            if (key.startswith(("canvas.", "block.")) and key not in OF_ANY) or key in DRAWN:
+                action.triggered.connect(partial(self._needs_drawing, key))
         if (asked := self._asked) is not None:
             self._asked = None
             self.open(asked)
@@ -127,6 +143,18 @@ class ObservedFeature(Feature):
             refusal = self._opened.refusal if self._opened is not None else ""
             self.observed.train.setToolTip(refusal or "Choose data, loss and optimizer for this model, then run")
 
+    def _needs_drawing(self, key: str) -> None:
+        """Answer a command of the canvas where the project has no drawing: look at the model, or say so."""
+        if self.workspace.document.project.opened is None:
+            return
+        view = self.observed.view
+        looks: dict[str, Callable[[], object]] = {
+            "canvas.frame_all": view.frame_all, "canvas.frame_selection": view.frame_selection,
+            "canvas.zoom_in": lambda: view.zoom_by(STEP), "canvas.zoom_out": lambda: view.zoom_by(1 / STEP),
+            "canvas.zoom_100": lambda: view.zoom_to(1.0),
+        }  # fmt: skip
+        looks.get(key, lambda: self._refused(OPENED))()
+
     def _refused(self, words: str) -> None:
         """Say why an edit of the drawing was refused, where there is no drawing, and offer one."""
         if self.workspace.document.project.opened is not None:
@@ -158,7 +186,6 @@ class ObservedFeature(Feature):
     def _redraw(self, path: str = "") -> None:
         """Ask whether to draw the model, or a module of it, as a network that can be edited."""
         from app.engine.requests.import_model import ModelInput, ModelSource
-        from app.views.importing.importing import ImportRequest
 
         if (model := self._model) is None or not self._unchanged("redraw"):
             return
@@ -166,8 +193,7 @@ class ObservedFeature(Feature):
         inputs = tuple(ModelInput(one.shape, one.dtype, one.name) for one in model.inputs)
         name = path or model.source.name or model.source.where
         source = ModelSource("", name, spec=model.source, folder=model.folder, part=path)
-        wanted = ImportRequest(source, dict(model.arguments), inputs, sha256=self._digest)
-        self.workspace.commands.trigger("redraw", wanted)
+        self.workspace.commands.trigger("redraw", source, dict(model.arguments), inputs, self._digest)
 
     def _unchanged(self, what: str) -> bool:
         """Return whether the model's file is as it was when it was opened; if it is not, say so."""

@@ -96,14 +96,13 @@ class ObservedPage(QWidget):
         self.capture.setToolTip("Run it forward and keep its autograd graph, to play backward and to measure modules")
         self.train = Button("Train…", icon="runs")
         self.train.hide()
-        self.redraw = Button("Redraw…", icon="layers")
-        self.redraw.setToolTip("Draw it as layers and wires, to be edited")
+        self.redraw = icon_button("network", "Redraw it as layers and wires, to be edited")
         self.another = Button("Open another…")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
         head, graph = QWidget(), QWidget()
-        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.train, self.redraw, self.another,
-             self.export, self.frame, on=head, margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
+        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.train, self.another,
+             self.redraw, self.export, self.frame, on=head, margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
         vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
         self._empty = EmptyState(
             "layers",
@@ -370,9 +369,9 @@ class ObservedPage(QWidget):
                 opened = self._opened is not None and key in self._opened
                 menu.addAction("Fold" if opened else "Unfold", lambda: self.toggle(key))
             if path := self.path_of(part):
-                menu.addAction(icons.icon("layers"), f"Redraw {path}…", lambda: self.redrawRequested.emit(path))
+                menu.addAction(icons.icon("network"), f"Redraw {path}…", lambda: self.redrawRequested.emit(path))
             menu.addSeparator()
-        menu.addAction(icons.icon("layers"), "Redraw the whole model…", self.redraw.click).setEnabled(
+        menu.addAction(icons.icon("network"), "Redraw the whole model…", self.redraw.click).setEnabled(
             self.redraw.isEnabled()
         )
         menu.addAction(icons.icon("autograd"), "Capture", self.capture.click).setEnabled(self.capture.isEnabled())

@@ -55,7 +55,7 @@ class InputEntry(QWidget):
         """Show the input of a sample of the data."""
         self._value = values
         if self.line is not None:
-            self.line.set_value(values)
+            self.line.set_value(_numbers(values))
         for field, one in zip(self.fields, values.tolist() if self.fields else (), strict=True):
             field.set_value(round(one, 6))
         if self.pad is not None:
@@ -95,7 +95,7 @@ class InputEntry(QWidget):
     # -- text
 
     def _add_line(self) -> None:
-        self.line = TextField(self._value, self._read, self._written)
+        self.line = TextField(_numbers(self._value), self._read, self._written)
         self.line.setAccessibleName(self.survey.name)
         self.line.edited.connect(self._typed)
         self.line.rejected.connect(self.words.setText)
@@ -104,12 +104,12 @@ class InputEntry(QWidget):
         self._hint = "" if self.survey.symbols else f"{what}, with spaces between them."
         self.words.setText(self._hint)
 
-    def _typed(self, values: Image) -> None:
-        self._value = values
+    def _typed(self, numbers: tuple[int, ...]) -> None:
+        self._value = np.array(numbers, np.float32).reshape(self._value.shape)
         self.words.setText(self._hint)
         self.changed.emit()
 
-    def _read(self, text: str) -> Image:
+    def _read(self, text: str) -> tuple[int, ...]:
         """Return the numbers of a text, filled up with zeros. Raises ValueError."""
         count = self._value.size
         if self.survey.symbols:
@@ -124,12 +124,9 @@ class InputEntry(QWidget):
                 raise ValueError("Type whole numbers with spaces between them.") from None
         if len(numbers) > count or (not self.survey.symbols and len(numbers) < count):
             raise ValueError(f"It takes {count}, and these are {len(numbers)}.")
-        values = np.zeros(count, np.float32)
-        values[: len(numbers)] = numbers
-        return values.reshape(self._value.shape)
+        return (*numbers, *(0,) * (count - len(numbers)))
 
-    def _written(self, values: Image) -> str:
-        numbers = values.astype(int).flatten().tolist()
+    def _written(self, numbers: tuple[int, ...]) -> str:
         if self.survey.symbols:
             return "".join(self.survey.symbols[one] for one in numbers if one < len(self.survey.symbols))
         return " ".join(map(str, numbers))
@@ -155,6 +152,10 @@ class InputEntry(QWidget):
         self._value = self._value.copy()
         self._value[number] = value
         self.changed.emit()
+
+
+def _numbers(values: Image) -> tuple[int, ...]:
+    return tuple(values.astype(int).flatten().tolist())
 
 
 class SeveralInputs(QScrollArea):

@@ -126,6 +126,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
             self._fit()
             self.setUsesScrollButtons(False)  # has the bar begin at its first tab again, now that all may fit
             self.setUsesScrollButtons(True)
+            self.updateGeometry()  # it takes the room of its visible tabs
 
     def _fit(self) -> None:
         """Choose what the tabs show: icons and names, names alone, or as few icons alone as need be, from the end."""
@@ -149,6 +150,10 @@ class ToolTabs(KeyboardFocus, QTabBar):
     def sizeHint(self) -> QSize:
         """Return the room for all words, which layouts give it where there is that much."""
         return QSize(sum(self._full(tab) for index, tab in enumerate(self._tabs) if self.isTabVisible(index)), HEIGHT)
+
+    def minimumSizeHint(self) -> QSize:
+        """Return what Qt needs for its arrows, but no more than the tabs take."""
+        return QSize(min(super().minimumSizeHint().width(), self.sizeHint().width()), HEIGHT)
 
     def _width_of_names(self, tabs: list[_Tab], pad: int) -> int:
         return sum(at_least(tab.width(False, pad), HEIGHT).width() for tab in tabs)
