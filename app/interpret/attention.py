@@ -43,6 +43,7 @@ class Attention:
 
     `path` is the innermost module, `call` counts the attentions of that module from 1. `dropout` is the probability
     that the call was given. `rows(begin, end)` computes weights, and returns them with the largest score among them.
+    `pictures` are heights and widths of what modules gave as (N, C, H, W) before, the newest first.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Attention:
     rows: Callable[[int, int], tuple[Tensor, float]] = field(repr=False)
     dropout: float = 0.0
     remark: str = ""
+    pictures: tuple[tuple[int, int], ...] = ()
 
     def chunks(self, step: int = 1) -> Iterator[tuple[int, int, Tensor, float]]:
         """Yield begin, end and weights (..., heads, end - begin, keys) of some queries at a time, a multiple of `step`
@@ -75,6 +77,7 @@ class AttentionFinder:
         self._model, self._found = model, found
         self._paths: list[str] = []
         self._calls = Counter[str]()
+        self._pictures: dict[tuple[int, int], None] = {}
         self.busy = False  # inside a call whose parts are not looked at
         self._scores: Any = WeakTensorKeyDictionary()  # what comes of a matmul of two activations
         self._weights: Any = WeakTensorKeyDictionary()  # what comes of their softmax: its number
@@ -109,8 +112,12 @@ class AttentionFinder:
 
         return enter
 
-    def _leaving(self, _module: nn.Module, _args: Any, _output: Any) -> None:
+    def _leaving(self, _module: nn.Module, _args: Any, output: Any) -> None:
         self._paths.pop()
+        if isinstance(output, Tensor) and output.ndim == 4:
+            size = (output.shape[-2], output.shape[-1])
+            self._pictures.pop(size, None)
+            self._pictures[size] = None
 
     def _tell(self, kind: str, frame: FrameType | None, **rest: Any) -> None:
         path = self._paths[-1] if self._paths else ""
@@ -118,7 +125,8 @@ class AttentionFinder:
         self.busy = True
         try:
             place = user_frames.location(frame, generated=True)
-            self._found(Attention(path, self._calls[path], kind, place, **rest))
+            pictures = tuple(reversed(self._pictures))
+            self._found(Attention(path, self._calls[path], kind, place, pictures=pictures, **rest))
         finally:
             self.busy = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from app.interpret.attention import Attention, AttentionFinder
 from app.interpret.results import AttentionReading
 
+REGISTERS = 9  # tokens before those of patches, at most
 LARGEST = 1 << 26  # bytes of the maps of one attention; larger ones are pooled
 
 
@@ -68,6 +69,7 @@ def read(one: Attention, batch: int, sample: int, keep: bool) -> AttentionReadin
     return AttentionReading(
         one.path, one.call, one.kind, _place(one.place), groups, heads, one.queries, one.keys, error, fair,
         tuple((entropy / max(groups * one.queries, 1)).tolist()), pooled,
+        grid_of(one.keys, one.pictures) if groups == pooled == 1 else None,
         torch.cat(parts, 2).numpy() if parts else None, remark,
     )  # fmt: skip
 
@@ -86,6 +88,20 @@ def dims(lead: tuple[int, ...], batch: int) -> tuple[int, int]:
         return 1, lead[0] // batch if lead[0] % batch == 0 else lead[0]
     rest = math.prod(lead[:-1])
     return rest // batch if rest % batch == 0 else rest, lead[-1]
+
+
+def grid_of(keys: int, pictures: Iterable[tuple[int, int]]) -> tuple[int, int, int] | None:
+    """Return how many keys come before those of patches, and rows and columns of patches; None without any.
+
+    Before patches may be a class token, a distillation token, and registers.
+
+    >>> grid_of(197, [(7, 7), (14, 14)]), grid_of(64, [(8, 8)]), grid_of(8, [(8, 8)])
+    ((1, 14, 14), (0, 8, 8), None)
+    """
+    for rows, columns in pictures:
+        if rows * columns > 1 and 0 <= keys - rows * columns <= REGISTERS:
+            return keys - rows * columns, rows, columns
+    return None
 
 
 def tolerance(dtype: torch.dtype, score: float) -> float:

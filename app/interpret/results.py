@@ -28,7 +28,9 @@ class AttentionReading:
     `queries` x `keys` weights. `maps` is (groups, heads, rows, columns) float32, None where no map was asked for: means
     of `pooled` x `pooled` blocks, summed along keys, where a map would be too large. `entropy` is the mean entropy of
     the rows in nats by head. `error` is the largest difference between weights times values and the output of the call,
-    relative to the largest output; the weights are `checked` if it is rounding. `remark` says what else is to be known.
+    relative to the largest output; the weights are `checked` if it is rounding. `grid` is how many keys come before
+    those of patches, and rows and columns of patches, where a module gave pictures of that size before; else None.
+    `remark` says what else is to be known.
     """
 
     path: str
@@ -43,6 +45,7 @@ class AttentionReading:
     checked: bool
     entropy: tuple[float, ...]
     pooled: int = 1
+    grid: tuple[int, int, int] | None = None
     maps: Any = field(default=None, repr=False)
     remark: str = ""
 

@@ -34,7 +34,7 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
         *_canvas("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"), "-", "find",
     )),
     "view": ("&View", (
-        "show.network", "show.autograd", "show.observed", "show.code", "-",
+        "show.network", "show.autograd", "show.observed", "show.attention", "show.code", "-",
         *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"), "-",
         "show.problems", "show.tape", "show.cost", "show.curves", "show.console", "show.runs", "show.evaluation",
         "show.layer", "-", "docks", "theme", "reduce-motion",

@@ -1,0 +1,290 @@
+"""Controller of the page "Attention": prepares the net, reads attention and attributions, mutes heads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.engine.protocol import Handle, HandleLostError
+from app.engine.requests.capture import WeightsChoice, WeightsFile
+from app.engine.requests.interpret.reading import (
+    InterpretedNet,
+    MeasureEffect,
+    PrepareInterpreted,
+    ReadAttention,
+    ReadAttributions,
+    Samples,
+)
+from app.engine.requests.observe import ModelCapture, Observe
+from app.interpret.results import AttentionFound, AttentionReading, Attribution, Effect, Intervention
+from app.preflight import preflight
+from app.training.job import Job
+from app.util.leftovers import TemporaryFolder
+from app.views.interpret.page import ATTRIBUTION, InterpretPage
+from app.views.ui.background import WorkerFailure
+
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.views.workspace import Workspace
+
+KEY, MAPS, EFFECT = "interpret", "interpret.maps", "interpret.effect"
+REST = 250  # ms after the number of the sample has changed
+WORST = 6
+EXAMPLE = "example"
+
+
+class InterpretControl(QObject):
+    """Asks the engine about one net at a time, and releases it when the project or its weights change."""
+
+    def __init__(self, page: InterpretPage, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._page, self._workspace = page, workspace
+        self._net: Handle | ModelCapture | None = None
+        self._of: Project | None = None  # of which it was made
+        self._folder = TemporaryFolder()  # weights of a run, as they were when the net was prepared
+        self._muted: set[tuple[str, int, int]] = set()  # path, call, head
+        self._alone: dict[tuple[str, int, int], float] = {}  # change of the loss with that one muted
+        self._waiting: list[tuple[str, int, int]] = []  # heads whose change is still to be measured
+        self._rest = QTimer(self, singleShot=True, interval=REST)
+        self._rest.timeout.connect(self._ask)
+        page.readRequested.connect(self.prepare)
+        page.cancelRequested.connect(self.cancel)
+        page.sampleChosen.connect(self._sample_chosen)
+        page.attentionChosen.connect(self._show_attention)
+        page.muteToggled.connect(self._toggle)
+        page.unmuteRequested.connect(self._unmute)
+        page.rankRequested.connect(self._rank)
+        page.attributionRequested.connect(self._attribute)
+        workspace.document.replaced.connect(self._forget)
+        workspace.document.changed.connect(self._compare)
+        page.set_effect(None, 0)
+        page.set_muted(frozenset(), {}, 0)
+
+    # --- The net
+
+    def prepare(self) -> None:
+        """Make the net with its newest weights ready, and look at the sample."""
+        workspace, analysis = self._workspace, self._workspace.live.analysis
+        self._page.banner.hide()
+        if analysis is None or not workspace.live.up_to_date:
+            self._page.refuse("Nothing to look at yet", "The network is still being checked. Try again in a moment.")
+            return
+        opened = workspace.document.project.opened
+        if workspace.live.errors:
+            if opened is not None and not opened.source.looked_at:  # data do not fit: its example inputs do
+                model = Observe(opened.source, opened.arguments, opened.inputs, opened.folder)
+                self._take(InterpretedNet(Handle(0, 0), ((EXAMPLE, 1),), (), "of its constructor", ()),
+                           ModelCapture(model))  # fmt: skip
+                return
+            first = workspace.live.errors[0]
+            self._page.refuse("The network cannot run yet", f"{first.message}. {first.reason}")
+            return
+        job = preflight.job(workspace.document.project, analysis, str(workspace.settings.data_folder))
+        self._page.set_busy("Reading weights and data…")
+        workspace.background.ask(
+            KEY, workspace.newest_weights.choice(job.source, Path(self._folder.name)),
+            on_answer=lambda weights: self._request(job, weights), on_error=self._failed,
+        )  # fmt: skip
+
+    def _request(self, job: Job, weights: WeightsChoice) -> None:
+        file = Path(weights.path) if isinstance(weights, WeightsFile) else None
+
+        def take(net: InterpretedNet) -> None:
+            self._tidy(file)
+            self._take(net, net.net)
+
+        def fail(failure: WorkerFailure) -> None:
+            self._tidy(file)
+            self._failed(failure)
+
+        self._workspace.engine.ask(
+            KEY, PrepareInterpreted(job, weights), on_answer=take, on_error=fail, on_progress=self._page.set_busy
+        )
+
+    def _tidy(self, file: Path | None) -> None:
+        if file is not None and file.parent == Path(self._folder.name):
+            file.unlink(missing_ok=True)
+
+    def _take(self, net: InterpretedNet, named: Handle | ModelCapture) -> None:
+        self._release()
+        self._net = named
+        self._of = self._workspace.document.project
+        self._muted.clear()
+        self._page.set_net(net)
+        self._page.set_busy("")
+        self._ask()
+
+    def _compare(self, *_projects: object) -> None:
+        """Say that the network is another by now than the one that is shown."""
+        of, now = self._of, self._workspace.document.project
+        if self._net is not None and of is not None:
+            same = (of.graph, of.blocks, of.opened) == (now.graph, now.blocks, now.opened)
+            self._page.state.setText("" if same else "The network has changed since: look again")
+
+    def _release(self) -> None:
+        if isinstance(self._net, Handle):
+            self._workspace.engine.release(self._net)
+        self._net = None
+
+    def cancel(self) -> None:
+        """Cancel what is under way."""
+        for key in (KEY, MAPS, EFFECT):
+            self._workspace.engine.forget(key)
+        self._workspace.background.forget(KEY)
+        self._waiting.clear()
+        self._page.set_busy("")
+
+    def _forget(self, _project: object) -> None:
+        """Reset the page: nets and samples are of the previous project."""
+        self.cancel()
+        self._release()
+        self._muted.clear()
+        self._alone.clear()
+        self._page.banner.hide()
+        self._page.set_net(None)
+        self._page.set_muted(frozenset(), {}, 0)
+        self._page.set_effect(None, 0)
+
+    def _failed(self, failure: WorkerFailure) -> None:
+        self._waiting.clear()
+        self._page.set_busy("")
+        if isinstance(failure.error, HandleLostError):  # the engine was started again
+            self._net = None
+            self.prepare()
+            return
+        self._page.refuse("This could not be looked at", str(failure.error))
+
+    # --- Attention
+
+    @property
+    def _samples(self) -> Samples:
+        return Samples((int(self._page.sample.value()),), self._page.part.value())
+
+    def _sample_chosen(self) -> None:
+        if self._net is not None:
+            self._rest.start()
+
+    def _ask(self) -> None:
+        """List the attentions for the sample, then ask for the maps of the one in front."""
+        if self._net is None:
+            return
+        self._alone.clear()
+        self._waiting.clear()
+        self._page.banner.hide()
+        self._page.set_busy("Running the sample…")
+        self._workspace.engine.ask(
+            MAPS, ReadAttention(self._net, self._samples, ()), on_answer=self._listed, on_error=self._failed
+        )
+
+    def _listed(self, found: AttentionFound) -> None:
+        self._page.set_busy("")
+        self._page.set_found(found)
+        if found.remarks:
+            self._page.banner.set("warning", "Not everything is seen", " ".join(found.remarks))
+            self._page.banner.show()
+        if self._page.reading is not None:
+            self._show_attention(self._page.list.value())
+        if self._page.view.value() == ATTRIBUTION and self._page.which.value() == "sample":
+            self._page.attributions.show_found(())
+        self._measure()
+
+    def _show_attention(self, place: int) -> None:
+        reading = self._page.reading
+        if reading is None or self._net is None:
+            return
+        self._show_muted()
+        if reading.maps is not None:
+            self._page.show_reading(place, reading)
+            return
+
+        def show(found: AttentionFound) -> None:
+            own = [one for one in found.attentions if (one.path, one.call) == (reading.path, reading.call)]
+            if own:
+                self._page.show_reading(place, own[0])
+
+        self._workspace.engine.ask(
+            MAPS, ReadAttention(self._net, self._samples, (reading.path,)), on_answer=show, on_error=self._failed
+        )
+
+    # --- Muting
+
+    def _toggle(self, head: int) -> None:
+        if (reading := self._page.reading) is not None:
+            self._muted ^= {(reading.path, reading.call, head)}
+            self._show_muted()
+            self._measure()
+
+    def _unmute(self) -> None:
+        self._muted.clear()
+        self._show_muted()
+        self._measure()
+
+    def _show_muted(self) -> None:
+        reading = self._page.reading
+        own = (reading.path, reading.call) if reading is not None else ("", 0)
+        here = frozenset(head for path, call, head in self._muted if (path, call) == own)
+        changes = {head: value for (path, call, head), value in self._alone.items() if (path, call) == own}
+        self._page.set_muted(here, changes, len(self._muted) - len(here))
+
+    def _measure(self) -> None:
+        """Ask for the loss with the muted heads."""
+        if not self._muted or self._net is None:
+            self._workspace.engine.forget(EFFECT)
+            self._page.set_effect(None, 0)
+            return
+        count = len(self._muted)
+        self._page.set_effect(None, count)
+        changes = tuple(Intervention(path, call, head) for path, call, head in sorted(self._muted))
+
+        def show(effect: Effect) -> None:
+            self._page.set_effect(effect, count)
+            if count == 1:
+                self._alone[next(iter(self._muted))] = effect.change
+                self._show_muted()
+
+        self._workspace.engine.ask(
+            EFFECT, MeasureEffect(self._net, changes, self._samples), on_answer=show, on_error=self._failed
+        )
+
+    def _rank(self) -> None:
+        """Measure every head of the attention in front alone, one after the other."""
+        reading: AttentionReading | None = self._page.reading
+        if reading is None or self._net is None:
+            return
+        self._waiting = [(reading.path, reading.call, head) for head in range(reading.heads)]
+        self._rank_next()
+
+    def _rank_next(self) -> None:
+        if not self._waiting or self._net is None:
+            self._page.set_busy("")
+            return
+        one = self._waiting.pop(0)
+        self._page.set_busy(f"Muting head {one[2]}…")
+
+        def show(effect: Effect) -> None:
+            self._alone[one] = effect.change
+            self._show_muted()
+            self._rank_next()
+
+        request = MeasureEffect(self._net, (Intervention(*one),), self._samples)
+        self._workspace.engine.ask(KEY, request, on_answer=show, on_error=self._failed)
+
+    # --- Attribution
+
+    def _attribute(self) -> None:
+        if self._net is None:
+            self.prepare()
+            return
+        page = self._page
+        worst = WORST if page.which.value() == "worst" else 0
+        samples = Samples(self._samples.numbers, self._samples.part, worst)
+        request = ReadAttributions(self._net, samples, page.method.value(), page.target.value())
+
+        def show(found: tuple[Attribution, ...]) -> None:
+            page.set_busy("")
+            page.show_attributions(found)
+
+        page.set_busy("Finding the worst samples…" if worst else "Attributing…")
+        self._workspace.engine.ask(KEY, request, on_answer=show, on_error=self._failed, on_progress=page.set_busy)
