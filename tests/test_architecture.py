@@ -33,13 +33,14 @@ LEAVES = "util source"
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
     "main": "cli views",
-    "cli": "engine runs preflight project export training data telemetry autograd builder observe interpret sources"
-    " diagram graphviz_export views",
+    "cli": "engine runs preflight project export training data telemetry autograd builder observe compare interpret"
+    " sources diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
-    " interpret sources diagram graphviz_export",
+    " compare interpret sources diagram graphviz_export",
     "training_thread": "engine runs training telemetry",
     # What a process of ours does, and how it is spoken to.
-    "engine": "preflight project export training data telemetry autograd builder observe interpret sources diagram",
+    "engine": "preflight project export training data telemetry autograd builder observe compare interpret sources"
+    " diagram",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
     "engine.requests": "runs.checkpoint_files",  # values
     "runs": "project export.errors export.weights training data telemetry",
@@ -58,6 +59,7 @@ ARROWS = {
     "interpret": "",
     "observe": "",
     "observe.picture": "diagram",
+    "compare": "observe.tensors",  # the tensors in whatever a module takes and gives
     "sources": "",
     "sources.structure": "observe.observation",  # what a file describes is an observation too
     "sources.pt2_file": "observe.observation",
@@ -88,6 +90,7 @@ TORCH_MODULES = """
     builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
     builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes
     builder.shapes.try_sizes
+    compare.compare compare.containers compare.facts compare.metrics compare.operations compare.passes compare.weights
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
     engine.tasks export interpret.attention interpret.attention_maps interpret.attribution interpret.interventions
     interpret.subject observe.interface observe.observe observe.recorder observe.tensors preflight.net_cost

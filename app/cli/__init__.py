@@ -1,5 +1,5 @@
-"""The command line: train, evaluate, check, export, autograd, attention, attribute, patch, import, runs, draw, open,
-run, doctor.
+"""The command line: train, evaluate, check, export, autograd, attention, attribute, patch, import, runs, draw, diff,
+open, run, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
 interrupted, 141 stdout was closed.
@@ -43,6 +43,7 @@ COMMANDS = (
     "import",
     "runs",
     "draw",
+    "diff",
     "open",
     "run",
     "doctor",
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     from app.cli import (
         autograd,
         data,
+        diff,
         draw,
         evaluate,
         import_model,
@@ -147,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     import_model.add(commands)
     draw.add(commands)
+    diff.add(commands)
     open_model.add(commands)
     run_script.add(commands)
     runs.add(commands)

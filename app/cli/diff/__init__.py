@@ -1,0 +1,147 @@
+"""`tapedeck diff`: where two models, runs or checkpoints part, or one model in two modes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.compare.results import Difference, Setting
+    from app.engine.requests.diff import Diff
+
+WORDS = """
+A and B are projects (net.tape), models as `tapedeck draw` takes them (file.py:Class, torchvision:resnet18), runs
+(net.tape@3, net.tape@NAME/best, a folder of a run) or files of weights; SOURCE@weights.pt is a model with weights.
+Their modules are matched, both run on the same batch with the same weights and seed, forward and backward, and the
+first layer that adds more than rounding can explain is named, with its line in each. With --modes A is compared with
+itself, such as in float32 and in bfloat16. Exit code 0: nothing differs beyond rounding, 1: something does. Your own
+files run only with --trust, in a separate process.
+"""
+SECONDS = 300.0
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "diff", help="find where two models, runs or checkpoints part", description=WORDS
+    )
+    parser.add_argument("a", metavar="A")
+    parser.add_argument("b", metavar="B", nargs="?")
+    parser.add_argument("--args", default="{}", help='arguments of both constructors as JSON: {"num_classes": 10}')
+    parser.add_argument("--args-b", metavar="JSON", help="arguments of B's constructor, if they are others")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
+        help="shape and dtype of an argument of forward",
+    )  # fmt: skip
+    parser.add_argument("--weights-a", metavar="FILE", help="weights of A, as A@FILE")
+    parser.add_argument("--weights-b", metavar="FILE", help="weights of B, as B@FILE")
+    parser.add_argument("--modes", nargs=2, metavar=("MODE", "MODE"), help="compare A with itself: float32 bfloat16, "
+                        "cpu cuda, eval train, eager compiled")  # fmt: skip
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--train", action="store_true", help="run in train mode only (eval mode, then train mode)")
+    mode.add_argument("--eval", action="store_true", help="run in eval mode only")
+    parser.add_argument("--structure", action="store_true", help="compare modules and settings, run nothing")
+    parser.add_argument("--batch", type=_positive, default=2, help="samples of a project's random batch (2)")
+    parser.add_argument("--seed", type=_seed, default=0, help="of weights, random inputs and dropout (0)")
+    parser.add_argument("--trust", action="store_true", help="run the code of A and B, which you have reviewed")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (300)")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _positive(text: str) -> int:
+    from app import cli
+
+    return cli.positive(text)
+
+
+def _seed(text: str) -> int:
+    from app import cli
+
+    return cli.seed(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare, and print what differs."""
+    from app import cli
+    from app.compare.report import to_plain, to_text
+
+    if not options.timeout > 0:
+        raise cli.CommandError("--timeout must be a number of seconds above 0")
+    request = request_of(options)
+    found = _answered(request, options)
+    if settings := _settings(options):
+        found = replace(found, settings=settings)
+    if options.json:
+        print(json.dumps(to_plain(found), ensure_ascii=False, allow_nan=False))
+    else:
+        for line in to_text(found):
+            print(cli.printable(line))
+    return int(found.differs)
+
+
+def request_of(options: argparse.Namespace) -> Diff:
+    """Return the request that the arguments describe. Raises CommandError."""
+    from app import cli
+    from app.cli.diff import sides
+    from app.compare.modes import ModeError, parse_modes
+    from app.engine.requests.diff import Diff
+
+    trains = (True,) if options.train else (False,) if options.eval else (False, True)
+    if (options.b is None) != (options.modes is not None):
+        raise cli.CommandError("pass A and B, or A and --modes MODE MODE")
+    a = sides.side_of(options.a, options, options.args, options.weights_a)
+    if options.modes is None:
+        args_b = options.args if options.args_b is None else options.args_b
+        b = sides.side_of(options.b, options, args_b, options.weights_b)
+        return Diff(a, b, None, trains, options.batch, options.seed, not options.structure)
+    if options.weights_b or options.args_b is not None or options.structure:
+        raise cli.CommandError("--weights-b, --args-b and --structure are for a second model")
+    try:
+        modes = parse_modes(*options.modes)
+    except ModeError as error:
+        raise cli.CommandError(f"--modes: {error}") from error
+    one, other = (replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b))
+    return Diff(one, other, modes, trains, options.batch, options.seed)
+
+
+def _answered(request: Diff, options: argparse.Namespace) -> Difference:
+    """Compare in this process, or in a separate one where code of the user's own runs. Raises CommandError."""
+    from app import cli
+    from app.engine import observe_process
+    from app.engine.requests.observe import Observe
+    from app.util import gc_pause
+    from app.util.errors import CodedError
+
+    own = next((one.model for one in (request.a, request.b) if one.own_code and isinstance(one.model, Observe)), None)
+    try:
+        if own is not None:
+            return observe_process.answer(request, own, options.timeout)
+        with gc_pause.put_off():
+            from app.engine.tasks import diff as task
+
+        return task.answer(request)
+    except (CodedError, OSError) as error:
+        raise cli.CommandError(str(error), 1) from error
+
+
+def _settings(options: argparse.Namespace) -> tuple[Setting, ...]:
+    """Return configuration and environment of two runs, side by side; none if both are no runs."""
+    from app.cli.diff import sides
+    from app.compare.results import Setting
+    from app.runs import compare
+
+    if options.b is None:
+        return ()
+    runs = []
+    for text in (options.a, options.b):
+        base, _, name = text.rpartition("@") if not Path(text).exists() and "@" in text else (text, "", None)
+        kept = sides.stored_run(base, name)
+        if kept is None:
+            return ()
+        runs.append(kept[0])
+    return tuple(Setting(one.name, *one.values) for one in compare.settings(runs))

@@ -1,0 +1,81 @@
+"""Handler of `app.engine.requests.diff`: make two models and compare them."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.compare import weights
+from app.compare.compare import Batch, compare_models, compare_modes
+from app.compare.facts import facts_of
+from app.compare.results import Alone, Changed, Difference, Setting, Structure
+from app.compare.structure import compare as match
+from app.engine.requests.diff import Diff, DiffSide
+from app.engine.server import Context, handles
+from app.engine.tasks.diff.sides import forget, load_weights, made, shape_text, state_of
+from app.sources.spec import SourceError
+from app.util import gc_pause
+
+
+@handles(Diff)
+def compare(request: Diff, context: Context) -> Difference:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the models print
+    return answer(request, context.progress)
+
+
+def answer(request: Diff, tell: Callable[[str], None] = lambda _words: None) -> Difference:
+    """Compare in this process. Raises as the request says."""
+    names = request.a.name, request.b.name
+    if request.a.model is None or request.b.model is None:
+        return _of_weights(request.a, request.b)
+    tell(f"Making {request.a.name}")
+    with gc_pause.put_off():
+        one = made(request.a, request)
+        remarks = load_weights(one.model, request.a)
+        if request.modes is not None:
+            batch = Batch(one.args, one.kwargs, request.seed)
+            return _remarked(compare_modes(one.model, request.modes, batch, request.trains, names, tell), remarks)
+        forget(request.a)
+        tell(f"Making {request.b.name}")
+        other = made(request.b, request)
+    remarks += load_weights(other.model, request.b)
+    if one.model is other.model:  # an object of a module
+        other.model = copy.deepcopy(one.model)
+    own = bool(request.a.weights), bool(request.b.weights)
+    if own == (False, True):
+        structure = match(facts_of(other.model), facts_of(one.model))
+        weights.share(other.model, one.model, structure.pairs)
+        remarks.append("A got the weights of B.")
+    if not request.numbers:
+        structure = match(facts_of(one.model), facts_of(other.model))
+        found = Difference(*names, structure=structure, ran=False)
+        return _remarked(found, remarks)
+    found = compare_models(
+        one.model, other.model, Batch(one.args, one.kwargs, request.seed), names=names, share=own != (True, True),
+        fill=own == (False, False), modes=tuple("train" if train else "eval" for train in request.trains), tell=tell,
+    )  # fmt: skip
+    return _remarked(found, [*one.remarks, *other.remarks, *remarks])
+
+
+def _remarked(found: Difference, remarks: list[str]) -> Difference:
+    return replace(found, remarks=(*remarks, *found.remarks))
+
+
+def _of_weights(a: DiffSide, b: DiffSide) -> Difference:
+    """Compare two files of weights, key by key."""
+    if a.model is not None or b.model is not None or not a.weights or not b.weights:
+        raise SourceError(f"{a.name} and {b.name}: weights are compared with weights, and a model with a model")
+    one, other = state_of(a.weights), state_of(b.weights)
+    shapes = [
+        (key, Setting(key.rpartition(".")[2], shape_text(value), shape_text(other[key])))
+        for key, value in one.items() if key in other and other[key].shape != value.shape
+    ]  # fmt: skip
+    structure = Structure(
+        tuple((key, key) for key in one if key in other),
+        tuple(Alone(key, shape_text(value)) for key, value in other.items() if key not in one),
+        tuple(Alone(key, shape_text(value)) for key, value in one.items() if key not in other),
+        (), tuple(Changed(key, key, (setting,)) for key, setting in shapes),
+    )  # fmt: skip
+    return Difference(a.name, b.name, structure=structure, distances=weights.state_distances(one, other), ran=False)

@@ -1,0 +1,110 @@
+"""Make the models that are compared, each with its weights and its batch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from app.engine.requests.diff import Diff, DiffSide
+from app.engine.requests.observe import Observe
+from app.project.weights import state_dicts
+from app.runs.newest import weights_in
+from app.source.compiled import make_module
+from app.source.generated import Source
+from app.sources.finding import package_of
+from app.sources.loading import LARGEST, Loaded, load
+from app.sources.spec import SourceError
+from app.training.setup.initial_weights import put_in
+from app.util import rng
+from app.util.formatting import bytes_text
+
+
+def made(side: DiffSide, request: Diff) -> Loaded:
+    """Make a model and its batch: the inputs of a source, random ones of a project."""
+    if isinstance(side.model, Source):
+        from app.preflight import random_batch
+
+        with rng.borrowed(request.seed):
+            model = make_module(side.model)
+        if side.start is not None:
+            put_in(model, side.start)
+        return Loaded(model, random_batch.inputs(side.model, request.batch, request.seed))
+    assert isinstance(side.model, Observe)
+    wanted = side.model
+    if wanted.source.looked_at:
+        raise SourceError(f"{side.name} is a graph that is only looked at; pass --trust to run a .pt2")
+    if wanted.folder:
+        os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
+    if not wanted.source.own_code:
+        _check_size(wanted)
+    with rng.borrowed(request.seed):
+        return load(wanted.source, wanted.arguments, wanted.inputs, False, wanted.folder)
+
+
+def _check_size(wanted: Observe) -> None:
+    try:
+        held = load(wanted.source, wanted.arguments, wanted.inputs, True, wanted.folder).model
+    except SourceError:  # some constructors need values
+        return
+    size = sum(one.numel() * one.element_size() for one in held.parameters())
+    if size > LARGEST:
+        raise SourceError(
+            f"{wanted.source} has {bytes_text(size)} of weights, and comparing numbers takes {bytes_text(LARGEST)} at "
+            "most. Pass arguments that make it smaller, such as fewer layers"
+        )
+
+
+def forget(side: DiffSide) -> None:
+    """Have the modules of a person's own folder imported again: another version of a file may have the same name."""
+    if not isinstance(side.model, Observe) or not side.model.source.own_code:
+        return
+    source = side.model.source
+    top = package_of(Path(side.model.folder, source.where))[0] if source.kind == "file" else Path(side.model.folder)
+    for name, module in tuple(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and top in Path(file).resolve().parents and "-packages" not in file and not _is_ours(name):
+            del sys.modules[name]
+    sys.path[:] = [one for one in sys.path if Path(one or ".").resolve() != top]
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in ("app", "tapedeck", "__main__")
+
+
+def load_weights(model: nn.Module, side: DiffSide) -> list[str]:
+    """Load the weights of a side. Raises WeightsError, CheckpointError and SourceError."""
+    if not side.weights:
+        return []
+    given = state_of(side.weights)
+    own = model.state_dict()
+    wrong = [f"{key} is {shape_text(value)}, and {shape_text(own[key])} in the model" for key, value in given.items()
+             if key in own and own[key].shape != value.shape]  # fmt: skip
+    fitting = {key: value for key, value in given.items() if key in own}
+    if wrong or not fitting:
+        keys = (", ".join([*one][:3]) for one in (given, own))
+        words = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(*keys)
+        raise SourceError(f"{side.weights} does not fit {side.name}: {words}")
+    model.load_state_dict(fitting, strict=False)
+    missing, left = len(own.keys() - given.keys()), len(given.keys() - own.keys())
+    found = [f"{missing} tensors of {side.name} are not in {Path(side.weights).name}."] if missing else []
+    return [*found, *([f"{left} tensors of {Path(side.weights).name} have no place in {side.name}."] if left else [])]
+
+
+def shape_text(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "scalar"
+
+
+def state_of(path: str) -> Mapping[str, Tensor]:
+    """Read a state_dict: of a checkpoint of a run its weights, the running mean where there is one."""
+    from app.training.checkpoints.checkpoint import ForeignCheckpointError
+
+    if Path(path).suffix == ".pt":
+        try:
+            return weights_in(Path(path))
+        except ForeignCheckpointError:
+            pass
+    return state_dicts.read(path).tensors
