@@ -161,10 +161,12 @@ class Numbers:
         if failed is not None:
             raise ComparisonError(f"A does not run: {failed}. Describe other inputs")
         other, failed = self._recorded(self.b, self._to_a, self.trains[1])
-        if failed is not None:
-            return self._raised(one, other, failed, mode), ()
-        layers = self._layers(one, other)
         self._called = {key: number for number, key in enumerate(one.calls)}
+        layers = self._layers(one, other)
+        if failed is not None:
+            raised = self._raised(one, other, failed, mode)
+            forced = self._forced(self.b, one)  # what raises may be behind what differs
+            return self._first(one, forced, mode) or raised, self._with_added(layers, one, forced)
         self._places = {layer.a: ((layer.file_a, layer.line_a), (layer.file_b, layer.line_b)) for layer in layers}
         for name, run in (("A", one), ("B", other)):
             if run.gradients.refused:
@@ -242,6 +244,8 @@ class Numbers:
                 what = f"it raises {type(error).__name__} on the tensors of A: {error}".split("\n")[0]
                 key = call.key if call is not None else ("", 1)
                 forced.parts.append(Part("forward", key, math.inf, what))
+        if forced.gradients.refused and not reference.gradients.refused:
+            self.remarks.append(f"Backward of B stops on the tensors of A: {forced.gradients.refused}")
         return forced
 
     def _inputs(self, model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -414,11 +418,11 @@ class Numbers:
             return False
         if bool(one.gradients.refused) != bool(other.gradients.refused):
             return False
-        coarsest = [max((call.roundoff for call in run.calls.values()), default=0.0) for run in (one, other)]
-        run = metrics.unit_roundoff(torch.float64)
-        roundoff = max(min(coarsest), min(max(coarsest), self._native), run)
-        length = max(call.length for call in (*one.calls.values(), *other.calls.values()))
-        limit = WHOLE_FACTOR * metrics.bound(roundoff, length)
+        calls = (*one.calls.values(), *other.calls.values())
+        roundoff = metrics.unit_roundoff(torch.float64)
+        if any(call.roundoff > roundoff for call in calls):
+            return False  # a cast to a lower precision, whose rounding may be the difference
+        limit = WHOLE_FACTOR * metrics.bound(roundoff, max(call.length for call in calls))
         for mine, theirs in zip(root.outputs, twin.outputs, strict=True):
             if not metrics.relative_error(theirs.value, mine.value, _scale(root)) <= limit:
                 return False

@@ -169,6 +169,7 @@ class ModelPass:
             with self._hidden():
                 self._made[key] += 1
                 place = user_frames.location(sys._getframe(1), generated=True)
+                place = place if place[1] else _defined(module)
                 call = Call(key, self._made[key], module, place, caller=self.stack[-1] if self.stack else None)
                 self.calls[call.key] = call
                 if call.key == self.watch:
@@ -350,8 +351,8 @@ class Forced(ModelPass):
             expected_buffer = wanted.buffers.get(name)
             if expected_buffer is not None and expected_buffer.shape == mine.shape:
                 self._judge(call, mine, expected_buffer, f"its buffer {name}")
-                with torch.no_grad():
-                    mine.copy_(expected_buffer)
+                if not torch.equal(mine, expected_buffer):
+                    mine.data.copy_(expected_buffer)  # batch norm saves it for backward, and uses it in eval mode alone
         if wanted.after is not None:
             torch.set_rng_state(wanted.after)
         return output
@@ -449,6 +450,14 @@ class _Functions(TorchFunctionMode):
         finally:
             run.busy = False
         return result
+
+
+def _defined(module: nn.Module) -> tuple[str, int]:
+    """Return where the forward of a module is defined, if that is code of a person's own or of an installed package."""
+    code = getattr(type(module).forward, "__code__", None)
+    if code is None or not user_frames.is_users(code.co_filename):
+        return "", 0
+    return code.co_filename, code.co_firstlineno
 
 
 def _listening() -> bool:

@@ -163,8 +163,8 @@ def _folded(rows: Iterable[tuple[str, str]]) -> list[str]:
 def _pattern(paths: list[str]) -> str:
     if len(paths) == 1:
         return paths[0] or "the model"
-    columns = [*zip(*(_NUMBER.findall(path) for path in paths), strict=True)]
-    texts = iter([column[0] if len(set(column)) == 1 else f"{{{column[0]}–{column[-1]}}}" for column in columns])
+    columns = [sorted({*map(int, column)}) for column in zip(*(_NUMBER.findall(path) for path in paths), strict=True)]
+    texts = iter([f"{column[0]}" if len(column) == 1 else f"{{{column[0]}–{column[-1]}}}" for column in columns])
     return f"{_NUMBER.sub(lambda _found: next(texts), paths[0])} ×{len(paths)}"
 
 
