@@ -168,7 +168,7 @@ class Bert(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         x = self.words(ids) + self.types(torch.zeros_like(ids)) + self.positions(torch.arange(ids.shape[1]))
         x = self.norm(x)
-        mask = (ids == 0)[:, None, None, :] * -1e9
+        mask = (ids == 0)[:, None, None, :].to(x.dtype) * -1e9
         for layer in self.layers:
             x = layer(x, mask)
         pooled = torch.tanh(self.pooler(x[:, 0]))

@@ -88,8 +88,14 @@ def first_different(
     for also_moves in (False, True):
         one, other = _first_alone(a, b, bound, also_moves), _first_alone(b, a, bound, also_moves)
         if one is not None or other is not None:
-            return one, other
+            return one or _beside(other, b, a), other or _beside(one, a, b)
     return None, None
+
+
+def _beside(one: Operation | None, mine: Sequence[Operation], others: Sequence[Operation]) -> Operation | None:
+    """Return the operation of the other model that runs in the place of one, by the names of all."""
+    pairs = common([each.name for each in mine], [each.name for each in others])
+    return next((others[to] for at, to in pairs if mine[at] is one), None)
 
 
 def first_by_name(
