@@ -56,7 +56,7 @@ def answer(request: Diff, tell: Callable[[str], None] = lambda _words: None) -> 
         one.model, other.model, Batch(one.args, one.kwargs, request.seed), names=names, share=own != (True, True),
         fill=own == (False, False), modes=tuple("train" if train else "eval" for train in request.trains), tell=tell,
     )  # fmt: skip
-    return _remarked(found, [*one.remarks, *other.remarks, *remarks])
+    return _remarked(found, remarks)
 
 
 def _remarked(found: Difference, remarks: list[str]) -> Difference:
