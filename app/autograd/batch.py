@@ -30,8 +30,8 @@ class TrainingBatch:
     first, or all of them if it has a true attribute `whole`; then the target may be a dictionary of tensors. `source`
     maps lines of the generated text to nodes of the drawing; without one, operations get the lines of the files that
     called them if `own_lines`. `special` are the forward modes; `seeds` computes the vectors that backward starts with
-    from the outputs, ones by default. Every run reseeds with `seed` (dropout), and torch's generators are restored
-    afterwards.
+    from the outputs, ones by default. Every run reseeds with `seed` (dropout), or begins with the states in it, and
+    torch's generators are restored afterwards.
     """
 
     model: nn.Module
@@ -40,7 +40,7 @@ class TrainingBatch:
     target: Any = None
     source: Source | None = None
     train: bool = True
-    seed: int = 0
+    seed: int | rng.Generators = 0
     labels: Mapping[str, Label] = field(default_factory=FrozenMap)
     special: Special = PLAIN
     seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None

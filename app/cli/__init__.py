@@ -42,6 +42,7 @@ COMMANDS = (
     "patch",
     "import",
     "runs",
+    "revisit",
     "draw",
     "diff",
     "open",
@@ -133,15 +134,17 @@ def _parser() -> argparse.ArgumentParser:
         trials,
     )  # fmt: skip
     from app.cli import export as cli_export
+    from app.cli.revisit import command as revisit
 
     trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
     export = cli_export.add(commands)
     looking = interpret.add(commands)
-    for command in (*trying, *looking, check, export):
+    revisiting = revisit.add(commands)
+    for command in (*trying, *looking, check, export, revisiting):
         command.add_argument(
             "--trust", action="store_true", help="run the project's custom layer files, this time only"
         )
-    for command in (*trying, *looking, export, autograd.add(commands)):
+    for command in (*trying, *looking, export, revisiting, autograd.add(commands)):
         command.add_argument(
             "--traceback",
             action="store_true",

@@ -52,6 +52,20 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="DIR|FILE",
         help="resume from a checkpoint, or from the newest in the folder of an earlier run",
     )
+    train.add_argument(
+        "--revisit-seconds",
+        type=float,
+        metavar="N",
+        help="keep checkpoints so that `tapedeck revisit` reaches any step within about N seconds",
+    )
+    train.add_argument(
+        "--leave-out",
+        type=positive,
+        action="append",
+        default=[],
+        metavar="N",
+        help="do not train on the batch of step N; with --resume a new run goes on from a checkpoint before it",
+    )
     train.add_argument("--data", type=Path, help="folder for downloaded datasets")
     train.add_argument("--own-process", action="store_true", help="run in a separate process, whose crash is reported")
     train.add_argument(
@@ -84,7 +98,9 @@ def run(options: argparse.Namespace) -> int:
 
         print(summary(job.training.start, job.source))
     folder: Path = options.out
-    recorder, resume = _open_store(folder, project, job, options.resume)
+    recorder, resume = _open_store(folder, project, job, options.resume, options.leave_out)
+    if not options.json:
+        _say_disk(job, analysis.total_parameters)
     job = _as_before(job, project, resume)
     control = Control() if place is None else control_for(place)
     with _interruptible(control):
@@ -98,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
         elif not options.json:
             names = ", ".join(results.names)
             print(f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}")
+            _say_kept(recorder.checkpoints)
     if isinstance(last, Failed):
         raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 1)
     if problem:
@@ -116,15 +133,41 @@ def _execution_target(options: argparse.Namespace) -> RunPlacement | None:
 def _with_options(project: Project, options: argparse.Namespace) -> Project:
     from app import cli
 
-    chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed", "save_every")}
+    chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed", "save_every", "revisit_seconds")}
     training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
+    left_out = tuple(sorted({*training.leave_out, *options.leave_out}))
+    training = replace(training, leave_out=left_out)
     if options.device is not None:
         cli.device(options.device)
     return replace(project, training=training)
 
 
-def _open_store(folder: Path, project: Project, job: Job, resume: Path | None) -> tuple[Recorder, Path | None]:
-    """Return the store of the run: that of the checkpoint if it is in `folder`, else a new one."""
+def _say_disk(job: Job, parameters: int) -> None:
+    """Print what the checkpoints for revisiting will take, an estimate."""
+    from app.training.checkpoints.placing import estimated_bytes
+    from app.util.formatting import bytes_text
+
+    if within := job.training.revisit_seconds:
+        size = bytes_text(estimated_bytes(job.training, parameters))
+        print(f"checkpoints for revisiting: one at least every {within:g} s, each about {size} (estimate)")
+
+
+def _say_kept(folder: Path) -> None:
+    """Print what the checkpoints for revisiting take."""
+    from app.training.checkpoints.placing import measured_bytes
+    from app.util.formatting import bytes_text, counted
+
+    count, size = measured_bytes(folder)
+    if count:
+        print(f"{counted(count, 'checkpoint')} for revisiting: {bytes_text(size)} in {folder}")
+
+
+def _open_store(
+    folder: Path, project: Project, job: Job, resume: Path | None, left_out: list[int]
+) -> tuple[Recorder, Path | None]:
+    """Return the store of the run: that of the checkpoint if it is in `folder`, else a new one, as also for a run that
+    leaves out batches from there on.
+    """
     from app import cli
     from app.runs import resume as going_on
     from app.runs import store
@@ -137,13 +180,15 @@ def _open_store(folder: Path, project: Project, job: Job, resume: Path | None) -
         with cli.writing(folder):
             return Recorder(store.begin(runs, project), project, job.source.text), None
     try:
-        path = going_on.find_checkpoint(resume, _warn)
+        path = _before(resume, min(left_out)) if left_out else going_on.find_checkpoint(resume, _warn)
+        if path is None:  # its start is that of any run
+            return _open_store(folder, project, job, None, [])
         before = going_on.run_of(path)
         if before is not None and before.goes_on:
             raise RunError(f"{before.folder} is in use by a running run. Stop it first.")
         going_on.check(job, path)
         with cli.writing(folder):
-            if before is None or before.folder.parent.resolve() != runs.resolve():
+            if before is None or left_out or before.folder.parent.resolve() != runs.resolve():
                 kept = store.begin(runs, project)
                 if before is not None:
                     kept = store.changed(kept, beginning=before.record.beginning)
@@ -154,6 +199,24 @@ def _open_store(folder: Path, project: Project, job: Job, resume: Path | None) -
     except (RunError, CheckpointError) as error:
         raise cli.CommandError(str(error)) from error
     return Recorder(kept, project, job.source.text, lambda: there), path
+
+
+def _before(resume: Path, step: int) -> Path | None:
+    """Return the checkpoint to go on from so that the batch of a step can be left out; None for the run's start.
+
+    Raises RunError, CheckpointError and CommandError.
+    """
+    from app import cli
+    from app.runs import resume as going_on
+    from app.training.checkpoints.checkpoint import step_of
+
+    path = going_on.find_checkpoint(resume, _warn)
+    if resume.is_file():
+        if (at := step_of(path)[0]) >= step:
+            raise cli.CommandError(f"{path} is of step {at:,}; to leave out step {step:,} pass one before it")
+        return path
+    kept = going_on.run_of(path)
+    return going_on.nearest(kept, step - 1, _warn) if kept is not None else path
 
 
 def _warn(words: str) -> None:

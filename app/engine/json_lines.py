@@ -86,9 +86,8 @@ class Reader:
             case "said":
                 return Noticed(fields["step"], "", None, fields["message"])
             case "skipped":
-                return Skipped(
-                    fields["epoch"], fields["step"], f"The loss of step {fields['step']} is not finite.", None
-                )
+                step = fields["step"]
+                return Skipped(fields["epoch"], step, f"The batch of step {step} was not trained on.", None)
             case "saved":
                 return Saved(fields["step"], fields["path"], fields["problem"])
             case "rate":

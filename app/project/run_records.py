@@ -106,6 +106,8 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     one_batch: bool = False
     not_finite: Literal["stop", "skip"] = "stop"
     save_every: Amount = 0
+    revisit_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
+    leave_out: Annotated[list[Count], msgspec.Meta(max_length=10_000)] = []
     deterministic: bool = False
     anomaly: bool = False
     cudnn_benchmark: bool = False
@@ -177,6 +179,7 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
             for number, group in enumerate(record.groups)
         ),
         "recompute": tuple(record.recompute),
+        "leave_out": tuple(record.leave_out),
         "metrics": tuple(record.metrics),
         "inputs": FrozenMap(record.inputs),
         "losses": tuple(

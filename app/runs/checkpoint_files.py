@@ -35,7 +35,7 @@ def checkpoints(kept: Kept) -> list[Checkpoint]:
     """List the checkpoints of a run, newest first, without reading them."""
     found = []
     for path in kept.checkpoints.glob("*.pt"):
-        by_step = path.stem.removeprefix("step-")
+        by_step = path.stem.removeprefix("step-").removeprefix("revisit-")
         step = int(by_step) if by_step.isdecimal() else kept.record.saved.get(path.name)
         found.append(Checkpoint(path, step))
     return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from app.runs import tables
 from app.telemetry.histogram import BINS, Histogram
-from app.training.events import Event, GainFigures, GroupRates, Histograms, LayerFigures, RateSet
+from app.training.events import Event, GainFigures, GroupRates, Histograms, LayerFigures, RateSet, StepHashes
 from app.training.monitoring.layer_history import merged
 from app.util.late_numpy import np
 
 FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
 GROUP_RATES = "group-rates.bin"
+HASHES = "hashes.bin"  # what a step is verified by when it is re-lived
+PLACES = ("step", "epoch", "batch", "generator")  # its columns before those of the layers
 KINDS = ("weights", "gradients", "activations")
 _PARTS = ("weight", "update", "dead")
 
 
 def files() -> tuple[str, ...]:
     """Return the file names of the tables; each has a column `step`."""
-    return FIGURES, GAINS, RATES, GROUP_RATES, *(f"histograms-{kind}.bin" for kind in KINDS)
+    return FIGURES, GAINS, RATES, GROUP_RATES, HASHES, *(f"histograms-{kind}.bin" for kind in KINDS)
 
 
 def append(folder: Path, events: Iterable[Event]) -> None:
@@ -39,17 +42,21 @@ def append(folder: Path, events: Iterable[Event]) -> None:
     rates = [(event.step, event.rate) for event in events if isinstance(event, RateSet)]
     if rates:
         tables.append(folder / RATES, ("step", "rate"), rates)
+    for layers, hashed in groupby((e for e in events if isinstance(e, StepHashes)), lambda event: event.layers):
+        columns = (*PLACES, *(f"hash/{layer}" for layer in layers))
+        found = np.frombuffer(b"".join(event.rows for event in hashed), tables.INTEGERS).reshape(-1, len(columns))
+        _append(folder / HASHES, columns, found, tables.INTEGERS)
     of_groups = [event for event in events if isinstance(event, GroupRates)]
     for names, group_rates in groupby(of_groups, lambda event: event.groups):
         columns = ("step", *(f"rate_{name}" for name in names))
         _append(folder / GROUP_RATES, columns, [(event.step, *event.rates) for event in group_rates])
 
 
-def _append(path: Path, names: tuple[str, ...], rows: list[tuple[float, ...]]) -> None:
+def _append(path: Path, names: tuple[str, ...], rows: Any, kind: str = tables.FLOATS) -> None:
     """Append rows; a change of layers during a run restarts the table, which has fixed columns."""
     if path.exists() and tuple(tables.names_of(path)) != names:
         path.unlink()
-    tables.append(path, names, rows)
+    tables.append(path, names, rows, kind)
 
 
 def _append_gains(path: Path, event: GainFigures) -> None:

@@ -88,6 +88,14 @@ class Summary(msgspec.Struct, frozen=True):
     best_accuracy: float | None = None
 
 
+class HashingCost(msgspec.Struct, frozen=True):
+    """Of `steps`, `hashed` have hashes that they are verified by when re-lived, which took `share` of the time."""
+
+    steps: int
+    hashed: int
+    share: float
+
+
 class Record(msgspec.Struct, frozen=True):
     """`began` is a time in ISO form with its zone. `saved` has the step of each checkpoint by its file's name."""
 
@@ -108,6 +116,7 @@ class Record(msgspec.Struct, frozen=True):
     summary: Summary = Summary()
     ending: Ending | None = None
     saved: dict[str, int] = {}
+    hashing: HashingCost | None = None
 
     @property
     def title(self) -> str:

@@ -28,6 +28,7 @@ from app.training.events import (
     Failed,
     Finished,
     GradientNorms,
+    Hashing,
     LossParts,
     MemorySample,
     Saved,
@@ -227,6 +228,9 @@ class Recorder:
         match event:
             case Saved() if not event.problem:
                 changes["saved"] = {**self._record.saved, Path(event.path).name: event.step}
+            case Hashing():
+                share = event.spent / event.seconds if event.seconds > 0 else 0.0
+                changes["hashing"] = record.HashingCost(event.steps, event.hashed, share)
             case Finished():
                 changes = {"state": event.reason, "ending": record.Ending(event.epoch, event.steps, event.note)}
             case Failed():

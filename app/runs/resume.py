@@ -31,6 +31,30 @@ def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Pat
     return found
 
 
+def nearest(kept: Kept, step: int, tell: Callable[[str], None] = lambda _words: None) -> Path | None:
+    """Return the intact checkpoint nearest before or at the end of a step; None if there is none, as before step 1.
+
+    `tell` is called for each one skipped.
+    """
+    from app.training.checkpoints.checkpoint import CheckpointError, load, step_of
+
+    found = []
+    for path in kept.checkpoints.glob("*.pt"):
+        try:
+            if (at := step_of(path)[0]) <= step:
+                found.append((at, path.name, path))
+        except CheckpointError as error:
+            tell(f"A checkpoint is skipped: {error}")
+    for _, _, path in sorted(found, reverse=True):
+        try:
+            load(path)
+        except CheckpointError as error:
+            tell(f"A checkpoint is skipped: {error}")
+        else:
+            return path
+    return None
+
+
 def check(job: Job, path: Path) -> None:
     """Raise CheckpointError if a run cannot be resumed from a checkpoint, of another network or other settings, on the
     CPU.

@@ -139,6 +139,16 @@ def error_location(trace: TracebackType | None) -> str:
     return found
 
 
+def display_name(filename: str) -> str:
+    """Return the name of the file that a frame's code comes from.
+
+    >>> display_name("<layers.py 0123456789ab>"), display_name("/home/ada/net.py")
+    ('layers.py', 'net.py')
+    """
+    own = _OWN.fullmatch(filename)
+    return own[1] if own else Path(filename).name
+
+
 def own_frames(text: str) -> str:
     """Keep of a traceback the frames of the user's files and of the net; "" without any of the user's."""
     kept, taken, own = [], True, False

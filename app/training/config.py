@@ -82,7 +82,9 @@ class TrainingConfig:
     A run ends after `epochs`, `max_steps` batches, `max_minutes`, or `patience` epochs without a smaller validation
     loss; None and 0 are no limit. With `one_batch` it trains on the first batch only (overfit test). `not_finite` is
     "stop" or "skip", for a batch whose loss is nan or infinite. `save_every` is the number of batches between two
-    checkpoints; with 0 only the best and the last epoch's are saved. `metrics` are keys of
+    checkpoints; with 0 only the best and the last epoch's are saved. With `revisit_seconds` above 0 further ones are
+    kept, so that any step can be re-lived within about so many seconds. `leave_out` are steps, from 1, whose batch is
+    read and not trained on. `metrics` are keys of
     `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With `losses`, one per output,
     the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first. `inputs` names
     the field of the data for inputs of the network that are called otherwise; it may be a target.
@@ -113,6 +115,8 @@ class TrainingConfig:
     one_batch: bool = False
     not_finite: str = "stop"
     save_every: int = 0
+    revisit_seconds: float = 0.0
+    leave_out: tuple[int, ...] = ()
     deterministic: bool = False
     anomaly: bool = False
     cudnn_benchmark: bool = False

@@ -148,6 +148,27 @@ class Looking(_Event, frozen=True):
     seconds: float
 
 
+class StepHashes(_Event, frozen=True):
+    """Hashes of some steps up to `step`, of their gradients after backward and of the states of torch's generators.
+
+    `rows` are little-endian int64 (steps, 4 + layers): step, epoch, batch of the epoch, generators, then the layers.
+    """
+
+    step: int
+    layers: tuple[str, ...]
+    rows: bytes
+
+
+class Hashing(_Event, frozen=True):
+    """Cost of recording hashes since the run started or resumed: `spent` of `seconds`; `hashed` of `steps` have one."""
+
+    step: int
+    steps: int
+    hashed: int
+    spent: float
+    seconds: float
+
+
 class Caught(_Event, frozen=True):
     """A watch point held, and the run pauses: `what` is "loss", "gradient", "dead" or "memory"."""
 
@@ -267,8 +288,8 @@ class Failed(_Event, frozen=True):
 
 Event = (
     Started | StepDone | GroupRates | LossParts | GradientNorms | LayerFigures | GainFigures | Histograms | Looking
-    | Caught | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused | Resumed | Finished
-    | Failed
+    | StepHashes | Hashing | Caught | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused
+    | Resumed | Finished | Failed
 )  # fmt: skip
 
 

@@ -70,6 +70,10 @@ def _check_steps(training: TrainingConfig) -> None:
         value = getattr(training, name)
         if value is not None and not (_is_number(value) and value > 0):
             raise JobError(f"{name} is {value!r}; it must be a number above 0, or None for no limit.")
+    if not (_is_number(training.revisit_seconds) and training.revisit_seconds >= 0):
+        raise JobError(f"revisit_seconds is {training.revisit_seconds!r}; it must be at least 0; 0 disables it.")
+    for step in training.leave_out:
+        _at_least("leave_out", step, 1)
     if training.ema is not None and not (_is_number(training.ema) and 0 < training.ema < 1):
         raise JobError(f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None to disable.")
     if not (_is_number(training.mixup) and training.mixup >= 0):

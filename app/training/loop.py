@@ -8,7 +8,7 @@ generators, and visitors restore them (`app.util.rng`, `app.training.monitoring.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from app.data.spec import ReadingCancelledError
 from app.training.checkpoints import checkpoint
 from app.training.checkpoints.checkpoint import Position
+from app.training.checkpoints.placing import Placing
 from app.training.checkpoints.writer import Saver
 from app.training.choices import CLOSURE
 from app.training.control import Control, Ending, Result
@@ -53,6 +54,10 @@ from app.util.rng import GENERATOR
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.source.generated import Source
+
+    Watch = Callable[[LiveRun, Source, Control], Watcher]
+
 
 def train(
     job: Job,
@@ -61,15 +66,16 @@ def train(
     threads: int | None = None,
     folder: Path | None = None,
     resume: Path | None = None,
+    watch: Watch = Watcher,
 ) -> Iterator[Event]:
     """Run `job`; the last event is Finished or Failed. Exceptions of the job become Failed events.
 
     Iterate on one thread, where torch's `threads` is set too (OpenMP counts per calling thread); None keeps the
     process's default. `control` controls the run and has the weights after its end. Checkpoints are saved to `folder`,
-    if given; with `resume`, one of them, the run continues from there.
+    if given; with `resume`, one of them, the run continues from there. `watch` makes what measures the steps.
     """
     control = control or Control()
-    run = _Run(job, control, folder)
+    run = _Run(job, control, folder, watch)
     ending: Ending = "abandoned"
     failed = None
     try:
@@ -95,10 +101,11 @@ def train(
 class _Run:
     """One execution of a job. `at` is its position after the last whole step."""
 
-    def __init__(self, job: Job, control: Control, folder: Path | None) -> None:
-        self.job, self.control = job, control
+    def __init__(self, job: Job, control: Control, folder: Path | None, watch: Watch = Watcher) -> None:
+        self.job, self.control, self._watch = job, control, watch
         self._saver = Saver(folder) if folder is not None else None
         self.config = job.training
+        self._left_out = frozenset(job.training.leave_out)
         self.live: LiveRun | None = None
         self.at = Position()
         # (epoch, step, samples, seconds, rate, batch), whose losses are on the device until they are flushed.
@@ -106,10 +113,12 @@ class _Run:
         self._watcher: Watcher | None = None
         self._correct: Tensor | None = None
         self._origin = 0.0
+        self._placing: Placing | None = None
         self._note = self._changed = ""
 
     def events(self, threads: int | None, resume: Path | None) -> Iterator[Event]:
         check_numbers(self.job)
+        begun = perf_counter()
         with ExitStack() as stack:
             stack.enter_context(cpu_threads(self.config.threads or threads))
             stack.enter_context(switched(self.config))
@@ -120,6 +129,9 @@ class _Run:
                 return
             yield started
             self._origin = perf_counter() - self.at.seconds
+            if self.config.revisit_seconds and self._saver is not None:
+                set_up = perf_counter() - begun
+                self._placing = Placing(self.config.revisit_seconds, set_up, self.at.seconds)
             for epoch in range(self.at.done + 1, self.config.epochs + 1):
                 if self.at.step and self._over():  # already complete when resumed
                     break
@@ -129,6 +141,7 @@ class _Run:
             yield from self._save(checkpoint.LAST)
             yield from self.saved()
         done, seconds = not self.control.stopping, self._seconds()
+        yield self._watching.hashing(self.at.step, seconds)
         share = self._watching.share(seconds)
         yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, seconds, self._note, share)
 
@@ -157,9 +170,10 @@ class _Run:
         self._at_once = device == "cpu"
         self._reads = self._at_once or training.not_finite == "skip"
         self.live = LiveRun(self.stepper, data, device)
-        self._watcher = Watcher(self.live, self.job.source, self.control)
+        self._watcher = self._watch(self.live, self.job.source, self.control)
         if resume is not None:
             self._restore(resume)
+            self.live.epoch, self.live.step, self.live.batch = self.at.epoch, self.at.step, self.at.batch
         self._watcher.began = (self.at.step, self.at.seconds)
         self.control.attach(self.live, answers.answer)
         return Started(
@@ -216,11 +230,16 @@ class _Run:
                     return
             if self.stepper.set_by_hand:
                 yield from self.stepper.rates_set(self.at.step)
-            yield from self._take_step(epoch, len(chunks[number]), number + 1 == len(chunks), batches)
+            if self.at.step + 1 in self._left_out:
+                yield from self._leave_out(epoch, len(chunks[number]), batches)
+            else:
+                yield from self._take_step(epoch, len(chunks[number]), number + 1 == len(chunks), batches)
             if self._over():
                 break
             if self.config.save_every and self.at.step % self.config.save_every == 0:
                 yield from self._save(checkpoint.step_file(self.at.step))
+            if self._placing is not None and self._placing.due(self._seconds()):
+                yield from self._keep_to_revisit()
         yield from self._flush()
         seen = sum(map(len, chunks[: self.at.batch])) - self.at.left_out
         yield from self._end_epoch(epoch, seen, whole=self.at.batch == len(chunks))
@@ -281,7 +300,8 @@ class _Run:
             if watcher.look_due:
                 watcher.begin()
             try:
-                batch = self.stepper.take(inputs, labels, last or self._is_last_step(), check_loss, watcher.measure)
+                batch = self.stepper.take(inputs, labels, last or self._is_last_step(), check_loss, watcher.measure,
+                                          watcher.hash_gradients)  # fmt: skip
             except NotFinite as error:
                 watcher.skipped()
                 # LBFGS has moved the weights by then: there is no step to leave out.
@@ -290,7 +310,7 @@ class _Run:
                     raise
                 skipped = error
         self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
-        live.epoch, live.step = epoch, self.at.step
+        live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
         now = perf_counter()
         seconds = now - self._origin
         if skipped is not None:
@@ -312,6 +332,16 @@ class _Run:
                 if isinstance(event, Caught):
                     live.caught = inputs, labels
                 yield event
+
+    def _leave_out(self, epoch: int, count: int, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[Event]:
+        """Read a batch that is not to be trained on; the schedule of the learning rate does not move either."""
+        with GENERATOR:
+            next(batches)
+        self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
+        self.at.left_out += count
+        live = self._now
+        live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
+        yield Skipped(epoch, self.at.step, f"The batch of step {self.at.step:,} is left out.", None)
 
     def _caught_loss(self, error: NotFinite, batch: tuple[Tensor, Tensor]) -> Caught:
         """Pause at a batch with a non-finite loss, without training on it."""
@@ -365,6 +395,12 @@ class _Run:
             self.at.seconds = self._seconds()
             state = checkpoint.state_of(self.job.source.text, self.at, self._shuffle, self.stepper)
             self._saver.put(name, self.at.step, state)
+
+    def _keep_to_revisit(self) -> Iterator[Event]:
+        """Save a checkpoint that is kept; while one is being written, the next step will do."""
+        if self._saver is not None and self._placing is not None and not self._saver.busy:
+            yield from self._save(checkpoint.revisit_file(self.at.step))
+            self._placing.placed(self._seconds())
 
     def saved(self) -> list[Saved]:
         """Wait until all checkpoints are written, and emit the results."""

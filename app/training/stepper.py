@@ -46,6 +46,17 @@ class BatchResult(NamedTuple):
             yield LossParts.from_tensors(done.epoch, done.step, self.parts)
 
 
+class StepInputs(NamedTuple):
+    """What a forward pass of a step gets: a batch, as mixup left it; `others` and `share` are mixup's, see
+    `script_recipes.mixed`.
+    """
+
+    inputs: Any
+    labels: Any
+    others: Tensor | None = None
+    share: float = 1.0
+
+
 # What schedules put into an optimizer's groups.
 _OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum"}
 
@@ -88,6 +99,9 @@ class Stepper:
         self.rates = LearningRates(model, self.optimizer, self.schedule, own)
         self.set_by_hand: list[str] = []  # groups whose rate the user changed since the loop last checked
         self.waiting = 0  # batches accumulated since the last optimizer step
+        # For whoever re-lives a step: called before each forward pass, and after each backward pass of a closure.
+        self.before_forward: Callable[[StepInputs], None] | None = None
+        self.after_backward: Callable[[], None] | None = None
 
     @property
     def rate(self) -> float:
@@ -111,17 +125,22 @@ class Stepper:
         module: nn.Module = self.model if self.average is None else self.average.module
         return module
 
+    def arguments(self, inputs: Any) -> tuple[Any, ...]:
+        """Return what the net is called with for the inputs of a batch: a tensor, or Fields of several."""
+        given = arguments(inputs, self.fields)
+        if not self.config.channels_last:
+            return given
+        import torch
+
+        return tuple(one.contiguous(memory_format=torch.channels_last) if one.ndim == 4 else one for one in given)
+
     def output(self, module: Callable[..., Any], inputs: Any) -> Any:
         """Run the forward pass in the run's precision, on the inputs of a batch: a tensor, or Fields of several."""
-        given = arguments(inputs, self.fields)
-        if not (self.config.amp or self.config.channels_last):
+        given = self.arguments(inputs)
+        if not self.config.amp:
             return module(*given)
         import torch
 
-        if self.config.channels_last:
-            given = tuple(one.contiguous(memory_format=torch.channels_last) if one.ndim == 4 else one for one in given)
-        if not self.config.amp:
-            return module(*given)
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
             return module(*given)
 
@@ -163,14 +182,16 @@ class Stepper:
         last: bool,
         look: Callable[[Tensor], None],
         measure: Callable[[], None],
+        hashed: Callable[[], None] = lambda: None,
     ) -> BatchResult:
         """Train on a batch. The `last` of an epoch always steps the optimizer.
 
-        `look(loss)` is called before backward and may raise, `measure()` between backward and the step. Raises
-        OutputError if the first output does not match the labels.
+        `look(loss)` is called before backward and may raise, `hashed()` after it with the gradients as it left them,
+        `measure()` between their unscaling and the step. An optimizer with a closure gets the last two after its step.
+        Raises OutputError if the first output does not match the labels.
         """
         if self.config.optimizer.name == CLOSURE:
-            return self._take_closure(inputs, labels, look, measure)
+            return self._take_closure(inputs, labels, look, measure, hashed)
         rates = self.rates.news()
         if not self.waiting:
             self.optimizer.zero_grad(set_to_none=True)
@@ -179,6 +200,7 @@ class Stepper:
         self.fed = None
         part = loss / self.config.accumulate if self.config.accumulate > 1 else loss
         (self.scaler.scale(part) if self.scaler is not None else part).backward()
+        hashed()
         self.waiting += 1
         updated = last or self.waiting == self.config.accumulate
         if updated:
@@ -187,12 +209,13 @@ class Stepper:
         return BatchResult(loss.detach(), self.task.correct(output, labels), updated, self.parts, rates)
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
-        if not self.config.mixup:
-            output = self._output(inputs, labels)
-            return output, self.measured(output, labels)
-        from app.training.script_recipes import mixed
+        others, share = None, 1.0
+        if self.config.mixup:
+            from app.training.script_recipes import mixed
 
-        inputs, others, share = mixed(inputs, self.config.mixup)
+            inputs, others, share = mixed(inputs, self.config.mixup)
+        if self.before_forward is not None:
+            self.before_forward(StepInputs(inputs, labels, others, share))
         output = self._output(inputs, labels)
         return output, self.measured(output, labels, others, share)
 
@@ -205,7 +228,12 @@ class Stepper:
         return output
 
     def _take_closure(
-        self, inputs: Tensor, labels: Tensor, look: Callable[[Tensor], None], measure: Callable[[], None]
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        look: Callable[[Tensor], None],
+        measure: Callable[[], None],
+        hashed: Callable[[], None],
     ) -> BatchResult:
         first: list[tuple[Any, Tensor, Mapping[str, Tensor]]] = []
 
@@ -215,11 +243,14 @@ class Stepper:
             look(loss)
             self.fed = None
             loss.backward()
+            if self.after_backward is not None:
+                self.after_backward()
             self._clip()
             first.append((output, loss.detach(), self.parts))
             return loss
 
         self.optimizer.step(closure)  # type: ignore[arg-type]
+        hashed()
         measure()
         self._moved()
         output, loss, parts = first[0]

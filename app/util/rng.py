@@ -6,6 +6,7 @@ it. That keeps the losses of a run in the window bit for bit those of the plain 
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,48 @@ from contextlib import contextmanager
 GENERATOR = threading.RLock()
 
 
+class Generators:
+    """The states of the random generators of torch, its devices, NumPy and Python, as they are now."""
+
+    def __init__(self) -> None:
+        import numpy as np
+        import torch
+
+        self._torch = torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+        self._numpy, self._python = np.random.get_state(), random.getstate()
+
+    def restore(self) -> None:
+        """Put the states back."""
+        import numpy as np
+        import torch
+
+        torch.set_rng_state(self._torch)
+        if self._cuda:
+            torch.cuda.set_rng_state_all(self._cuda)
+        if self._mps is not None:
+            torch.mps.set_rng_state(self._mps)
+        np.random.set_state(self._numpy)
+        random.setstate(self._python)
+
+
 @contextmanager
-def borrowed(seed: int | None = None) -> Iterator[None]:
-    """Hold the generators of all devices, seeded with `seed` if given, and restore their states afterwards."""
+def borrowed(seed: int | Generators | None = None) -> Iterator[None]:
+    """Hold the generators of all devices, seeded with `seed` or in its states if given, and restore their states
+    afterwards; of such states also those of NumPy and Python.
+    """
     import torch
+
+    if isinstance(seed, Generators):
+        with GENERATOR:
+            now = Generators()
+            seed.restore()
+            try:
+                yield
+            finally:
+                now.restore()
+        return
 
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     mps = torch.backends.mps.is_available()

@@ -62,7 +62,9 @@ class Copy:
     a complex one.
     """
 
-    def __init__(self, function: Function, dtype: torch.dtype, seed: int, cancelled: Callable[[], bool]) -> None:
+    def __init__(
+        self, function: Function, dtype: torch.dtype, seed: int | rng.Generators, cancelled: Callable[[], bool]
+    ) -> None:
         self.dtype, self._seed, self._cancelled = dtype, seed, cancelled
         self._run, self._state = function.run, function.state
         self._own = tuple(in_precision(owned, dtype, function.train) for owned in function.owned)
@@ -191,7 +193,7 @@ def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
 
 
 def check(
-    what: str, function: Function, places: SourceLocations, seed: int, budget: int,
+    what: str, function: Function, places: SourceLocations, seed: int | rng.Generators, budget: int,
     cancelled: Callable[[], bool], note: str,
 ) -> GradcheckReport:  # fmt: skip
     """Run the whole comparison. Raises what the function raises."""

@@ -113,10 +113,10 @@ def _checked(
         if isinstance(owned, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in owned.modules()):
             raise CaptureError(f"{upper(what)} holds TorchScript, which cannot be turned into double precision here.")
     places = SourceLocations(None, batch.source if batch is not None else None)
-    seed = batch.seed if batch is not None else seed
+    state = batch.seed if batch is not None else seed
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            return check(what, function, places, seed, budget, cancelled, note)
+            return check(what, function, places, state, budget, cancelled, note)
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, CaptureError):
             raise

@@ -47,7 +47,8 @@ def _stored_run(folder: Path) -> Kept:
     return Kept(folder, record.read(folder))
 
 
-def _job(project: Project, data_root: str) -> Job:
+def job_of(project: Project, data_root: str) -> Job:
+    """Return the job of a stored project."""
     if project.opened is not None:
         return preflight.job(project, opened.analysis_of(project), data_root)
     ops = custom_layers.ops_of(project)
@@ -68,7 +69,7 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
             raise RunError(f"{names} is not trusted; restore the project to review it.")
         passed_over: list[str] = []
         checkpoint = resume.newest(kept, passed_over.append)
-        job = resume.as_before(_job(project, request.data_root), project, checkpoint)
+        job = resume.as_before(job_of(project, request.data_root), project, checkpoint)
         return Resumable(project, job, checkpoint, tuple(passed_over))
 
 
@@ -88,7 +89,7 @@ def start_from(request: StartFrom, _context: Context) -> StartWeights:
 def export_event_files(request: ExportEventFiles, _context: Context) -> Path:
     with _as_run_errors():
         kept = _stored_run(request.run)
-        return tensorboard.export(kept, _job(store.project_of(kept), request.data_root), request.folder)
+        return tensorboard.export(kept, job_of(store.project_of(kept), request.data_root), request.folder)
 
 
 @handles(BeginEventFiles)

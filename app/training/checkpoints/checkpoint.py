@@ -31,6 +31,7 @@ WITHOUT_CHECKSUMS = 1  # checkpoints of programs before this one
 LAST, BEST = "last.pt", "best.pt"
 KEPT = 2  # checkpoints by step: where the newest was not finished, the one before it is there
 _BY_STEP = re.compile(r"step-(\d+)\.pt")
+_TO_REVISIT = re.compile(r"revisit-(\d+)\.pt")  # never pruned
 
 
 _PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "schedule", "scaler", "average",
@@ -157,6 +158,16 @@ def step_file(step: int) -> str:
     return f"step-{step:08d}.pt"
 
 
+def revisit_file(step: int) -> str:
+    """Return the file name of a checkpoint after a step that is kept for revisiting later ones."""
+    return f"revisit-{step:08d}.pt"
+
+
+def to_revisit(folder: Path) -> list[Path]:
+    """List the checkpoints that are kept for revisiting, in the order of their steps."""
+    return sorted(file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name))
+
+
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint atomically. Raises OSError."""
     import torch
@@ -213,7 +224,9 @@ def resume_hint(folder: Path | None, resumed: Path | None = None) -> str:
 
 
 def _named(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob("*.pt") if file.name in (LAST, BEST) or _BY_STEP.fullmatch(file.name))
+    by_step = (_BY_STEP, _TO_REVISIT)
+    known = (file for file in folder.glob("*.pt") if any(one.fullmatch(file.name) for one in by_step))
+    return sorted((*known, *(folder / name for name in (LAST, BEST) if (folder / name).exists())))
 
 
 def load_chosen(path: Path) -> dict[str, Any]:

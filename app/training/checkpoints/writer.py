@@ -51,6 +51,12 @@ class Saver:
             elif not (replaces and self._rests(name)):  # the thread knows until when that one has to wait
                 self._condition.notify_all()
 
+    @property
+    def busy(self) -> bool:
+        """Return whether a checkpoint by step is not written yet, which another one would wait for."""
+        with self._condition:
+            return any(map(_by_step, self._waiting))
+
     def drain(self) -> list[Saved]:
         """Return the checkpoints written since the last call, and failures."""
         with self._condition:

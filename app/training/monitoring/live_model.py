@@ -21,13 +21,15 @@ T = TypeVar("T")
 
 @dataclass
 class LiveRun:
-    """The state of a run between two steps, for visitors. `epoch` and `step` are those of the last step taken."""
+    """The state of a run between two steps, for visitors. `epoch` and `step` are those of the last step taken, the
+    `batch`-th of its epoch."""
 
     stepper: Stepper
     data: Dataset
     device: str
     epoch: int = 0
     step: int = 0
+    batch: int = 0
     caught: tuple[Tensor, Tensor] | None = None  # the batch that a watch point held at, inputs and labels
 
     @property

@@ -17,6 +17,7 @@ from app.training.events import (
     Event,
     GainFigures,
     GradientNorms,
+    Hashing,
     Histograms,
     LayerFigures,
     Looking,
@@ -26,6 +27,7 @@ from app.training.events import (
 from app.training.monitoring.layer_nodes import node_of
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.watch_points import WatchHit, WatchPoints, dead_above, gradients_above, memory_above
+from app.training.revisit.recording import HashRecording
 from app.training.setup.module_checks import mistakes
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class Watcher:
         )
         compiled = live.stepper.config.compile
         self.look = Look(live.model, source, self.sampler, self._look_meter, hooks=not compiled)
+        self._hashes = HashRecording(live.model, live.device)
         self._norms: list[tuple[int, Tensor]] = []
         self._fresh: Tensor | None = None
         self._looked_at: int | None = None  # the step of a measurement that is not fetched yet
@@ -95,8 +98,13 @@ class Watcher:
         if self.look.open:
             self.look.gradients()
 
+    def hash_gradients(self) -> None:
+        """Record a hash of the gradients right after backward."""
+        self._hashes.take()
+
     def after(self, step: int, updated: bool, now: float) -> None:
         """Measure after a complete step."""
+        self._hashes.after(step, self._live.epoch, self._live.batch)
         if self._fresh is not None:
             self._norms.append((step, self._fresh))
             self._fresh = None
@@ -114,6 +122,7 @@ class Watcher:
     def skipped(self) -> None:
         """Discard the measurements of a skipped step."""
         self._fresh = None
+        self._hashes.drop()
         if self.look.open:
             self.look.drop()
             self.look_due = True
@@ -127,6 +136,7 @@ class Watcher:
         if points is not self._points:
             self._points = points
             self._told.clear()
+        yield from self._hashes.drain()
         if self._norms:
             for at, norms in self._fetched():
                 yield GradientNorms(at, self.sampler.layers, norms)
@@ -180,9 +190,15 @@ class Watcher:
         self._memory_meter.schedule_next()
         yield MemorySample(step, seconds, r.scope, r.allocated, r.reserved, r.peak, r.resident)
         yield Looking(step, step - self.began[0], self.seconds, seconds - self.began[1])
+        yield self.hashing(step, seconds)
         found += [(step, each, None) for each in memory_above(self._control.watch, r.allocated or r.resident)]
+
+    def hashing(self, step: int, seconds: float) -> Hashing:
+        """Return what recording the hashes has cost up to a step and second of the run."""
+        return self._hashes.cost(step, step - self.began[0], seconds - self.began[1])
 
     def clear(self) -> None:
         """Release tensors on the device."""
+        self._hashes.clear()
         self.look.drop()
         self._norms.clear()

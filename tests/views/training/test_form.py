@@ -91,9 +91,12 @@ def test_what_differs_is_open_and_the_rest_says_itself_in_a_line(
     [
         ("run", "max_steps", "100", 100),
         ("run", "max_minutes", "2", 2.0),
+        ("run", "leave_out", "33, 40", (33, 40)),
+        ("run", "leave_out", "33", (33,)),
         ("gradients", "clip_norm", "1", 1.0),
         ("regular", "ema", "0.99", 0.99),
         ("checkpoints", "save_every", "50", 50),
+        ("checkpoints", "revisit_seconds", "30", 30.0),
         ("speed", "threads", "1", 1),
     ],
 )

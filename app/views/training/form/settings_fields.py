@@ -10,7 +10,7 @@ from app.training.config import TrainingConfig
 from app.views.ui.widgets.numbers import show_number
 
 # Values of the config that a field shows as None.
-EMPTY: dict[str, Any] = {"amp": ""}
+EMPTY: dict[str, Any] = {"amp": "", "leave_out": ()}
 
 
 def _param(name: str, kind: str, doc: str, **more: Any) -> ChoiceParam:
@@ -31,6 +31,8 @@ RUN = (
            minimum=0),
     _param("one_batch", "bool", "Overfits the first batch as a sanity check: a correct network drives its loss "
                                 "close to 0."),
+    _param("leave_out", "ints", "Steps whose batch is read and not trained on, such as 33, 40; None for none.",
+           minimum=1, optional=True),
 )  # fmt: skip
 
 GRADIENTS = (
@@ -74,6 +76,8 @@ REGULAR = (
 CHECKPOINTS = (
     _param("save_every", "int", "Batches between checkpoints; 0 keeps only the best and the last epoch.",
            minimum=0),
+    _param("revisit_seconds", "float", "Keeps further checkpoints, so that any step of the run can be re-lived within "
+                                       "about this many seconds; 0 keeps none.", minimum=0),
 )  # fmt: skip
 
 NO_DECAY = (
@@ -99,11 +103,15 @@ PLAIN = {
 
 def of_field(name: str, value: Any) -> Any:
     """Convert a value of the config to that of its field."""
+    if name == "leave_out" and len(value) == 1:  # as it is typed
+        return value[0]
     return None if name in EMPTY and value == EMPTY[name] else value
 
 
 def of_config(name: str, value: Any) -> Any:
     """Convert a value of a field to that of the config."""
+    if name == "leave_out" and isinstance(value, int):
+        return (value,)
     return EMPTY[name] if value is None and name in EMPTY else value
 
 

@@ -1,0 +1,207 @@
+"""`tapedeck revisit`: re-live a step of a stored run, verify it, and write its graph."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.revisit.report import parted_text, plain_parted, plain_step, print_step
+from app.cli.run_output import CLEARED
+
+if TYPE_CHECKING:
+    from app.engine.tasks.past.revisit import HeldRevisit
+    from app.runs.store import Kept
+    from app.training.job import Job
+
+WORDS = """
+RUN is the folder of a run, or a project, or a folder of runs, with --run its name or number (else the newest); or that
+name or number alone, of a run beside a project of this folder. The run goes on from its nearest checkpoint before the
+step, or from its start; every step on the way is verified by the recorded hashes. Exit code 1 where they part.
+"""
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    from app import cli
+
+    words = "re-live a step of a stored run, verify it by its hashes, and write the step's autograd graph"
+    parser: argparse.ArgumentParser = commands.add_parser("revisit", help=words, description=WORDS)
+    parser.add_argument("project", metavar="RUN", type=Path)
+    parser.add_argument("--run", metavar="NAME", help="the run of a project, by number or name (default: the newest)")
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--step", type=cli.positive, metavar="N", help="the step to re-live")
+    wanted.add_argument(
+        "--first",
+        metavar="CONDITION",
+        help="find the first step at which this held: norm(LAYER) > 10, dead(LAYER) >= 0.9, weight(LAYER) > 3, loss > "
+        "5; without (LAYER) of any layer",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help=f"write the graph of the step: a file ending in {', '.join(cli.PICTURES)}, or in .html for a page that "
+        "plays the backward pass",
+    )
+    parser.add_argument("--play", action="store_true", help="add the played backward pass to the JSON file")
+    parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
+    parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes of the picture")
+    parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Re-live the step, print it and write its graph; return 1 where the hashes part."""
+    from app import cli
+    from app.autograd.errors import CaptureError
+    from app.data.spec import DataError
+    from app.engine.tasks.past.revisit import revisited
+    from app.runs.record import RunError
+    from app.training.job import JobError
+    from app.training.revisit.errors import ReliveError
+
+    _check_out(options)
+    kept = run_of(options.project, options.run)
+    try:
+        job, labels = _job(kept, options)
+        if options.first is not None:
+            return _first(kept, job, options)
+        found, held = revisited(kept, job, options.step, labels, _progress(options))
+    except (RunError, ReliveError, JobError, DataError, CaptureError) as error:
+        raise cli.CommandError(str(error), 1) from error
+    finally:
+        _clear()
+    for note in found.notes:
+        cli.warn(note)
+    print(json.dumps(plain_step(kept, found), ensure_ascii=False)) if options.json else print_step(found)
+    if held is not None and options.out is not None:
+        _write(held, options)
+    return int(found.parted is not None or found.captured is False)
+
+
+def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
+    """Print the first step at which a condition held; return 1 where the re-lived run parted before."""
+    from app import cli
+    from app.engine.tasks.past.bisect import first_step
+    from app.training.revisit.conditions import ConditionError, parse_condition
+
+    try:
+        found = first_step(kept, job, parse_condition(options.first), _progress(options))
+    except ConditionError as error:
+        raise cli.CommandError(str(error)) from error
+    _clear()
+    if options.json:
+        value = found.value if found.value is not None and math.isfinite(found.value) else None
+        parted = plain_parted(found.parted)
+        print(json.dumps({"run": kept.record.title, "condition": options.first, "step": found.step,
+                          "layer": found.layer or None, "value": value, "recorded": found.recorded, "parted": parted},
+                         ensure_ascii=False))  # fmt: skip
+        return int(found.parted is not None)
+    how = "as recorded" if found.recorded else "found by re-living every step"
+    if found.step is not None:
+        layer = f" in {found.layer}" if found.layer else ""
+        print(cli.printable(f"{options.first}: first at step {found.step:,}{layer}, {found.value:.6g} ({how})"))
+    elif found.parted is None:
+        print(cli.printable(f"{options.first}: at no step ({how})"))
+    if found.parted is not None:
+        print(cli.printable(parted_text(found.parted)))
+    return int(found.parted is not None)
+
+
+def _check_out(options: argparse.Namespace) -> None:
+    from app import cli
+
+    if options.out is None:
+        return
+    if options.out.suffix not in (*cli.PICTURES, ".html"):
+        ends = options.out.suffix or "nothing"
+        raise cli.CommandError(f"{options.out} ends in {ends}; it can be {', '.join(cli.PICTURES)} or .html")
+    if options.first is not None:
+        raise cli.CommandError("--out writes the graph of one step: pass --step")
+    cli.has_place(options.out)
+
+
+def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
+    """Return the job of a run, and the labels of its nodes. Raises RunError and CommandError."""
+    from app import cli
+    from app.engine.requests.capture import node_labels
+    from app.preflight import preflight
+    from app.project import custom_layers
+    from app.runs import store
+    from app.util.frozen import FrozenMap
+
+    project = store.project_of(kept)
+    custom_layers.admit(project, options.trust)
+    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+    if project.opened is not None:
+        return job, FrozenMap()
+    return job, node_labels(project.graph, custom_layers.ops_of(project))
+
+
+def run_of(given: Path, name: str | None) -> Kept:
+    """Return the run that a command names. Raises CommandError."""
+    from app import cli
+    from app.cli.runs import folder_of
+    from app.runs import record, store
+    from app.runs.record import RunError
+
+    try:
+        if (given / record.FILE).is_file():
+            return store.Kept(given, record.read(given))
+        if given.exists():
+            folder = folder_of(given)
+            found = store.listed(folder)
+            if not found:
+                raise RunError(f"{given}: no runs are stored")
+            return store.find(folder, name) if name else found[0]
+        return _named(str(given))
+    except RunError as error:
+        raise cli.CommandError(str(error)) from error
+
+
+def _named(name: str) -> Kept:
+    """Return the run of that name beside a project of the current folder. Raises RunError."""
+    from app.runs import store
+    from app.runs.record import RunError
+
+    here = Path()
+    folders = [*map(store.runs_beside, sorted(here.glob("*.tape"))), here / "runs", here]
+    kept = [one for folder in dict.fromkeys(folders) for one in store.listed(folder)]
+    found = [one for one in kept if name in (one.record.name, str(one.record.number), one.folder.name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        which = ", ".join(str(one.folder) for one in found)
+        raise RunError(f"{len(found)} runs here are called “{name}”: {which}. Pass the folder of one.")
+    raise RunError(f"There is no run, project or folder “{name}”. Pass a project and --run NAME, or a run's folder.")
+
+
+def _progress(options: argparse.Namespace) -> Any:
+    """Return what shows how many steps are done, on a terminal."""
+    if options.json or not sys.stderr.isatty():
+        return lambda _done, _of: None
+
+    def tell(done: int, of: int) -> None:
+        print(f"\rre-living step {done} of {of} ", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print(CLEARED, end="", file=sys.stderr)
+
+
+def _write(held: HeldRevisit, options: argparse.Namespace) -> None:
+    from app.autograd.playback.full_backward import play_through
+    from app.cli import autograd
+
+    played, stopped = None, ""
+    if autograd.plays(options):
+        played, stopped = play_through(held.hold())
+    autograd.write(held.tape, options, None, played, stopped)

@@ -1,0 +1,119 @@
+"""Request: re-live a step of a stored run, verify it by what was recorded, and capture its graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from app.autograd.tape import Tape
+from app.engine.protocol import Handle, Request
+from app.util.late_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class RevisitedLayer:
+    """A layer at a step: the recorded hash of its gradients, the re-lived one, and their norm.
+
+    Hashes are 16 hexadecimal digits; `recorded` is None where the run recorded none at this step, `norm` where no
+    gradient reached the layer.
+    """
+
+    layer: str
+    recorded: str | None
+    relived: str
+    norm: float | None
+
+    @property
+    def is_equal(self) -> bool:
+        """Return whether the re-lived gradients may be the recorded ones."""
+        return self.recorded in (None, self.relived)
+
+
+@dataclass(frozen=True)
+class Parted:
+    """Where a re-lived run is no longer the recorded one: the first step, and the first layer in the order of backward.
+
+    `what` is "gradients", "generator", "position" or "loss". `operation` is the operation that is not deterministic,
+    None if it was not found; then `layer` is that of the operation, `line` where it was called; `reason` is a sentence.
+    """
+
+    step: int
+    what: str
+    layer: str
+    layers: tuple[str, ...]
+    operation: str | None = None
+    node: str | None = None
+    line: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Revisited:
+    """A step as it was re-lived; that where the run parted if `parted`, which `step` names then.
+
+    `checkpoint` is the file it went on from, "" for the start of the run, and `started_at` its step. `verified` steps
+    on the way had recorded hashes, all equal. `captured` is whether the gradients of the captured graph are those of
+    the step bit for bit; None without a graph. `held` is the object of the step in the engine: `tape`, `notes` and
+    `hold()`, as of a watched script's.
+    """
+
+    run: str
+    step: int
+    epoch: int
+    batch: int
+    checkpoint: str
+    started_at: int
+    verified: int
+    loss: float
+    recorded_loss: float | None
+    generator: bool | None
+    layers: tuple[RevisitedLayer, ...]
+    parted: Parted | None
+    tape: Tape | None
+    captured: bool | None
+    notes: tuple[str, ...] = ()
+    held: Handle | None = None
+
+
+@dataclass(frozen=True)
+class Reliving:
+    """Progress: so many of the steps to re-live are done."""
+
+    done: int
+    of: int
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """The first step at which a condition held, None if it never did, with its layer and value.
+
+    `recorded` if what the run measured sufficed; else the run was re-lived, up to where it `parted`.
+    """
+
+    step: int | None
+    layer: str
+    value: float | None
+    recorded: bool
+    parted: Parted | None = None
+
+
+@dataclass(frozen=True)
+class FindFirst(Request[FirstStep]):
+    """Find the first step at which a condition such as `norm(fc1) > 10` held; its progress are `Reliving`. Raises
+    RunError, ReliveError, JobError and ConditionError."""
+
+    lane: ClassVar[str] = "revisit"
+    run: Path
+    condition: str
+    data_root: str
+
+
+@dataclass(frozen=True)
+class Revisit(Request[Revisited]):
+    """Re-live `step` of the run stored in a folder; its progress are `Reliving`. Raises RunError, ReliveError,
+    JobError and CaptureError."""
+
+    lane: ClassVar[str] = "revisit"
+    run: Path
+    step: int
+    data_root: str

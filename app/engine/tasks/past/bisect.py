@@ -1,0 +1,84 @@
+"""Find the first step of a run at which a condition held: from what was recorded where that suffices, else by re-living
+the run with a check at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.engine.requests.past.revisit import FirstStep, Parted
+from app.engine.tasks.past.revisit import as_recorded, check, parted_at
+from app.runs import layer_tables, step_hashes, store, tables
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.job import Job
+from app.training.revisit.conditions import Condition, ConditionError, Hit
+from app.training.revisit.probe import ConditionProbe
+from app.training.revisit.recorded import Recorded
+from app.training.revisit.relive import ReliveWatcher, StepFigures, leave_reliving, relive
+
+Series = dict[int, dict[str, float]]
+
+
+def first_step(
+    kept: Kept,
+    job: Job,
+    condition: Condition,
+    tell: Callable[[int, int], None] = lambda _done, _of: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> FirstStep:
+    """Return the first step at which a condition held. Raises RunError, ReliveError, and ConditionError for a layer
+    that the run has not."""
+    recorded = step_hashes.recorded_of(kept)
+    series = _recorded(kept, condition.figure, recorded)
+    _check_layer(condition, tuple(next(iter(series.values()), {})))
+    hit, missing = _first_recorded(series, recorded, condition)
+    if not missing or condition.figure == "loss":
+        return FirstStep(hit.step if hit else None, hit.layer if hit else "", hit.value if hit else None, True)
+    last = hit.step if hit is not None else recorded.last
+    check(kept, job, last, recorded)
+    job = as_recorded(kept, job)
+    probe = ConditionProbe(condition)
+
+    def at_end(watcher: ReliveWatcher, _figures: StepFigures) -> Parted | None:
+        if watcher.parting is None:
+            return None
+        return parted_at(watcher.parting, leave_reliving(watcher), watcher, job)
+
+    found = relive(job, recorded, last, at_end, tell=tell, cancelled=cancelled, probe=probe)
+    if probe.hit is None:
+        _check_layer(condition, probe.known)
+        return FirstStep(None, "", None, False, found.found)
+    return FirstStep(probe.hit.step, probe.hit.layer, probe.hit.value, False, found.found)
+
+
+def _check_layer(condition: Condition, known: tuple[str, ...]) -> None:
+    if condition.layer and known and condition.layer not in known:
+        has = ", ".join(known)
+        raise ConditionError(f"The run has no “{condition.layer}” for {condition.figure}; it has {has}")
+
+
+def _recorded(kept: Kept, figure: str, recorded: Recorded) -> Series:
+    """Return a figure at the steps where it was measured, by layer. Raises RunError."""
+    if figure == "loss":
+        return {step: {"": loss} for step, loss in recorded.losses.items()}
+    file = {"norm": store.GRADIENTS, "dead": layer_tables.FIGURES}.get(figure)
+    if file is None:
+        return {}
+    try:
+        names, columns = tables.read(kept.folder / file)
+    except (OSError, tables.TableError) as error:
+        raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
+    places = {name: place for place, name in enumerate(names) if place}
+    if figure == "dead":
+        places = {name.removeprefix("dead/"): place for name, place in places.items() if name.startswith("dead/")}
+    return {int(row[0]): {name: row[place] for name, place in places.items()} for row in columns.T.tolist()}
+
+
+def _first_recorded(series: Series, recorded: Recorded, condition: Condition) -> tuple[Hit | None, bool]:
+    """Return the first measured step at which a condition held, and whether an earlier step was not measured."""
+    for step in sorted(recorded.losses.keys() | series.keys()):
+        if step in series and (found := condition.first(series[step])):
+            earlier = {one for one in recorded.losses if one < step}
+            return Hit(step, *found), not earlier <= series.keys()
+    return None, not recorded.losses.keys() <= series.keys()

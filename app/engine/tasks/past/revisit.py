@@ -1,0 +1,267 @@
+"""Re-live a step of a stored run, and capture its graph from the very state that it began with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.autograd.batch import TrainingBatch
+from app.autograd.forward_modes import Special
+from app.engine.requests.capture import node_labels
+from app.engine.requests.past.revisit import (
+    FindFirst,
+    FirstStep,
+    Parted,
+    Reliving,
+    Revisit,
+    Revisited,
+    RevisitedLayer,
+)
+from app.engine.server import Context, handles
+from app.project import custom_layers
+from app.project.project import Project
+from app.runs import record, resume, step_hashes, store
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.job import Job
+from app.training.revisit.nondeterminism import find_operation
+from app.training.revisit.recorded import GENERATOR, Recorded
+from app.training.revisit.relive import (
+    Parting,
+    Relived,
+    ReliveWatcher,
+    StepFigures,
+    leave_reliving,
+    relive,
+)
+from app.training.revisit.snapshot import Snapshot, gradients_of, same_bits
+from app.training.setup.torch_flags import cpu_threads, switched
+from app.training.stepper import StepInputs, Stepper
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.autograd.playback.kept_graph import LiveGraph
+    from app.autograd.tape import Tape
+
+Tell = Callable[[int, int], None]
+
+
+@handles(Revisit)
+def revisit(request: Revisit, context: Context) -> Revisited:
+    """Re-live a step, and keep it under a handle."""
+    kept, project, job = _stored(request.run, request.data_root)
+    labels = node_labels(project.graph, custom_layers.ops_of(project)) if project.opened is None else FrozenMap()
+    found, held = revisited(kept, job, request.step, labels, _progress(context), context.cancelled)
+    return replace(found, held=context.keep(held)) if held is not None else found
+
+
+@handles(FindFirst)
+def find_first(request: FindFirst, context: Context) -> FirstStep:
+    """Find the first step at which a condition held."""
+    from app.engine.tasks.past.bisect import first_step
+    from app.training.revisit.conditions import parse_condition
+
+    kept, _, job = _stored(request.run, request.data_root)
+    return first_step(kept, job, parse_condition(request.condition), _progress(context), context.cancelled)
+
+
+def _progress(context: Context) -> Tell:
+    return lambda done, of: context.progress(Reliving(done, of))
+
+
+def _stored(folder: Path, data_root: str) -> tuple[Kept, Project, Job]:
+    """Return a stored run with its project and job. Raises RunError."""
+    from app.engine.tasks.runs import job_of
+
+    kept = Kept(folder, record.read(folder))
+    project = store.project_of(kept)
+    if files := custom_layers.waiting(project):
+        names = ", ".join(map(str, files))
+        raise RunError(f"{names} is not trusted; restore the project to review it.")
+    return kept, project, job_of(project, data_root)
+
+
+class HeldRevisit:
+    """A re-lived step whose graph can be held again and again; its weights are those before the step."""
+
+    def __init__(self, stepper: Stepper, watcher: ReliveWatcher, job: Job, labels: Any) -> None:
+        assert watcher.snapshot is not None
+        self._stepper, self._snapshot = stepper, watcher.snapshot
+        self.batch = batch_of_step(stepper, watcher.snapshot, job, labels)
+        self.notes: tuple[str, ...] = ()
+        self.tape, gradients = self._captured()
+        self.is_equal = same_bits(gradients, watcher.gradients)
+
+    def hold(self) -> LiveGraph:
+        """Run the forward pass of the step again and hold its graph. Raises as `TrainingBatch.hold`."""
+        with self._as_the_run():
+            return self.batch.hold()
+
+    def gradients(self) -> list[Tensor | None]:
+        """Return the gradients that backward over the captured graph gives the parameters, with what had been
+        accumulated before the step and the factor of a gradient scaler in them."""
+        return self._captured()[1]
+
+    @contextmanager
+    def _as_the_run(self) -> Iterator[None]:
+        """Set torch's threads and flags as the run does: other splits of a sum round differently."""
+        config = self._stepper.config
+        with cpu_threads(config.threads or None), switched(config):
+            yield
+
+    def _captured(self) -> tuple[Tape, list[Tensor | None]]:
+        accumulate = self._stepper.config.accumulate
+        with self._as_the_run(), self.batch.hold() as graph:
+            tape, part = graph.tape, graph.ends[0]
+            part = part / accumulate if accumulate > 1 else part
+            (part * self._snapshot.scale if self._stepper.scaler is not None else part).backward()
+        found = gradients_of(self._stepper.model)
+        self._snapshot.restore()
+        return tape, found
+
+
+def revisited(
+    kept: Kept,
+    job: Job,
+    step: int,
+    labels: Any = FrozenMap(),  # noqa: B008
+    tell: Tell = lambda _done, _of: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[Revisited, HeldRevisit | None]:
+    """Re-live a step of a run and capture it. Raises as `Revisit`."""
+    recorded = step_hashes.recorded_of(kept)
+    check(kept, job, step, recorded)
+    notes: list[str] = []
+    checkpoint = resume.nearest(kept, step - 1, notes.append)
+    job = as_recorded(kept, job)
+    held: list[HeldRevisit] = []
+
+    def at_end(watcher: ReliveWatcher, figures: StepFigures) -> tuple[Parted | None, bool | None]:
+        stepper = leave_reliving(watcher)
+        if watcher.parting is not None:
+            return parted_at(watcher.parting, stepper, watcher, job), None
+        step_held = HeldRevisit(stepper, watcher, job, labels)
+        if not step_held.is_equal:
+            notes.append(_unequal(job))
+        held.append(step_held)
+        return None, step_held.is_equal
+
+    found = relive(job, recorded, step, at_end, resume=checkpoint, tell=tell, cancelled=cancelled)
+    if found.changed:
+        notes.insert(0, found.changed)
+    return _answer(kept, recorded, checkpoint, found, tuple(notes), held), held[0] if held else None
+
+
+def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:
+    """Raise RunError for a step that the run has not, and for a network whose code is another one now."""
+    if not 1 <= step <= recorded.last:
+        has = f"it has steps 1 to {recorded.last:,}" if recorded.last else "it recorded none"
+        raise RunError(f"{kept.record.title} has no step {step:,}: {has}.")
+    path = kept.folder / store.SOURCE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    if text != job.source.text:
+        raise RunError(
+            f"The code of {kept.record.title} differs from what this version of Tapedeck writes for its project, or a "
+            f"file of its model has changed: it cannot be re-lived. Its code is {path}."
+        )
+
+
+def as_recorded(kept: Kept, job: Job) -> Job:
+    """Return the job with the CPU threads and the device that the run had."""
+    where = kept.record.environment
+    if where is None:
+        return job
+    threads = job.training.threads or where.threads
+    return replace(job, training=replace(job.training, threads=threads, device=where.device or job.training.device))
+
+
+class StepLoss:
+    """The loss of a step, as the run computes it."""
+
+    whole = True
+
+    def __init__(self, stepper: Stepper, given: StepInputs) -> None:
+        self._stepper, self._given = stepper, given
+
+    def __call__(self, output: Any, _target: Any) -> Tensor:
+        given = self._given
+        return self._stepper.measured(output, given.labels, given.others, given.share)
+
+
+def batch_of_step(stepper: Stepper, snapshot: Snapshot, job: Job, labels: Any) -> TrainingBatch:
+    """Return the net before a step with the step's batch, loss and generators."""
+    own = bool(job.source.opened)
+    given = snapshot.given
+    return TrainingBatch(
+        stepper.model, stepper.arguments(given.inputs), StepLoss(stepper, given),
+        getattr(given.labels, "parts", given.labels), None if own else job.source, stepper.model.training,
+        snapshot.generators, labels, Special(amp=job.training.amp), own_lines=own,
+    )  # fmt: skip
+
+
+def _unequal(job: Job) -> str:
+    if job.training.compile:
+        return "The run compiles its forward pass, and the captured graph is not compiled: its gradients are rounded "\
+            "differently."  # fmt: skip
+    return "The gradients of the captured graph are not those of the step bit for bit."
+
+
+def parted_at(parting: Parting, stepper: Stepper, watcher: ReliveWatcher, job: Job) -> Parted:
+    """Return where re-living parted, with the operation that is not deterministic if it can be found."""
+    assert watcher.snapshot is not None
+    first = parting.layers[-1] if parting.layers else ""  # backward begins with the last
+    found = find_operation(stepper, watcher.snapshot, job.source)
+    parted = Parted(parting.step, parting.what, first, parting.layers)
+    if found is None:
+        reason = "the step gives the same gradients each time it is run from this state, so it is not the network that "
+        return replace(parted, reason=f"{reason}differs: look for data, files or an environment that changed")
+    where = found.place
+    name = f"{found.name} (backward)" if found.backward else found.name
+    return replace(parted, layer=where.layer or first, operation=name, node=where.node, line=where.line,
+                   reason=found.reason)  # fmt: skip
+
+
+def _answer(
+    kept: Kept,
+    recorded: Recorded,
+    checkpoint: Path | None,
+    found: Relived[tuple[Parted | None, bool | None]],
+    notes: tuple[str, ...],
+    held: list[HeldRevisit],
+) -> Revisited:
+    figures = found.figures
+    known, row = recorded.layers_at(figures.step), recorded.hashes.get(figures.step)
+    layers = tuple(
+        RevisitedLayer(layer, digits(known[layer]) if layer in known else None, digits(own), _norm(figures, layer))
+        for layer, own in figures.hashes.items()
+    )
+    parted, captured = found.found
+    return Revisited(
+        kept.record.title, figures.step, figures.epoch, figures.batch, checkpoint.name if checkpoint else "",
+        found.started_at, found.verified, figures.loss, recorded.losses.get(figures.step),
+        None if row is None else row[GENERATOR] == figures.generator, layers, parted,
+        held[0].tape if held else None, captured, notes,
+    )  # fmt: skip
+
+
+def _norm(figures: StepFigures, layer: str) -> float | None:
+    norm = figures.norms[layer]
+    return None if math.isnan(norm) else norm
+
+
+def digits(value: int) -> str:
+    """Return a hash as 16 hexadecimal digits.
+
+    >>> digits(-1), digits(255)
+    ('ffffffffffffffff', '00000000000000ff')
+    """
+    return f"{value & (1 << 64) - 1:016x}"

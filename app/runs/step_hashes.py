@@ -1,0 +1,66 @@
+"""Read what was recorded of the steps of a run, to verify a step that is re-lived."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.runs import layer_tables, store, tables
+from app.runs.record import RunError
+from app.training.revisit.recorded import RateChange, Recorded
+from app.util.late_numpy import np
+
+if TYPE_CHECKING:
+    from app.runs.store import Kept
+
+
+def recorded_of(kept: Kept) -> Recorded:
+    """Return the hashes and losses of a run's steps. Raises RunError."""
+    try:
+        names, hashes = tables.read(kept.folder / layer_tables.HASHES)
+        columns, steps = tables.read(kept.folder / store.STEPS)
+        rates = _rates(kept.folder)
+    except (OSError, tables.TableError) as error:
+        raise RunError(f"The hashes of {kept.record.title} cannot be read: {error}") from error
+    count = len(layer_tables.PLACES)
+    if names and (tuple(names[:count]) != layer_tables.PLACES or hashes.dtype != np.int64):
+        raise RunError(f"The hashes of {kept.record.title} cannot be read: {layer_tables.HASHES} lacks columns.")
+    if columns and not {"step", "loss"} <= set(columns):
+        raise RunError(f"The measurements of {kept.record.title} cannot be read: {store.STEPS} lacks columns.")
+    losses = {}
+    if columns:
+        numbers, values = steps[columns.index("step")].tolist(), steps[columns.index("loss")].tolist()
+        losses = {int(step): loss for step, loss in zip(numbers, values, strict=True)}
+    layers = tuple(name.partition("/")[2] for name in names[count:])
+    rows = {int(row[0]): tuple(row[1:]) for row in hashes.T.tolist()} if names else {}
+    return Recorded(layers, rows, losses, rates, _left_out(kept.folder))
+
+
+def _rates(folder: Path) -> tuple[RateChange, ...]:
+    """Return the learning rates set by hand; those of groups are in the log alone."""
+    main = {(int(step), rate) for step, rate in tables.read(folder / layer_tables.RATES)[1].T.tolist()}
+    found = [RateChange(line["step"], line.get("rate", 0.0), line.get("group", "")) for line in _log(folder, "rate")]
+    return tuple(dict.fromkeys(one for one in found if (one.step, one.rate) in main))
+
+
+def _left_out(folder: Path) -> frozenset[int]:
+    """Return the steps at which a watch point paused at a loss that was not finite: they were not trained on."""
+    return frozenset(line["step"] for line in _log(folder, "caught") if line.get("what") == "loss")
+
+
+def _log(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Return the lines of an event in the log of a run; one that is not whole, as after a crash, is ignored."""
+    path = folder / store.LOG
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if f'"{kind}"' in line:
+            try:
+                fields = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(fields, dict) and fields.get("event") == kind and isinstance(fields.get("step"), int):
+                found.append(fields)
+    return found

@@ -1,0 +1,75 @@
+"""Conditions on what a step computes, to find the first step at which one held: `norm(fc1) > 10`."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Mapping
+
+from app.util.errors import CodedError
+from app.util.late_dataclass import dataclass
+
+FIGURES = {
+    "loss": "the loss",
+    "norm": "the norm of a layer's gradients before the optimizer's step",
+    "weight": "the largest magnitude of a layer's weights after it",
+    "dead": "the fraction of units of a layer that cuts at 0 that were 0 for the whole batch",
+}
+_RELATIONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+_TEXT = re.compile(r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(>=|<=|>|<)\s*(\S+)\s*")
+
+
+class ConditionError(CodedError, ValueError):
+    """Raised for a condition that cannot be understood; the message says how one is written."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A figure of a step compared with a bound: of one layer, or of any if `layer` is ""."""
+
+    figure: str
+    layer: str
+    relation: str
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value is beyond the bound; NaN never is."""
+        return bool(_RELATIONS[self.relation](value, self.bound))
+
+    def first(self, values: Mapping[str, float]) -> tuple[str, float] | None:
+        """Return the first layer, with its value, for which it holds."""
+        chosen = {self.layer: values[self.layer]} if self.layer in values else {} if self.layer else values
+        return next(((name, value) for name, value in chosen.items() if self.holds(value)), None)
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition. Raises ConditionError.
+
+    >>> parse_condition("norm(encoder.0.fc) > 1e3")
+    Condition(figure='norm', layer='encoder.0.fc', relation='>', bound=1000.0)
+    >>> parse_condition("loss>=5").layer
+    ''
+    """
+    found = _TEXT.fullmatch(text)
+    how = "write it as norm(LAYER) > 10, with loss, norm, weight or dead, one of > >= < <=, and a number"
+    if found is None or found[1] not in FIGURES:
+        raise ConditionError(f"“{text}” is no condition; {how}")
+    try:
+        bound = float(found[4])
+    except ValueError:
+        bound = math.nan
+    if math.isnan(bound):
+        raise ConditionError(f"“{found[4]}” in “{text}” is no number; {how}")
+    if found[1] == "loss" and found[2]:
+        raise ConditionError(f"“{text}”: the loss is of no layer; {how}")
+    return Condition(found[1], (found[2] or "").strip(), found[3], bound)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """The first step at which a condition held, its layer ("" for the loss) and value."""
+
+    step: int
+    layer: str
+    value: float

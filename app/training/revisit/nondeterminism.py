@@ -1,0 +1,218 @@
+"""Find the operation that gives other values when a step is run twice from one state."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from app.source import layer_files
+from app.source.generated import Source
+from app.training.revisit.snapshot import Snapshot
+from app.util import user_frames
+from app.util.late_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from app.training.stepper import Stepper
+
+TIMES = 3  # that the step is compared with its first run
+# Their memory is not written yet.
+_UNWRITTEN = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "resize_", "empty_permuted")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operation was called: the module's path, the node of the drawing, and the line."""
+
+    layer: str = ""
+    node: str | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation that is not deterministic. `reason` is a sentence about it; `backward` if it is of that pass."""
+
+    name: str
+    place: Place
+    reason: str
+    backward: bool = False
+
+
+@dataclass(frozen=True)
+class _Call:
+    name: str
+    inputs: tuple[int, ...]
+    others: str
+    outputs: tuple[int, ...]
+    place: Place
+    backward: bool
+
+
+def find_operation(stepper: Stepper, snapshot: Snapshot, source: Source) -> Operation | None:
+    """Run a step's forward and backward pass several times from its state; return the first operation whose outputs
+    differ for equal inputs, or whose input no operation made. Else the one that torch warns of; None without either.
+
+    Weights, buffers, gradients and generators are those of the snapshot afterwards.
+    """
+    try:
+        first = _traced(stepper, snapshot, source)
+        for _ in range(TIMES):
+            if found := _difference(first, _traced(stepper, snapshot, source)):
+                return found
+        return _warned(stepper, snapshot)
+    finally:
+        snapshot.restore()
+
+
+def _difference(first: list[_Call], second: list[_Call]) -> Operation | None:
+    for one, other in zip(first, second, strict=False):
+        reason = ""
+        if one.name != other.name:
+            reason = f"{one.name} is called in one run and {other.name} in the other: Python code decides by something "
+            reason += "else than torch's generators"
+        elif one.inputs != other.inputs or one.others != other.others:
+            reason = "its input differs, and no operation of torch made it: it comes from Python code, such as NumPy, "
+            reason += "the time or os.urandom, or from memory that was never written"
+        elif one.outputs != other.outputs and one.name.split(".")[1] not in _UNWRITTEN:
+            reason = "it gives other values for equal inputs"
+        if reason:
+            return Operation(one.name, one.place, reason, one.backward)
+    if len(first) != len(second):
+        last = max(first, second, key=len)[min(len(first), len(second))]
+        return Operation(last.name, last.place, "it is called in one run alone", last.backward)
+    return None
+
+
+def _run(stepper: Stepper, snapshot: Snapshot) -> None:
+    """Run forward and backward as the step did."""
+    given, accumulate = snapshot.given, stepper.config.accumulate
+    snapshot.restore()
+    output = stepper.output(stepper.model, given.inputs)
+    loss = stepper.measured(output, given.labels, given.others, given.share)
+    (loss / accumulate * snapshot.scale).backward()
+
+
+def _warned(stepper: Stepper, snapshot: Snapshot) -> Operation | None:
+    """Return the operation that torch itself warns of."""
+    import torch
+
+    before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            _run(stepper, snapshot)
+        finally:
+            torch.use_deterministic_algorithms(before, warn_only=warned)
+    for one in found:
+        text = str(one.message)
+        if "deterministic" in text:
+            name = text.partition(" does not have")[0].split(" ")[-1]
+            return Operation(name, Place(), f"torch warns: {text.partition('. ')[0]}")
+    return None
+
+
+def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]:
+    """Run a step and return its operations, forward and backward, with hashes of what they got and gave."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    calls: list[_Call] = []
+    places = _Places(stepper, source)
+
+    class HashingMode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            place, backward = places.here(sys._getframe(1))
+            if _is_view(func):
+                return func(*args, **kwargs)
+            read, written = _arguments(func, args, kwargs)
+            inputs, others = _hashes(read)
+            result = func(*args, **kwargs)
+            outputs, _ = _hashes((result, written))
+            calls.append(_Call(str(func.overloadpacket), inputs, others, outputs, place, backward))
+            return result
+
+    with places, HashingMode():
+        _run(stepper, snapshot)
+    return calls
+
+
+def _is_view(func: Any) -> bool:
+    """Return whether an operation computes nothing: what it gives lies in the memory of what it got."""
+    return any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+
+
+def _arguments(func: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
+    """Return the arguments that an operation reads, and those that it writes, whose memory may hold anything."""
+    given = {**dict(zip((one.name for one in func._schema.arguments), args, strict=False)), **kwargs}
+    writes = {one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
+    return [v for name, v in given.items() if name not in writes], [v for n, v in given.items() if n in writes]
+
+
+class _Places:
+    """Knows which module runs, and at which line; in backward those of the operation that it is the backward of."""
+
+    def __init__(self, stepper: Stepper, source: Source) -> None:
+        self._modules, self._source = dict(stepper.model.named_modules()), source
+        self._stack: list[str] = []
+        self._hooks: list[Any] = []
+        self._made: dict[int, Place] = {}  # by the sequence number of the node that an operation made
+
+    def __enter__(self) -> _Places:
+        import torch
+
+        for path, module in self._modules.items():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue
+
+            def before(_module: Any, _args: Any, path: str = path) -> None:
+                self._stack.append(path)
+
+            def after(_module: Any, _args: Any, _output: Any) -> None:
+                if self._stack:
+                    self._stack.pop()
+
+            self._hooks.append(module.register_forward_pre_hook(before, prepend=True))
+            self._hooks.append(module.register_forward_hook(after, always_call=True))
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def here(self, frame: Any) -> tuple[Place, bool]:
+        """Return the place of the operation that is called from a frame, and whether it is in backward."""
+        import torch
+
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            return self._made.get(node._sequence_nr(), Place()), True
+        file, number = user_frames.location(frame, generated=True)
+        layer = self._stack[-1] if self._stack else ""
+        own = file == self._source.filename
+        text = self._source.text.splitlines()[number - 1] if own and number else linecache.getline(file, number)
+        name = "the code" if own else layer_files.display_name(file)
+        where = f"line {number} of {name}: {text.strip()}" if number else ""
+        place = Place(layer, self._source.node_at(number) if own else None, where)
+        self._made[torch._C._autograd._get_sequence_nr() - 1] = place
+        return place, False
+
+
+def _hashes(values: Any) -> tuple[tuple[int, ...], str]:
+    """Return the hash of each tensor in nested containers, and the text of everything else."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    from app.training.revisit.hashes import hash_of
+
+    found, others = [], []
+    for leaf in tree_leaves(values):
+        if not isinstance(leaf, torch.Tensor):
+            others.append(repr(leaf) if isinstance(leaf, bool | int | float | complex | str) else type(leaf).__name__)
+        elif leaf.is_meta or leaf.layout not in (torch.strided, torch.sparse_coo) or leaf.is_quantized:
+            found.append(0)
+        else:
+            found.append(int(hash_of(leaf)))
+    return tuple(found), " ".join(others)

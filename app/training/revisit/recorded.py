@@ -1,0 +1,44 @@
+"""What a run recorded of its steps, to verify those that are re-lived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from app.util.late_dataclass import dataclass
+
+EPOCH, BATCH, GENERATOR, FIRST = range(4)  # of a row, then the layers
+
+
+@dataclass(frozen=True)
+class RateChange:
+    """A learning rate that was set by hand after a step; `group` is the parameter group's path, "" the main one."""
+
+    step: int
+    rate: float
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The hashes of some steps and the losses of all, by step.
+
+    A row of `hashes` has the epoch, the batch in it, the hash of the generators and those of the `layers`. The steps
+    in `not_finite` had a loss at which the run paused, and were not trained on.
+    """
+
+    layers: tuple[str, ...] = ()
+    hashes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    losses: Mapping[int, float] = field(default_factory=dict)
+    rates: tuple[RateChange, ...] = ()
+    not_finite: frozenset[int] = frozenset()
+
+    @property
+    def last(self) -> int:
+        """Return the last step that was recorded, 0 without any."""
+        return max(max(self.losses, default=0), max(self.hashes, default=0))
+
+    def layers_at(self, step: int) -> dict[str, int]:
+        """Return the hash of each layer at a step, empty where it has none."""
+        row = self.hashes.get(step)
+        return dict(zip(self.layers, row[FIRST:], strict=True)) if row is not None else {}

@@ -1,0 +1,74 @@
+"""Record what a step can be verified by when it is re-lived: hashes of its gradients and of torch's generators.
+
+At most `SHARE` of a run's time is spent on that: where a hash of every step would cost more, some steps have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from app.telemetry.throttle import Meter
+from app.training.events import Event, Hashing, StepHashes
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+SHARE = 0.015  # of the run's time, of which the promise is 2 %: the rest is for what is not measured here
+
+
+class HashRecording:
+    """Hashes of one run, taken between backward and the optimizer's step and fetched from the device at a flush."""
+
+    def __init__(self, model: nn.Module, device: str) -> None:
+        from app.training.revisit.hashes import GradientHasher
+
+        self.meter = Meter(device, 0.0, SHARE)
+        self._hasher = GradientHasher(model, device)
+        self._hasher.warm_up()
+        self._fresh: tuple[Tensor, Tensor] | None = None
+        self._rows: list[tuple[int, int, int, Tensor, Tensor]] = []
+        self.hashed = 0
+
+    def take(self) -> None:
+        """Hash the gradients as backward left them, if that is due."""
+        if perf_counter() >= self.meter.due and self._hasher.layers:
+            with self.meter:
+                self._fresh = self._hasher.generator(), self._hasher.gradients()
+
+    def after(self, step: int, epoch: int, batch: int) -> None:
+        """Keep the hashes of a complete step, the `batch`-th of its epoch."""
+        if self._fresh is not None:
+            self._rows.append((step, epoch, batch, *self._fresh))
+            self._fresh = None
+            self.hashed += 1
+            self.meter.schedule_next()
+
+    def drop(self) -> None:
+        """Discard the hashes of a skipped step."""
+        self._fresh = None
+
+    def drain(self) -> Iterator[Event]:
+        """Yield the hashes since the last call, which synchronises the device."""
+        if not self._rows:
+            return
+        import torch
+
+        with self.meter:
+            rows, self._rows = self._rows, []
+            places = torch.tensor([row[:3] for row in rows], dtype=torch.int64)
+            states = torch.stack([row[3] for row in rows])[:, None]
+            hashes = torch.stack([row[4] for row in rows]).cpu()
+            data = torch.cat([places, states, hashes], 1).numpy().astype("<i8").tobytes()
+        yield StepHashes(rows[-1][0], self._hasher.layers, data)
+
+    def cost(self, step: int, steps: int, seconds: float) -> Hashing:
+        """Return what recording has cost over the last `steps` and `seconds`."""
+        self.meter.settle()
+        return Hashing(step, steps, self.hashed, self.meter.seconds, seconds)
+
+    def clear(self) -> None:
+        """Release tensors on the device."""
+        self._rows.clear()
+        self.drop()

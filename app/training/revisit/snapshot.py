@@ -1,0 +1,72 @@
+"""The state that a forward pass of a step began with, to run that very step again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from app.util.rng import Generators
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from app.training.stepper import StepInputs, Stepper
+
+
+class Snapshot:
+    """Weights, buffers, accumulated gradients, generators and batch right before a forward pass of a step."""
+
+    def __init__(self, stepper: Stepper, given: StepInputs) -> None:
+        model = stepper.model
+        self.given = given
+        self.scale = float(stepper.scaler.get_scale()) if stepper.scaler is not None else 1.0
+        self._parameters = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
+        self._buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
+        self._gradients = [
+            (parameter, parameter.grad.detach().clone() if parameter.grad is not None else None)
+            for parameter, _ in self._parameters
+        ]
+        self._modes = [(module, module.training) for module in model.modules()]
+        self.generators = Generators()
+
+    def restore(self) -> None:
+        """Put weights, buffers, accumulated gradients, modes and generators back."""
+        import torch
+
+        with torch.no_grad():
+            for parameter, value in self._parameters:
+                parameter.copy_(value)
+            for module, name, buffer, value in self._buffers:
+                module._buffers[name] = buffer
+                buffer.copy_(value)
+        for parameter, gradient in self._gradients:
+            parameter.grad = gradient.clone() if gradient is not None else None
+        for module, training in self._modes:
+            module.training = training
+        self.generators.restore()
+
+
+def gradients_of(model: nn.Module) -> list[Tensor | None]:
+    """Return copies of the gradients of the parameters, in their order."""
+    return [None if one.grad is None else one.grad.detach().clone() for one in model.parameters()]
+
+
+def same_bits(a: list[Any], b: list[Any]) -> bool:
+    """Return whether two lists of tensors and None are equal bit for bit."""
+    import torch
+
+    from app.training.revisit.hashes import bits_of
+
+    for one, other in zip(a, b, strict=True):
+        if one is None or other is None:
+            if one is not other:
+                return False
+            continue
+        one, other = (each.to_dense() if each.layout != torch.strided else each for each in (one, other))
+        if one.shape != other.shape or one.dtype != other.dtype or not torch.equal(bits_of(one), bits_of(other)):
+            return False
+    return True

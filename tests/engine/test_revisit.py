@@ -1,0 +1,138 @@
+"""A step of a run is lived again: its hashes are the recorded ones, and its captured gradients those of the run."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.engine.tasks.past.bisect import first_step
+from app.engine.tasks.past.revisit import revisited
+from app.runs import layer_tables, step_hashes, store, tables
+from app.training.checkpoints import checkpoint
+from app.training.control import Control
+from app.training.events import RateSet, Started, StepDone
+from app.training.loop import train
+from app.training.revisit import recording
+from app.training.revisit.conditions import Condition, parse_condition
+from app.training.revisit.recorded import RateChange
+from app.training.run_requests import SetRate
+from benchmarks import revisited_steps
+from tests.runs.test_store import kept_run
+from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, run
+
+NAMES = ("dropout", "augmentation with workers", "AMP bf16", "accumulation", "LBFGS", "EMA")
+
+
+@pytest.fixture
+def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every step hashed, whatever that takes here."""
+    monkeypatch.setattr(recording, "SHARE", 1e9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_random_steps_are_those_of_the_run_bit_for_bit(name: str, tmp_path: Path) -> None:
+    jobs = revisited_steps.configurations(revisited_steps.pictures(tmp_path / "pictures"))
+    assert tuple(jobs) == NAMES
+    training = replace(jobs[name].training, epochs=2, save_every=7, max_steps=20)
+    found = revisited_steps.relived(replace(jobs[name], training=training), tmp_path / "runs", 2, random.Random(name))
+    assert (found.equal, found.captured) == (2, 2) and found.compared > 0
+
+
+def test_a_resumed_run_cuts_the_hashes_and_goes_on_with_them(every_step: None, tmp_path: Path) -> None:
+    a_job = job(SMALL_NET, epochs=2, save_every=10)
+    whole, _ = kept_run(tmp_path / "whole", a_job)
+    first, _ = kept_run(tmp_path / "parts", a_job, stop_at=27)
+    (first.kept.checkpoints / checkpoint.LAST).unlink()  # as if it had been killed: it goes on from step 20
+    (first.kept.checkpoints / checkpoint.BEST).unlink()
+    again, events = kept_run(tmp_path / "parts", a_job, go_on=first.kept)
+    assert isinstance(events[0], Started) and events[0].resumed_at == 20
+    names, rows = tables.read(again.kept.folder / layer_tables.HASHES)
+    known, wanted = tables.read(whole.kept.folder / layer_tables.HASHES)
+    assert names == known == [*layer_tables.PLACES, "hash/linear1", "hash/linear2"]
+    assert rows.dtype == wanted.dtype == "int64" and rows.tolist() == wanted.tolist()
+    assert rows[0].tolist() == list(range(1, 47))
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_an_older_one_or_the_start(every_step: None, tmp_path: Path) -> None:
+    recorder, _ = kept_run(tmp_path, a_job := job(CONV_NET, epochs=1, save_every=8))
+    newer, older = (recorder.kept.checkpoints / checkpoint.step_file(step) for step in (16, 8))
+    newer.write_bytes(newer.read_bytes()[:-2000])
+    data = bytearray(older.read_bytes())
+    found, _ = revisited(recorder.kept, a_job, 18)
+    assert (found.checkpoint, found.started_at, found.parted, found.captured) == (older.name, 8, None, True)
+    assert "skipped" in found.notes[0] and newer.name in found.notes[0]
+    data[len(data) // 2] ^= 1
+    older.write_bytes(data)
+    found, _ = revisited(recorder.kept, a_job, 18)
+    assert (found.checkpoint, found.started_at, found.verified, found.parted) == ("", 0, 18, None)
+
+
+def test_a_rate_set_by_hand_is_set_again(every_step: None, tmp_path: Path) -> None:
+    a_job = job(SMALL_NET, epochs=1)
+    control = Control()
+    recorder = revisited_steps.Recorder(
+        store.begin(tmp_path, project := revisited_steps.Project("hand", training=a_job.training)), project,
+        a_job.source.text,
+    )  # fmt: skip
+    assert recorder.begin() == ""
+    for event in train(a_job, control, folder=recorder.checkpoints):
+        recorder.take(event)
+        if isinstance(event, StepDone) and event.step == 5:
+            control.call(SetRate(0.02))
+        assert not isinstance(event, RateSet) or event.step == 5
+    recorder.close()
+    assert step_hashes.recorded_of(recorder.kept).rates == (RateChange(5, 0.02),)
+    found, _ = revisited(recorder.kept, a_job, 12)
+    assert (found.parted, found.verified, found.captured) == (None, 12, True)
+
+
+def test_checkpoints_for_revisiting_are_kept_beside_those_that_are_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.training.checkpoints import placing
+
+    monkeypatch.setattr(placing.Placing, "due", lambda *_: True)  # whenever none is being written
+    a_job = job(SMALL_NET, epochs=1, save_every=4, revisit_seconds=30.0)
+    recorder, events = kept_run(tmp_path, a_job)
+    assert losses(events) == losses(run(job(SMALL_NET, epochs=1))), "they change no number"
+    kept = [file.name for file in checkpoint.to_revisit(recorder.kept.checkpoints)]
+    assert kept[0] == checkpoint.revisit_file(1)
+    assert len([*recorder.kept.checkpoints.glob("step-*.pt")]) == checkpoint.KEPT
+    found, _ = revisited(recorder.kept, a_job, 2)
+    assert (found.checkpoint, found.started_at, found.parted, found.captured) == (kept[0], 1, None, True)
+    assert placing.measured_bytes(recorder.kept.checkpoints) == (
+        len(kept), sum((recorder.kept.checkpoints / name).stat().st_size for name in kept),
+    )  # fmt: skip
+
+
+def test_a_checkpoint_is_due_so_early_that_reading_the_data_is_within_the_seconds_too() -> None:
+    from app.training.checkpoints.placing import Placing
+
+    placing = Placing(30.0, set_up=4.0, now=100.0)
+    assert placing.every == 26.0 and not placing.due(125.0) and placing.due(126.0)
+    placing.placed(127.0)
+    assert not placing.due(152.9) and placing.due(153.0)
+    assert Placing(2.0, set_up=40.0, now=0.0).every == 1.0
+
+
+def test_the_first_step_of_a_condition_is_that_of_the_figures_of_every_step(every_step: None, tmp_path: Path) -> None:
+    a_job = job(CONV_NET, epochs=1)
+    recorder, events = kept_run(tmp_path, a_job)
+    norms = [{one.layer: one.norm for one in revisited(recorder.kept, a_job, step)[0].layers} for step in (1, 2, 3)]
+    bound = norms[1]["linear1"]
+    assert bound is not None
+    relation = ">=" if norms[0]["linear1"] < bound else "<="
+    found = first_step(recorder.kept, a_job, Condition("norm", "linear1", relation, bound))
+    assert (found.step, found.layer, found.parted) == (2, "linear1", None)
+    assert found.value == pytest.approx(bound, rel=1e-6)
+    told = losses(events)
+    found = first_step(recorder.kept, a_job, parse_condition(f"loss < {told[4]!r}"))
+    below = next(step for step, loss in enumerate(told, 1) if loss < told[4])
+    assert (found.step, found.value, found.recorded) == (below, told[below - 1], True)
+    never = first_step(recorder.kept, a_job, parse_condition("weight(conv1) > 1e6"))
+    assert never.step is None and not never.recorded and never.parted is None
+    dead = first_step(recorder.kept, a_job, parse_condition("dead >= 0"))
+    assert dead.step == 1 and dead.layer
