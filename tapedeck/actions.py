@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tapedeck import models
+from tapedeck import models, ranks
 from tapedeck.capture import Capturing
 from tapedeck.commands import SILENCE, Client, CommandSocket
 
@@ -39,7 +39,6 @@ class Actions:
         self._watcher = watcher
         self._pausers: set[Client] = set()
         self._credits = 0  # steps that may be taken while paused
-        self._standing = False
         self.capturing = Capturing(watcher, self)
 
     @property
@@ -59,12 +58,12 @@ class Actions:
                 return 0.0
         began = perf_counter()
         self._watcher.file.tell("paused", epoch=1, step=self._watcher.step)
-        self._standing = True
-        try:
-            while self._pausers and not self._credits and not self.capturing.armed:
-                self.do_all(LOOK_EVERY)
-        finally:
-            self._standing = False
+        patience = ranks.patience()
+        while self._pausers and not self._credits and not self.capturing.armed:
+            self.do_all(LOOK_EVERY)
+            if perf_counter() - began > patience:
+                self._pausers.clear()
+                self._watcher.file.tell("said", step=self._watcher.step, message=ranks.went_on())
         self._watcher.file.tell("resumed", epoch=1, step=self._watcher.step)
         return perf_counter() - began
 
@@ -113,8 +112,9 @@ class Actions:
         return {"step": self._watcher.step}
 
     def _capture(self, client: Client, command: dict[str, Any]) -> None:
-        """Capture the next backward; the answer comes when the script stands before it."""
-        self.capturing.ask(client, command.get("id"))
+        """Capture the next backward, or the first of a `step`; the answer comes when the script stands before it."""
+        step = command.get("step")
+        self.capturing.ask(client, command.get("id"), None if step is None else int(step))
 
     def _engine(self, client: Client, command: dict[str, Any]) -> None:
         """Make this connection one to the engine of the captured step."""

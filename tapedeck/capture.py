@@ -1,8 +1,9 @@
 """The next backward of a script, captured: the script stands before it while its graph is looked at and played.
 
-A capture that is asked for waits for the next call of `backward`, and has layers and lines recorded until then. There
-the script stands: the thread that called answers as an engine over a connection of the command socket, and another
-hears commands meanwhile. It goes on when it is told to, and when whoever asked closes a connection, or hangs.
+A capture that is asked for waits for the next call of `backward`, or for the first of a later step, and has layers and
+lines recorded until then. There the script stands: the thread that called answers as an engine over a connection of the
+command socket, and another hears commands meanwhile. It goes on when it is told to, and when whoever asked closes a
+connection, or hangs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tapedeck import models, program
+from tapedeck import models, program, ranks
 from tapedeck.commands import SILENCE, Client
 
 if TYPE_CHECKING:
@@ -34,13 +35,15 @@ ENDED = "The script ended before it called backward again."
 
 
 class Capturing:
-    """Captures of one script, one at a time. `armed` while one waits for the next backward, `standing` while the script
-    stands there.
+    """Captures of one script, one at a time. `armed` while one waits for the next backward, `later` while one waits for
+    the end of a step, `standing` while the script stands there.
     """
 
     def __init__(self, watcher: Watcher, actions: Actions) -> None:
         self._watcher, self._actions = watcher, actions
         self._asker: tuple[Client, Any] | None = None  # who waits, and the number of the command
+        self._later: tuple[int, Client, Any] | None = None  # after which step somebody waits, who, and the command
+        self._compiles = False  # torch.compile was called
         self._recorder: Any = None
         self._connections: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
         self._server: Any = None
@@ -52,15 +55,41 @@ class Capturing:
     def armed(self) -> bool:
         return self._asker is not None
 
+    @property
+    def later(self) -> bool:
+        return self._later is not None
+
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    def ask(self, client: Client, number: Any) -> None:
-        """Have the next backward captured; while the script stands it goes on first. Raises RuntimeError."""
-        if not self.standing:
-            self._record()
-        self._refuse(OVERTAKEN)
-        self._asker = client, number
+    def ask(self, client: Client, number: Any, step: int | None = None) -> None:
+        """Have the next backward captured, or the first one of a `step`; while the script stands it goes on first.
+
+        Raises RuntimeError.
+        """
+        taken = self._watcher.step
+        if step is not None and step <= taken + self.standing:
+            raise RuntimeError(f"Step {step} is over: the script has taken {taken}.")
+        if step is not None and step > taken + 1:
+            self.cancel(OVERTAKEN)
+            self._later = step - 1, client, number
+            self._watcher.alone = None  # each step is looked at
+        else:
+            if not self.standing:
+                self._record()
+            self._refuse(OVERTAKEN)
+            self._asker = client, number
         self.release()
+
+    def after_step(self, step: int) -> None:
+        """Arm the capture that was to come after this step."""
+        if self._later is None or step < self._later[0]:
+            return
+        _, client, number = self._later
+        self._later = None
+        try:
+            self.ask(client, number)
+        except RuntimeError as error:
+            client.answer(number, error=str(error))
 
     def connect(self, client: Client, number: Any) -> None:
         """Make the connection of a client one to the engine. Raises RuntimeError if none is needed."""
@@ -78,19 +107,27 @@ class Capturing:
         if server is not None:
             server.leave()
 
+    def ended(self) -> None:
+        """Tell who waits that the script has ended."""
+        later = self._later
+        words = f"The script ended after step {self._watcher.step}, before step {later[0] + 1}." if later else ENDED
+        self.cancel(words)
+
     def cancel(self, words: str) -> None:
         """Wait for the next backward no more."""
         self._refuse(words)
         self.end_recording()
 
     def _refuse(self, words: str) -> None:
-        asker, self._asker = self._asker, None
+        asker, self._asker = self._asker or (self._later and self._later[1:]), None
+        self._later = None
         if asker is not None:
             asker[0].answer(asker[1], error=words)
 
     def look(self) -> None:
         """Forget a capture whose asker is gone."""
-        if self._asker is not None and not self._asker[0].open:
+        asker = self._asker or (self._later and self._later[1:])
+        if asker is not None and not asker[0].open:
             self.cancel("")
 
     # -- recording ----------------------------------------------------------------------------------------------------
@@ -115,9 +152,16 @@ class Capturing:
             ) from error
         found = self._watcher.models
         wrappers = {id(one) for model in found.values() for one in models.wrappers_of(model)}
-        compiled = any(map(models.is_compiled, found.values())) or _anything_compiled()
+        compiled = self._compiles or any(map(models.is_compiled, found.values())) or _anything_compiled()
         inner = {name: models.unwrapped(model) for name, model in found.items()}
         return made(inner, wrappers, models.variable_of, compiled)
+
+    def compiles(self) -> None:
+        """Record no layers and lines from here on: something is compiled, and would be compiled for the recording."""
+        self._compiles = True
+        if self._recorder is not None:
+            self._recorder.end()
+            self._recorder.compiled = True
 
     def end_recording(self) -> None:
         """Take off what records."""
@@ -178,11 +222,15 @@ class Capturing:
         """Hear commands while the script stands, and whether the one it stands for is there."""
         began = monotonic()
         with suppress(Exception):  # by an error of ours the script goes on
+            patience = ranks.patience()
             while not self._released.is_set():
                 self._actions.do_all(LOOK_EVERY)
                 now = monotonic()
                 late = not self._connected and now - began > SILENCE
                 if late or not client.open or now - client.heard > SILENCE:
+                    break
+                if now - began > patience:
+                    self._watcher.file.tell("said", step=self._watcher.step, message=ranks.went_on())
                     break
         self.release()
 
@@ -222,15 +270,14 @@ def _anything_compiled() -> bool:
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
 
-def notes_of(scale: float, inputs: Any, parameters: list[Tensor]) -> list[str]:
-    """Say in which way the gradients of a backward are not simply what its `.grad` will hold."""
+def notes_of(scale: float, inputs: Any, parameters: list[Tensor], averaged: bool) -> list[str]:
+    """Say in which way the gradients of a backward are not simply what its `.grad` will hold; `averaged` are those of
+    DistributedDataParallel.
+    """
     notes = []
     if scale != 1.0:
         notes.append(f"the loss is scaled by {scale:,.6g} for AMP, and so is every gradient")
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        count = torch.distributed.get_world_size()
-        if count > 1:
-            notes.append(f"gradients are of rank {torch.distributed.get_rank()} alone, and the other ranks wait")
+    notes += ranks.notes(averaged)
     if inputs is not None:
         notes.append("the script asks for some of these gradients only")
     elif any(each.grad is not None for each in parameters):

@@ -17,7 +17,7 @@ import shutil
 import socket
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -87,6 +87,7 @@ class CommandSocket:
 
     def __init__(self, folder: Path) -> None:
         self.clients: list[Client] = []
+        self._kept: list[tuple[Client, dict[str, Any]]] = []
         self._own_folder: Path | None = None
         self._secret = ""
         self.where: dict[str, Any]
@@ -122,6 +123,8 @@ class CommandSocket:
 
     def poll(self, timeout: float = 0.0) -> Iterator[tuple[Client, dict[str, Any]]]:
         """Yield the commands that have come within `timeout` seconds, each with the client to be answered."""
+        while self._kept:
+            yield self._kept.pop(0)
         for key, _ in self._selector.select(timeout):
             client: Client | None = key.data or self._accepted()
             if client is None:
@@ -137,6 +140,10 @@ class CommandSocket:
                     client.answer(None, error="A command is one line with an object of JSON.")
         for client in [one for one in self.clients if not one.open]:
             self._drop(client)
+
+    def keep(self, commands: Iterable[tuple[Client, dict[str, Any]]]) -> None:
+        """Have the next `poll` yield commands once more."""
+        self._kept += commands
 
     def _accepted(self) -> Client | None:
         try:

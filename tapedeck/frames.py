@@ -2,7 +2,8 @@
 
 The lines are those of `train.py --json` with a few more kinds; a number that is not finite is null:
 
-- "script": `argv`, `pid`, `rank`, and where commands go: the path of a Unix `socket`, or a `port` with a `secret` file
+- "script": `argv`, `pid`, `rank`, and where commands go: the path of a Unix `socket`, or a `port` with a `secret` file;
+  of several ranks also the size of their `world`, and the `job` that all of them name
 - "started": as of a run, with `train_count` 0, since a script tells no number of samples
 - "layers": the names of the rows of all "norms" from here on; "norms": L2 norms of gradients, one a layer
 - "step": also `seconds` since the first step without pauses, and `rate` where it changed

@@ -1,4 +1,4 @@
-"""torch's global hooks: steps of all optimizers, `backward`, and gradient scalers.
+"""torch's global hooks: steps of all optimizers, `backward`, gradient scalers, and `torch.compile`.
 
 No hook is put on a module: one on all of them would cost every call, and what is compiled would be compiled anew.
 Each function here lets an error of ours switch the watching off, never end the script, and leaves no frame of its own
@@ -39,6 +39,7 @@ class Hooks:
         self._replace(torch.autograd, "backward", self._backward)
         self._replace(torch.amp.GradScaler, "scale", self._scale)
         self._replace(torch.amp.GradScaler, "step", self._scaler_step)
+        self._replace(torch, "compile", self._compile)
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
@@ -176,6 +177,15 @@ class Hooks:
             return scaled
 
         return _without_frame(scale)
+
+    def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            watcher = self._watcher
+            if watcher is not None and watcher.actions is not None and not kwargs.get("disable"):
+                watcher.actions.capturing.compiles()
+            return original(*args, **kwargs)
+
+        return _without_frame(compiled)
 
     def _scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -84,6 +84,11 @@ def wrappers_of(model: nn.Module) -> list[nn.Module]:
     return found
 
 
+def is_averaged(model: nn.Module) -> bool:
+    """Return whether DistributedDataParallel averages the gradients of a model, or of a part of it, over the ranks."""
+    return any(type(each).__name__ == "DistributedDataParallel" for each in model.modules())
+
+
 def is_compiled(model: nn.Module) -> bool:
     """Return whether any part of a model is compiled, so that no hook may be put on it."""
     return any(

@@ -1,5 +1,7 @@
 """Run a script as `python train.py` does, watched: `python tapedeck/script.py FOLDER train.py [args]`, or `-m module`.
 
+With `--captured` after FOLDER it begins once somebody has asked over the socket for a captured step.
+
 Run as a file and at its top level, since a frame of ours below those of the script would show in its tracebacks, and
 an exception has to end the interpreter by itself, for the exit status and the signals to be those of the script.
 """
@@ -16,11 +18,13 @@ def _prepared():  # type: ignore[no-untyped-def]
 
     from tapedeck.watching import prepare
 
+    captured = words[0] == "--captured"
+    words = words[captured:]
     if words[0] == "-m":
         sys.path[0] = os.getcwd()
         sys.argv[:] = words[1:]
         sys.orig_argv[1:] = words
-        watch = prepare(Path(folder), words[1])
+        watch = prepare(Path(folder), words[1], captured)
         import runpy
 
         return watch, None, (runpy._run_module_as_main, (words[1],))  # type: ignore[attr-defined]
@@ -36,7 +40,7 @@ def _prepared():  # type: ignore[no-untyped-def]
         __file__=full, __builtins__=sys.modules["builtins"], __cached__=None, __annotations__={}, __package__=None,
         __loader__=SourceFileLoader("__main__", full), __spec__=None,
     )  # fmt: skip
-    watch = prepare(Path(folder), os.path.basename(path))
+    watch = prepare(Path(folder), os.path.basename(path), captured)
     with open(path, "rb") as file:
         source = file.read()
     return watch, main, (full, source)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from tapedeck import models
 from tapedeck.actions import Actions
-from tapedeck.capture import ENDED, notes_of
+from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
 from tapedeck.frames import FrameFile, number
 
@@ -116,7 +116,8 @@ class Watcher:
         if self.speaking:
             self._write_noted()
         held = [each for state in self.states.values() if state.layers for each in state.layers.parameters]
-        self.began += capturing.stand(tensors, gradients, notes_of(scale, inputs, held))
+        averaged = any(models.is_averaged(model) for model in self.models.values())
+        self.began += capturing.stand(tensors, gradients, notes_of(scale, inputs, held, averaged))
         self.turn_due = 0.0  # it may be to pause after this step
 
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
@@ -160,6 +161,8 @@ class Watcher:
                 each.steps_at_main = each.steps
         if self.speaking:
             self._note(state, optimizer, "step" if state is main else PARTS, began - self.began, losses)
+        if self.actions is not None and self.actions.capturing.later:
+            self.actions.capturing.after_step(self.step)
         if began < self.turn_due:
             self.spent += perf_counter() - began
         else:
@@ -178,7 +181,8 @@ class Watcher:
         self.spent += ended - began
         self.turn_due = ended + TURN_EVERY
         (*others, last) = self.states.values()
-        self.alone = last if self.speaking and not (others or last.closure or self._measuring) else None
+        looked = self._measuring or (self.actions is not None and self.actions.capturing.later)
+        self.alone = last if self.speaking and not (others or last.closure or looked) else None
         if self.actions is not None:
             self.began += self.actions.obey(main)
             if self.actions.paused:
@@ -199,7 +203,7 @@ class Watcher:
     def finish(self, **ending: object) -> None:
         """Write all there is, and the last frame; then let go of everything."""
         if self.actions is not None:
-            self.actions.capturing.cancel(ENDED)
+            self.actions.capturing.ended()
         if self.speaking:
             self._write_noted()
         self._ending(dict(ending))

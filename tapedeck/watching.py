@@ -9,10 +9,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from time import monotonic
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tapedeck.commands import CommandSocket
+from tapedeck import ranks
+from tapedeck.commands import Client, CommandSocket
 from tapedeck.frames import FRAMES, FrameFile, new_folder
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
     from tapedeck.hooks import Hooks
     from tapedeck.watcher import Watcher
+
+
+CAPTURE_ASKED = 60.0  # seconds
 
 
 class Watch:
@@ -36,15 +41,16 @@ class Watch:
         self._watcher: Watcher | None = None
         self._hooks: Hooks | None = None
         self._ended = False
-        rank = int(os.environ.get("RANK") or 0) if (os.environ.get("RANK") or "0").isdigit() else 0
-        self.rank = rank
+        self._waited = False  # a capture was asked for before the script began
+        self.rank = ranks.rank()
         self._listening: CommandSocket | None = None
         try:
             self._listening = CommandSocket(folder)
         except OSError:
             pass  # it is watched, and cannot be commanded
         where = self._listening.where if self._listening is not None else {}
-        self._file.tell("script", argv=[name, *sys.argv[1:]], pid=os.getpid(), rank=rank, **where)
+        whose = {"pid": os.getpid(), "rank": self.rank, **ranks.job()}
+        self._file.tell("script", argv=[name, *sys.argv[1:]], **whose, **where)
         atexit.register(self.stop)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -58,6 +64,19 @@ class Watch:
             return
         self._watcher = Watcher(self._file, self._listening, speaking=self.rank == 0, known=known, only=only)
         self._hooks = Hooks(self._watcher)
+        if self._waited and self._watcher.actions is not None:
+            self._watcher.actions.do_all(0.0)
+
+    def wait_for_capture(self) -> None:
+        """Wait until a step to be captured has been asked for, CAPTURE_ASKED seconds at most."""
+        listening, until = self._listening, monotonic() + CAPTURE_ASKED
+        if listening is None:
+            return
+        commands: list[tuple[Client, dict[str, Any]]] = []
+        while not self._waited and monotonic() < until:
+            commands += listening.poll(0.1)
+            self._waited = any(command.get("do") == "capture" for _, command in commands)
+        listening.keep(commands)
 
     def stop(self, **ending: Any) -> None:
         """End the watching: the hooks are taken away, and what is left is written."""
@@ -138,6 +157,8 @@ def watch(
     _now.clear()
     script = Path(sys.argv[0] if sys.argv else "").name or "python"
     place = Path(folder) if folder is not None else new_folder(script)
+    if folder is not None and ranks.job() and ranks.rank():
+        place /= f"rank-{ranks.rank()}"  # each has its own frames
     place.mkdir(parents=True, exist_ok=True)
     made = Watch(place, script)
     named = model if isinstance(model, Mapping) else {} if model is None else {_name(model): model}
@@ -155,10 +176,14 @@ def _name(model: nn.Module) -> str:
     return variable_of(model) or type(unwrapped(model)).__name__
 
 
-def prepare(folder: Path, name: str) -> Watch:
-    """Have this process watched as soon as it has imported torch, which it may never do."""
+def prepare(folder: Path, name: str, captured: bool = False) -> Watch:
+    """Have this process watched as soon as it has imported torch, which it may never do; with `captured`, first wait
+    until a step to be captured has been asked for.
+    """
     made = Watch(folder, name)
     _now.append(made)
+    if captured:
+        made.wait_for_capture()
     if "torch" in sys.modules:
         made.begin()
     else:

@@ -128,13 +128,13 @@ def _parser() -> argparse.ArgumentParser:
         import_model,
         interpret,
         open_model,
-        run_script,
         runs,
         train,
         trials,
     )  # fmt: skip
     from app.cli import export as cli_export
     from app.cli.revisit import command as revisit
+    from app.cli.scripts import run_script
 
     trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
     export = cli_export.add(commands)

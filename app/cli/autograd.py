@@ -31,16 +31,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     words = "write the grad_fn graph of one batch, or of a file's code, as a picture or as data"
     parser = commands.add_parser("autograd", help=words, description=WORDS)
     parser.add_argument("project", type=Path, metavar="SOURCE")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help=f"output file ending in {', '.join(cli.PICTURES)}, or in .html for a page that plays the backward pass",
-    )
-    parser.add_argument(
-        "--play",
-        action="store_true",
-        help="play the backward pass, and add its order, norms and bytes to the JSON file",
-    )
+    add_output(parser)
     parser.add_argument("--findings", action="store_true", help="diagnose the gradients: problem, location and fix")
     parser.add_argument(
         "--gradcheck",
@@ -48,13 +39,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
         const="",
         metavar="LAYER",
         help="compare backward's gradient with finite differences (gradcheck), for a layer or for all",
-    )
-    parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
-    parser.add_argument(
-        "--group",
-        choices=("layer", "block", "none"),
-        default="layer",
-        help="one box per layer, nested blocks, or no grouping",
     )
     parser.add_argument(
         "--trust", action="store_true", help="run FILE.py, or the project's custom layer files, this time only"
@@ -86,13 +70,34 @@ def add(commands: Any) -> argparse.ArgumentParser:
     return parser
 
 
-def run(options: argparse.Namespace) -> int:
-    """Capture the graph and write what was requested; return 1 if there are findings."""
+def add_output(parser: Any) -> None:
+    """Add the options of the file that a graph is written to."""
+    from app import cli
+
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help=f"output file ending in {', '.join(cli.PICTURES)}, or in .html for a page that plays the backward pass",
+    )
+    parser.add_argument(
+        "--play",
+        action="store_true",
+        help="play the backward pass, and add its order, norms and bytes to the JSON file",
+    )
+    parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
+    parser.add_argument(
+        "--group",
+        choices=("layer", "block", "none"),
+        default="layer",
+        help="one box per layer, nested blocks, or no grouping",
+    )
+
+
+def check_output(options: argparse.Namespace) -> None:
+    """Refuse a file that cannot be written. Raises CommandError."""
     from app import cli
 
     path: Path | None = options.out
-    if path is None and not options.findings and options.gradcheck is None:
-        raise cli.CommandError("pass --out FILE, --findings or --gradcheck")
     if path is not None and path.suffix not in (*cli.PICTURES, ".html"):
         raise cli.CommandError(
             f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)} or .html"
@@ -101,6 +106,15 @@ def run(options: argparse.Namespace) -> int:
         cli.has_place(path)
     if options.play and (path is None or path.suffix not in (".json", ".html")):
         raise cli.CommandError("--play writes the playback into a JSON or HTML file: pass --out F.json")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Capture the graph and write what was requested; return 1 if there are findings."""
+    from app import cli
+
+    if options.out is None and not options.findings and options.gradcheck is None:
+        raise cli.CommandError("pass --out FILE, --findings or --gradcheck")
+    check_output(options)
     from app.cli import autograd_model
 
     if (source := autograd_model.source_of(options)) is not None:

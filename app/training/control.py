@@ -49,6 +49,7 @@ class Control:
     """Thread-safe control of one run. Methods return immediately, except `weights` during a run."""
 
     commands = True  # whether it reaches the run
+    ranks: Mapping[int, Path] = {}  # the files of the ranks of a watched script
 
     def __init__(self) -> None:
         self._condition = threading.Condition()

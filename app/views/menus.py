@@ -55,7 +55,7 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
         "block.save", "block.folder", "block.choose",
     )),
     "run": ("&Run", (
-        "run", "pause", "step", "stop", "continue", "-", "capture-step", "script-batch", "script-save",
+        "run", "pause", "step", "stop", "continue", "-", "capture-step", "script-batch", "script-save", "ranks",
         "-", "set-rate", "find-rate", "dry-run", "overfit",
         "memory", "profile", "-", "places", "watch-run", "-", "forget-weights", "take-inits",
     )),

@@ -365,3 +365,52 @@ def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_it
     assert watched.returncode == 0
     assert output == f"{alone.getvalue()}{tmp_path / 'app' / '__init__.py'} 7 True\n"
     assert {"paused", "resumed"} <= {each["event"] for each in told(frames)}
+
+
+INTERRUPTED = f"""
+import os, sys, time
+while "watched" in sys.argv and not os.path.exists("begin"):
+    time.sleep(0.01)
+if "alone" in sys.argv:
+    import signal, torch
+    backward, calls = torch.autograd.backward, []
+    def interrupted(*given, **named):
+        calls.append(1)
+        os.kill(os.getpid(), signal.SIGINT) if len(calls) == 3 else None
+        return backward(*given, **named)
+    torch.autograd.backward = interrupted
+{TRAIN}
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process is interrupted by a signal")
+def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
+    (tmp_path / "train.py").write_text(INTERRUPTED)
+    folder = tmp_path / "watched"
+    folder.mkdir(mode=0o700)
+
+    def started(*command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                cwd=tmp_path)  # fmt: skip
+
+    launcher = str(ROOT / "tapedeck" / "script.py")
+    watched = started(launcher, str(folder), "train.py", "watched")
+    frames = folder / "frames.jsonl"
+    while not frames.exists() or not frames.read_text().endswith("\n"):
+        assert watched.poll() is None
+        threading.Event().wait(0.01)
+    window = opened(told(frames)[0])
+    capture = window.link.send("capture", step=3)
+    (tmp_path / "begin").touch()
+    engine, held, _ = window.hold(capture)
+    assert held.step == 3
+    watched.send_signal(signal.SIGINT)
+    output, trace = watched.communicate()
+    alone, wanted = started("train.py", "alone").communicate()
+    assert watched.returncode == -signal.SIGINT and output == alone and len(output.splitlines()) == 2
+    assert trace.splitlines()[-1] == "KeyboardInterrupt" == wanted.splitlines()[-1]
+    assert "loss.backward()" in trace and "tapedeck" not in trace.replace(str(tmp_path), "")
+    assert told(frames)[-1]["note"] == "The script was interrupted."
+    with pytest.raises((EngineDiedError, HandleLostError)):
+        engine.ask(held).result(60)
+    engine.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from app.autograd.gradient_norms import measure
+from app.autograd.playback.compiled_node import rerunnable
 from app.autograd.playback.direct_call import is_custom
 from app.autograd.playback.gradient_edits import GradEdit, edited
 from app.autograd.playback.gradient_flow import AccumulatedGradient, GradientFlow, Slot, fan_in
@@ -295,6 +296,7 @@ class Playback:
                 around.callback(forget_recomputed, node)
                 model = self.graph.model
                 inside = {}
+                around.enter_context(rerunnable(node))
                 if self.graph.lent:
                     around.enter_context(undone(node, model.buffers() if model is not None else ()))
                 if is_custom(node) and model is not None:

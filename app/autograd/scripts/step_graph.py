@@ -11,6 +11,7 @@ from torch import Tensor
 from app.autograd.capture import record_of, with_leaves_placed
 from app.autograd.errors import CaptureError, NoGraphError
 from app.autograd.memory import SavedReader, StorageTable
+from app.autograd.playback.compiled_node import is_compiled
 from app.autograd.playback.direct_call import passes_on
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.scripts.step_recorder import StepRecorder
@@ -57,7 +58,7 @@ def _notes(nodes: Sequence[Any]) -> Iterator[str]:
     if hooked := sum(map(_is_hooked, nodes)):
         words = "hook of the script is" if hooked == 1 else f"{hooked} hooks of the script are"
         yield f"{'A' if hooked == 1 else 'The'} {words} not run while it is played"
-    if any(map(_is_compiled, nodes)):
+    if any(map(is_compiled, nodes)):
         yield "compiled parts are one node each, and have no layers"
 
 
@@ -106,7 +107,3 @@ def _is_hooked(node: Any) -> bool:
     """Return whether a leaf has hooks of the script's own, or a node carries those of a module. Hooks on
     other nodes cannot be detected without registering one there."""
     return passes_on(node) or (is_accumulate(node) and bool(node.variable._backward_hooks))
-
-
-def _is_compiled(node: Any) -> bool:
-    return type(node).__name__.startswith("CompiledFunction")

@@ -15,6 +15,7 @@ import msgspec
 from app.engine.json_lines import Reader
 from app.engine.remote_control import RemoteRunError
 from app.engine.watched.script_link import ScriptLink
+from app.engine.watched.script_ranks import ranks_of
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
 from app.training.control import Control, Ending, Result
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EVERY = 0.1  # seconds between two polls of the file
+RANKS_EVERY = 1.0  # seconds
 AT_ONCE = 1 << 20  # bytes
 _BEGINS = b'{"event": "script"'
 GONE = "the script ended without a word"
@@ -45,6 +47,8 @@ class WatchedRunControl(Control):
         self._link: ScriptLink | None = None
         self.where: Mapping[str, Any] = {}  # the "script" frame of the script that is connected
         self._missing = False  # it says where it listens, and does not
+        self.ranks: Mapping[int, Path] = {}  # the frames of all ranks by rank, where the script has several
+        self._ranks_due = 0.0
 
     @property
     def commands(self) -> bool:  # type: ignore[override]
@@ -54,10 +58,14 @@ class WatchedRunControl(Control):
     def connect(self, where: Mapping[str, Any]) -> None:
         """Connect to the script of a "script" frame, if it still listens."""
         self.disconnect()
+        self.ranks, self._ranks_due = {}, 0.0
         try:
             self._link, self._missing, self.where = ScriptLink(where), False, where
         except (OSError, KeyError):
             self._link, self._missing = None, "socket" in where or "port" in where
+            return
+        if where.get("rank"):
+            self._link.send("speak")  # rank 0 alone does so unasked
 
     def disconnect(self) -> None:
         """Disconnect from the script, which continues if it was paused from here."""
@@ -70,6 +78,13 @@ class WatchedRunControl(Control):
             return self._missing
         self._link.poll()
         return self._link.ended
+
+    def look_for_ranks(self, path: Path) -> None:
+        """Find the frames of the other ranks, each of which begins its own; until all have been found."""
+        now = monotonic()
+        if self.commands and now >= self._ranks_due and len(self.ranks) < int(self.where.get("world") or 1):
+            self._ranks_due = now + RANKS_EVERY
+            self.ranks = ranks_of(path, self.where)
 
     def pause(self) -> None:
         """Pause a connected script after the current step."""
@@ -160,6 +175,7 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
                 note = GONE
                 break
             if not tail.behind:
+                control.look_for_ranks(path)
                 control.rest(every)
                 at = monotonic() - began
     finally:

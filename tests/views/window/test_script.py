@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 from torch import nn
 
 import tapedeck
 from app.autograd.gradient_norms import measure
 from app.views.main_window import MainWindow
+from app.views.toolbar import DECK
 from app.views.training.runs.transport_deck import CAPTURE
 from tapedeck import watcher
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
@@ -98,9 +103,19 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
     capture, room, player = window.autograd_control, window.room, window.tape_control.player
     deck, control = window.toolbar.deck, window.run_control
 
+    def keys() -> tuple[int, int]:
+        return deck.transport.mapTo(window, QPoint(0, 0)).x(), deck.counter.mapTo(window, QPoint(0, 0)).x()
+
+    window.files.open_example("digits.tape")
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.errors and not window.run_control.blocked)
+    deck.set_state("idle")  # an earlier test may have left a word of its run
+    qtbot.waitUntil(lambda: deck.width() == DECK)
+    still = keys()
+
     def held(step: int) -> None:
         qtbot.waitUntil(lambda: capture.script.state == "held" and f"step {step}," in room.standing.title())
         qtbot.waitUntil(lambda: window.session.state == "paused" and deck.step_button.text() == CAPTURE["held"])
+        assert keys() == still
 
     def played() -> None:
         """Play to the end: what arrives at every parameter is what the script finds in its `.grad`."""
@@ -112,6 +127,7 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
     assert "No script is watched" in window.notifier.title
     window.actions_by_key.trigger("watch-file", learning.watch.frames)
     qtbot.waitUntil(lambda: deck.step_button.isVisible())
+    assert keys() == still and deck.width() == DECK  # the button takes no place of theirs
     qtbot.mouseClick(deck.step_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: capture.script.state == "waiting")
     learning.start()
@@ -168,3 +184,102 @@ def test_a_script_that_stands_goes_on_when_something_else_is_captured_or_its_wat
         qtbot.waitUntil(lambda: capture.script.state == "none" and len(script.rates) > taken + 2)  # noqa: B023
     qtbot.waitUntil(lambda: not window.session.active)
     assert script.is_alive()
+
+
+def choose(qtbot: QtBot, window: MainWindow, key: str, menu: QMenu | None = None) -> None:
+    """Click a command of the Run menu, or of one in it."""
+    menu = menu or next(each for each in window.findChildren(QMenu) if each.title() == "&Run")
+    action = next(each for each in menu.actions() if each.objectName() == key or each.text() == key)
+    menu.popup(QPoint(0, 0))
+    qtbot.mouseClick(menu, Qt.MouseButton.LeftButton, pos=menu.actionGeometry(action).center())
+    menu.hide()
+
+
+def test_a_batch_of_a_script_is_described_and_a_checkpoint_saved(
+    qtbot: QtBot,
+    window: MainWindow,
+    script: Script,  # noqa: F811
+) -> None:
+    said: list[tuple[str, str]] = []
+    window.run_control.said.connect(lambda title, words: said.append((title, words)))
+    for key in ("script-batch", "script-save"):
+        choose(qtbot, window, key)
+        assert window.notifier.title == "No script is watched" and "tapedeck run" in window.notifier.reason
+        window.notifier.withdraw()
+    window.actions_by_key.trigger("watch-file", script.watch.frames)
+    qtbot.waitUntil(lambda: window.session.commands)
+    window.run_control.pause()
+    choose(qtbot, window, "script-batch")
+    script.start()
+    qtbot.waitUntil(lambda: window.session.state == "paused")
+    window.run_control.step()
+    qtbot.waitUntil(lambda: len(said) == 1)
+    assert said.pop() == ("Next batch of model", "float32 4×3 from 1 to 1, mean 1")
+    qtbot.waitUntil(lambda: window.session.state == "paused" and len(script.rates) == 2)
+    choose(qtbot, window, "script-save")
+    qtbot.waitUntil(lambda: len(said) == 1)
+    title, path = said.pop()
+    assert title == "Checkpoint saved" and path == str(script.watch.folder / "step-2.pt")
+    saved = torch.load(path, weights_only=True)
+    assert saved["step"] == 2 and torch.equal(saved["models"]["model"]["weight"], script.model.weight)
+    fresh = torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), lr=1.0)
+    fresh.load_state_dict(next(iter(saved["optimizers"].values())))
+    assert fresh.param_groups[0]["lr"] == 0.5 and window.notifier.title == ""
+
+    Path(path).unlink()
+    Path(path).mkdir()  # in its way
+    choose(qtbot, window, "script-save")
+    qtbot.waitUntil(lambda: window.notifier.title == "No checkpoint was saved")
+    assert "is a folder" in window.notifier.reason
+    window.run_control.run()
+
+
+OTHER = """
+import select, sys, torch, tapedeck
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.25)
+with tapedeck.watch(model, folder=sys.argv[1], quiet=True):
+    print("begun", flush=True)
+    while not sys.stdin.closed and not select.select([sys.stdin], [], [], 0.001)[0]:
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).mean().backward()
+        optimizer.step()
+"""
+
+
+def test_another_rank_is_chosen_and_tells_its_steps(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "TURN_EVERY", 0.0)
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    menu = next(each for each in window.findChildren(QMenu) if each.title() == "&Rank of the script")
+    assert not menu.menuAction().isEnabled() and not menu.actions()
+    ranks = []
+    for rank in "01":
+        environment = {**os.environ, "RANK": rank, "PYTHONPATH": str(Path(tapedeck.__file__).parents[1])}
+        words = [sys.executable, "-c", OTHER, str(tmp_path)]
+        ranks.append(subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    for process in ranks:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    session = window.session
+    try:
+        window.actions_by_key.trigger("watch-file", tmp_path / "frames.jsonl")
+        qtbot.waitUntil(lambda: len(session.ranks) == 2 and len(session.history.steps) > 3)
+        assert menu.menuAction().isEnabled()
+        assert [(each.text(), each.isChecked()) for each in menu.actions()] == [("Rank 0", True), ("Rank 1", False)]
+        assert "rank 0 of 2" in window.status.text("run")
+        other = tmp_path / "rank-1" / "frames.jsonl"
+        assert other.read_text().count("\n") == 1  # it says nothing until it is asked
+        choose(qtbot, window, "Rank 1", menu)
+        qtbot.waitUntil(lambda: session.watched_file == other and len(session.history.steps) > 3)
+        qtbot.waitUntil(lambda: [each.isChecked() for each in menu.actions()] == [False, True])
+        assert session.history.steps["rate"][-1] == 0.25 and "rank 1 of 2" in window.status.text("run")
+        window.run_control.pause()
+        qtbot.waitUntil(lambda: session.state == "paused")
+        window.run_control.run()
+    finally:
+        for process in ranks:
+            process.communicate("end")
+    qtbot.waitUntil(lambda: not session.active)
+    assert not any(process.returncode for process in ranks)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.views.feature import Action, Feature, Page, Submenu
 from app.views.training.runs.failures import show_failure
 from app.views.training.runs.placement_control import PlacesControl
+from app.views.training.runs.ranks_control import RanksControl
 
 if TYPE_CHECKING:
     from app.views.training.runs.console import Console
@@ -37,6 +38,7 @@ class RunsFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self.places = PlacesControl(workspace)
+        self.ranks = RanksControl(workspace.session, self.places.watch, workspace.window)
 
     def pages(self) -> Iterable[Page]:
         yield Page("console", "Console", "console", "bottom", self._make_console, words="C&onsole")
@@ -55,6 +57,7 @@ class RunsFeature(Feature):
                    tip="The state_dicts of its models and optimizers, beside its frames"),
             Action("script-batch", "Describe the next &batch of the script", control.describe_batch,
                    tip="Shapes, dtypes and ranges of what its models get next"),
+            Submenu("ranks", "&Rank of the script", self.ranks.fill),
             Submenu("places", "&Where runs are carried out", places.fill),
             Action("watch-run", "Watch a run else&where…", places.ask_file, tip=WATCH),
             Action("watch-file", "", places.watch),
@@ -81,6 +84,7 @@ class RunsFeature(Feature):
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         workspace.session.stateChanged.connect(self._run_state)
+        workspace.session.commandsChanged.connect(lambda: self._run_state(workspace.session.state))
         workspace.document.replaced.connect(self._project_replaced)
 
     def finish(self) -> Iterator[None]:
@@ -106,7 +110,13 @@ class RunsFeature(Feature):
         text, color = STATES.get(state, ("", "text2"))
         device = run.history.started.device if run and run.history.started else ""
         status.set_state(f"{text} on {device}" if device and text else text, color)
-        status.set_run(f"Run {run.display_number}" if run else "")
+        status.set_run(f"Run {run.display_number}{self._rank()}" if run else "")
+
+    def _rank(self) -> str:
+        """Return which rank of a script is watched, "" where it has one process."""
+        session = self.workspace.session
+        own = next((rank for rank, path in session.ranks.items() if path == session.watched_file), None)
+        return f", rank {own} of {len(session.ranks)}" if len(session.ranks) > 1 and own is not None else ""
 
     def _moved_on(self, moved: bool) -> None:
         """Report that the drawing differs from the network in training."""

@@ -6,7 +6,7 @@ At most one run is active. Its thread is polled, not signalled per step. A run h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import datetime
 from pathlib import Path
@@ -100,7 +100,7 @@ class RunSession(QObject):
     told = Signal(object)  # the events of a poll, as a list
     failed = Signal(object)  # Failed
     finished = Signal(object)  # Finished
-    commandsChanged = Signal()  # whether the run can be commanded
+    commandsChanged = Signal()  # whether the run can be commanded, or which ranks it has
     noted = Signal(str)  # a remark on the current run, for its console
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -113,7 +113,7 @@ class RunSession(QObject):
         self._ending: Finished | Failed | None = None
         self._timer = QTimer(self, interval=POLL)
         self._timer.timeout.connect(self._poll_in_time)
-        self._commanded = False
+        self._commanded: tuple[bool, int] = (False, 0)  # what was told of the commands and the ranks of the run
         self._used = 0.0  # seconds of the processor by this thread, up to the last poll
 
     def call_before_run(self, before: Callable[[], Callable[[], object]]) -> None:
@@ -170,6 +170,16 @@ class RunSession(QObject):
     def commands(self) -> bool:
         """Return whether the newest run can be paused and commanded from here."""
         return self._thread is not None and self._thread.control.commands
+
+    @property
+    def watched_file(self) -> Path | None:
+        """The file through which the newest run is watched; None if it was started here."""
+        return self._thread.place.watched if self._thread is not None else None
+
+    @property
+    def ranks(self) -> Mapping[int, Path]:
+        """The files of all ranks of a watched script by rank; empty if it has one process."""
+        return self._thread.control.ranks if self._thread is not None else {}
 
     def start(
         self,
@@ -264,8 +274,9 @@ class RunSession(QObject):
         """Handle the events since the last poll."""
         if self._thread is not None and self.runs:
             self._handle_events(self._thread.drain())
-        if self.commands != self._commanded:
-            self._commanded = not self._commanded
+        commanded = self.commands, len(self.ranks)
+        if commanded != self._commanded:
+            self._commanded = commanded
             self.commandsChanged.emit()
 
     @Slot(object)

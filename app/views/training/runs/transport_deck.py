@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.util import formatting
@@ -26,7 +26,7 @@ LOOKS: dict[str, tuple[str, str, str, str, str]] = {
     "failed": ("ready", "text4", "Failed", "error", "error"),
 }
 # By the state of `ScriptStep`.
-CAPTURE = {"none": "Capture next step", "waiting": "Cancel capture", "held": "Go on"}
+CAPTURE = {"none": "Capture step", "waiting": "Cancel", "held": "Go on"}
 CAPTURE_TIPS = {
     "none": "Look at the autograd graph of the script's next backward, and play it",
     "waiting": "Wait for the next backward no more",
@@ -73,6 +73,15 @@ class RunDeck(QWidget):
     @property
     def state(self) -> str:
         return self._state
+
+    def sizeHint(self) -> QSize:
+        """Return the size; while a script is watched, words and its button take their room from the counter, so that no
+        key moves.
+        """
+        size = super().sizeHint()
+        if self._session is not None and self._session.watches:
+            size.setWidth(self.minimumWidth())
+        return size
 
     def follow(self, session: RunSession) -> None:
         """Show what this session does from now on."""
@@ -144,7 +153,8 @@ class RunDeck(QWidget):
         """Show the values of the counter; None before there are any. The remaining time is marked as an estimate."""
         if progress is None:
             self._step = 0
-            captions = ("Epoch", "Batch", "Samples/s", "Loss", "ETA")
+            watches = self._session is not None and self._session.watches
+            captions = ("Step", "Steps/s", "Loss") if watches else ("Epoch", "Batch", "Samples/s", "Loss", "ETA")
             self.counter.set_fields([(caption, NOTHING) for caption in captions])
             self.counter.set_progress(0.0, 0)
             return

@@ -18,18 +18,27 @@ Everything after the script is its own. It runs as `python train.py` does: in th
 output, exit status, signals and random numbers. Its losses, learning rates, gradient norms and memory go to a file,
 which the window shows (--window, or `tapedeck FILE` later), and there it can be paused and its learning rate set. The
 window may be closed at any time. On several ranks: torchrun --no-python --nproc-per-node 2 tapedeck run train.py.
+With --capture 3 --out F.json the graph of step 3 is written as the first backward of that step finds it: the script
+stands there until the file is written, and goes on as it would alone. On several ranks, it is that of rank 0.
 """
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app import cli
+    from app.cli import autograd
+
     parser: argparse.ArgumentParser = commands.add_parser(
         "run", help="run a training script of your own, and watch it", description=WORDS,
-        usage="tapedeck run [--window] [--quiet] [--python FILE] [-m] SCRIPT [ARGUMENTS ...]",
+        usage="tapedeck run [--window] [--quiet] [--capture STEP --out FILE [--play]] [--python FILE] [-m] SCRIPT "
+        "[ARGUMENTS ...]",
     )  # fmt: skip
     parser.add_argument("--window", action="store_true", help="open the window on it at once")
     parser.add_argument("--quiet", action="store_true", help="do not print where it can be watched")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter that runs it")
+    graph = parser.add_argument_group("a captured step")
+    graph.add_argument("--capture", type=cli.positive, metavar="STEP", help="write the graph of this step, from 1")
+    autograd.add_output(graph)
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as of `python -m`")
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
@@ -40,8 +49,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Become the script's process; where a process cannot be replaced, start it and return its exit status."""
     from app import cli
+    from app.cli import autograd
+    from app.cli.scripts import script_capture
 
     name = options.script
+    if (options.capture is None) != (options.out is None):
+        raise cli.CommandError("--capture STEP and --out FILE go together")
+    autograd.check_output(options)
     if not options.module and not Path(name).is_file():
         kind = "is a folder" if Path(name).is_dir() else "does not exist"
         raise cli.CommandError(f"{name} {kind}; pass a Python file, or -m and the name of a module")
@@ -49,12 +63,17 @@ def run(options: argparse.Namespace) -> int:
         folder = frames.new_folder(Path(name).stem if not options.module else name)
     except OSError as error:
         raise cli.CommandError(f"no folder for the frames can be made: {error.strerror or error}") from error
-    if not options.quiet and os.environ.get("RANK", "0") == "0":
+    first = os.environ.get("RANK", "0") == "0"
+    if not options.quiet and first:
         print(f"tapedeck: watched in {folder / frames.FRAMES}", file=sys.stderr)
     if options.window:
         open_window(folder / frames.FRAMES)
+    captures = options.capture is not None and first
+    if captures:
+        script_capture.begin(options, folder / frames.FRAMES)
     launcher = str(Path(tapedeck.__file__).with_name("script.py"))
-    words = [options.python, launcher, str(folder), *["-m"] * options.module, name, *options.arguments]
+    before = [options.python, launcher, str(folder), *["--captured"] * captures]
+    words = [*before, *["-m"] * options.module, name, *options.arguments]
     sys.stdout.flush()
     sys.stderr.flush()
     if os.name != "posix":

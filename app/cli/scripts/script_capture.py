@@ -1,0 +1,70 @@
+"""Write a step of a script under `tapedeck run --capture STEP --out FILE`: run beside the script, as a module."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from app.util.resources import PATH_ENTRY, PROGRAM
+
+NO_STEP = "no step was captured"
+
+
+def begin(options: argparse.Namespace, frames: Path) -> None:
+    """Start the process that writes the step, as no child of the script's; what it says goes to stderr."""
+    words = [sys.executable, "-m", f"{PROGRAM}.cli.scripts.script_capture", str(frames), str(options.capture),
+             str(options.out.resolve()), options.group, *["--play"] * options.play,
+             *["--unfolded"] * options.unfolded]  # fmt: skip
+    path = os.pathsep.join([str(PATH_ENTRY), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    if os.name != "posix":
+        subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+        return
+    between = os.fork()
+    if not between:
+        try:
+            # In a session of its own: Ctrl+C in the terminal is the script's.
+            subprocess.Popen(
+                words, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
+            )
+        finally:
+            os._exit(0)
+    os.waitpid(between, 0)
+
+
+def main() -> int:
+    """Wait for the step, and write it while the script stands."""
+    from app import cli
+    from app.engine.protocol import EngineDiedError
+    from app.engine.remote_control import RemoteRunError
+
+    frames, step, out, group, *flags = sys.argv[1:]
+    options = argparse.Namespace(out=Path(out), group=group, play="--play" in flags, unfolded="--unfolded" in flags)
+    try:
+        _write(options, Path(frames), int(step))
+    except (RemoteRunError, EngineDiedError, OSError) as error:
+        cli.warn(f"{NO_STEP}: {error}")
+        return 1
+    except cli.CommandError as error:
+        cli.warn(str(error))
+        return error.exit_code
+    return 0
+
+
+def _write(options: argparse.Namespace, frames: Path, number: int) -> None:
+    from app import cli
+    from app.cli import autograd
+    from app.engine.watched.script_capture import held_step
+
+    with held_step(frames, number, autograd.plays(options)) as step:
+        for note in step.captured.notes:
+            cli.warn(f"step {step.step}: {note}")
+        options.project = Path(f"{step.script}, step {step.step}")
+        autograd.write(step.captured.tape, options, None, step.played, step.stopped)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Capture a step of a watched script without a window: the script stands while its graph is described and played."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from app.autograd.playback.steps import PassResult
+from app.engine.protocol import Handle
+from app.engine.remote_control import RemoteRunError
+from app.engine.requests.capture import CapturedStep, HeldStep
+from app.engine.requests.playback import RecordRequest
+from app.engine.watched.script_engine import ScriptEngine
+from app.engine.watched.script_link import ScriptLink
+from app.util.late_dataclass import dataclass
+
+HELD_HANDLE = 1  # the number of what the script's engine holds
+BEGINS = 60.0  # seconds in which a script has begun its frames
+LOOK_EVERY = 0.05  # seconds
+
+
+@dataclass(frozen=True)
+class HeadlessStep:
+    """A step as it was captured, and played if that was asked for. `stopped` says why the playback ended early."""
+
+    step: int
+    script: str
+    captured: CapturedStep
+    played: PassResult | None = None
+    stopped: str = ""
+
+
+@contextmanager
+def held_step(frames: Path, step: int, play: bool) -> Iterator[HeadlessStep]:
+    """Hold a script before the first backward of a step, from 1, for as long as the `with` block lasts.
+
+    Raises RemoteRunError if the script ends before, has passed that step, or cannot describe it; OSError if it cannot
+    be reached.
+    """
+    where = _where(frames)
+    link = ScriptLink(where)
+    ended = threading.Event()
+    polling = threading.Thread(target=_poll, args=(link, ended), name="answers of a script", daemon=True)
+    polling.start()
+    engine: ScriptEngine | None = None
+    try:
+        answer = link.send("capture", step=step).result()
+        held = HeldStep(Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"]))
+        engine = ScriptEngine(where)
+        captured = engine.ask(held).result()
+        if play:
+            passed = engine.ask(RecordRequest(held)).result()
+            played, stopped = PassResult(passed.steps.records), passed.stopped
+            yield HeadlessStep(held.step, held.script, captured, played, stopped)
+        else:
+            yield HeadlessStep(held.step, held.script, captured)
+    finally:
+        if engine is not None:
+            engine.close()  # by which the script goes on
+        ended.set()
+        polling.join()
+        link.close()
+
+
+def _poll(link: ScriptLink, ended: threading.Event) -> None:
+    """Take the answers of a script, and ping it: it goes on if it hears nothing."""
+    while not ended.wait(LOOK_EVERY):
+        link.poll()
+
+
+def _where(frames: Path) -> dict[str, object]:
+    """Return the first frame of a script, which may just be starting. Raises RemoteRunError."""
+    until = time.monotonic() + BEGINS
+    while time.monotonic() < until:
+        try:
+            line, end, _ = frames.read_bytes().partition(b"\n")
+        except FileNotFoundError:
+            end = b""
+        if end:
+            return msgspec.json.decode(line, type=dict[str, object])
+        time.sleep(LOOK_EVERY)
+    raise RemoteRunError("The script did not start.")

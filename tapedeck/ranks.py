@@ -1,0 +1,98 @@
+"""The ranks of one script: which job they belong to, and how long one may be held while the others wait for it.
+
+Imports torch.distributed only where the script has.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import Any
+
+SHARE = 0.5  # of a process group's timeout that a rank may be held
+
+
+def rank() -> int:
+    """Return the rank that the launcher gave this process, 0 without one."""
+    return _number("RANK", 0)
+
+
+def job() -> dict[str, Any]:
+    """Return the fields of a "script" frame that say of which job this process is a rank; none where it is alone."""
+    world = _number("WORLD_SIZE", 1)
+    if world < 2:
+        return {}
+    names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID")
+    launched = (os.environ.get(name) or "-" for name in names)
+    return {"world": world, "job": " ".join((*launched, str(os.getppid())))}
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else default
+
+
+def _distributed() -> Any:
+    """Return torch.distributed if it runs on several ranks, else None."""
+    found: Any = sys.modules.get("torch.distributed")
+    if found is None or not found.is_available() or not found.is_initialized() or found.get_world_size() < 2:
+        return None
+    return found
+
+
+def timeout() -> float:
+    """Return the seconds after which a collective of the default process group fails; infinite without ranks."""
+    distributed = _distributed()
+    if distributed is None:
+        return math.inf
+    group = distributed.distributed_c10d._get_default_group()
+    found = []
+    for device in getattr(group, "_device_types", ()):
+        try:
+            found.append(group._get_backend(device).options._timeout.total_seconds())
+        except (RuntimeError, AttributeError):
+            continue  # a backend without options, as of MPI
+    return min(found, default=distributed.default_pg_timeout.total_seconds())
+
+
+def patience() -> float:
+    """Return the seconds that this rank may be held, so that no collective of the others fails; infinite if alone."""
+    return SHARE * timeout()
+
+
+def notes(averaged: bool) -> list[str]:
+    """Say what of a captured step is of this rank alone, and for how long it may be held; nothing without ranks.
+
+    `averaged` says that DistributedDataParallel averages the gradients over the ranks.
+    """
+    distributed = _distributed()
+    if distributed is None:
+        return []
+    own, count = distributed.get_rank(), distributed.get_world_size()
+    found = [f"gradients are of rank {own} alone, and the other ranks wait"]
+    if averaged:
+        found[0] = f"gradients are of rank {own} alone: `.grad` will hold their mean over the {count} ranks, which wait"
+    limit = timeout()
+    if math.isfinite(limit):
+        found.append(
+            f"the script goes on by itself after {_duration(SHARE * limit)}, since the process group's timeout is "
+            f"{_duration(limit)}"
+        )
+    return found
+
+
+def went_on() -> str:
+    """Say why a rank that was held has gone on by itself."""
+    limit = timeout()
+    return f"It went on by itself after {_duration(SHARE * limit)}: the other ranks' collectives fail after " \
+           f"{_duration(limit)}."  # fmt: skip
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as text.
+
+    >>> _duration(900.0), _duration(45.0), _duration(0.5)
+    ('15 min', '45 s', '0.5 s')
+    """
+    return f"{seconds / 60:g} min" if seconds >= 120 and not seconds % 6 else f"{seconds:.3g} s"

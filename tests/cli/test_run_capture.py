@@ -1,0 +1,87 @@
+"""`tapedeck run --capture`: a step of a script is written, and the script computes what it would alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import json, sys, torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5), torch.nn.Linear(3, 1))
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(6):
+    loss = net(torch.randn(5, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    norms = {name: each.grad.norm().item() for name, each in net.named_parameters()}
+    print(json.dumps([step + 1, loss.item(), norms]), flush=True)
+    optimizer.step()
+    if "raise" in sys.argv: raise KeyError("amid it")
+print("end", torch.get_rng_state().sum().item())
+"""
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process is replaced by another")
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    return script
+
+
+def ran(script: Path, *options: str, words: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    program = [] if options == ("alone",) else ["-m", "app.main", "run", *options]
+    return subprocess.run([sys.executable, *program, str(script), *words], text=True, capture_output=True, check=False,
+                          cwd=script.parent, env={**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0"})  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_a_step_is_written_and_the_script_goes_on(train: Path, step: int) -> None:
+    alone, out = ran(train, "alone"), train.with_name("step.json")
+    watched = ran(train, "--capture", str(step), "--out", str(out), "--play")
+    assert (watched.returncode, watched.stdout) == (0, alone.stdout), watched.stderr
+    assert str(out) in watched.stderr
+    tape = json.loads(out.read_text())
+    printed = [json.loads(line) for line in alone.stdout.splitlines() if line.startswith("[")]
+    number, loss, norms = printed[step - 1]
+    assert (number, tape["loss"]) == (step, loss)
+    model = "net." if step == 1 else ""  # found by its call; later it is known to be the only one
+    leaves = {(node["parameter"] or "").removeprefix(model): str(node["id"]) for node in tape["nodes"]}
+    leaves.pop("")
+    assert leaves.keys() == norms.keys()
+    for name, norm in norms.items():
+        assert tape["played"]["node_norms"][leaves[name]] == pytest.approx(norm, rel=1e-6), name
+    forward = next(number for number, line in enumerate(SCRIPT.splitlines(), 1) if "net(torch" in line)
+    assert {node["line"] for node in tape["nodes"] if not node["parameter"]} == {forward}
+    assert {node["module"] for node in tape["nodes"]} >= {f"{model}0", f"{model}1", f"{model}2"}
+
+
+def test_a_page_is_written_in_place_of_data(train: Path) -> None:
+    done = ran(train, "--quiet", "--capture", "2", "--out", "step.html", "--unfolded")
+    assert done.returncode == 0 and "step.html" in done.stderr, done.stderr
+    page = train.with_name("step.html").read_text()
+    assert "AddmmBackward0" in page and "train.py, step 2" in page
+
+
+def test_what_cannot_be_captured_is_said_and_changes_no_exit_status(train: Path) -> None:
+    failed = ran(train, "--quiet", "--capture", "50", "--out", "failed.json", words=("raise",))
+    assert failed.returncode == 1 and "KeyError: 'amid it'" in failed.stderr
+    assert "no step was captured: The script ended after step 1, before step 50." in failed.stderr
+    assert not list(train.parent.glob("*.json"))
+
+
+@pytest.mark.parametrize("wrong", ["--capture 3", "--out F.json", "--capture 0 --out F.json", "--capture 1 --out F.txt",
+                                   "--capture 1 --out F.svg --play", "--capture 1 --out no/F.svg"])  # fmt: skip
+def test_a_step_that_cannot_be_written_is_refused_before_the_script_runs(train, wrong, capsys) -> None:
+    assert main(["run", *wrong.split(), str(train)]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("tapedeck: ") and len(said.err.splitlines()) == 1 and not said.out
