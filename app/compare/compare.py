@@ -40,11 +40,12 @@ class ComparisonError(CodedError, RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What both models are called with."""
+    """What both models are called with; `targets` are inputs by name that they take in train mode alone."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] | None = None
     seed: int = 0
+    targets: Mapping[str, Any] | None = None
 
 
 def compare_models(
@@ -217,7 +218,7 @@ class Numbers:
         self, model: nn.Module, paths: Mapping[str, str], train: bool, watch: tuple[str, int] | None = None,
         functions: bool = True,
     ) -> tuple[Recording, Exception | None]:  # fmt: skip
-        args, kwargs = self._inputs(model)
+        args, kwargs = self._inputs(model, train)
         recording = Recording(model, paths, watch)
         failed: Exception | None = None
         for shown in (True, False) if functions and self._functions else (False,):
@@ -234,7 +235,7 @@ class Numbers:
 
     def _forced(self, model: nn.Module, reference: Recording, watch: tuple[str, int] | None = None) -> Forced:
         """Run B on what A computed. One that raises is compared up to there."""
-        args, kwargs = self._inputs(model)
+        args, kwargs = self._inputs(model, self.trains[1])
         forced = Forced(model, self._to_a, reference, watch)
         with _default_dtype(model):
             try:
@@ -248,7 +249,7 @@ class Numbers:
             self.remarks.append(f"Backward of B stops on the tensors of A: {forced.gradients.refused}")
         return forced
 
-    def _inputs(self, model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _inputs(self, model: nn.Module, train: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the batch on the model's device and in its precision."""
         like = next((one for one in model.parameters() if one.is_floating_point()), None)
 
@@ -257,7 +258,8 @@ class Numbers:
                 return tensor
             return tensor.to(like.device, like.dtype if tensor.is_floating_point() else tensor.dtype)
 
-        return replace_tensors((self.batch.args, dict(self.batch.kwargs or {})), suited)
+        named = {**(self.batch.kwargs or {}), **((self.batch.targets or {}) if train else {})}
+        return replace_tensors((self.batch.args, named), suited)
 
     def _doubled(self) -> tuple[Recording, Recording] | None:
         """Run both models in double precision; None if one of them cannot."""

@@ -81,21 +81,23 @@ def _flat(made: Sequence[Tensor]) -> Tensor:
 def first_different(
     a: Sequence[Operation], b: Sequence[Operation], bound: float
 ) -> tuple[Operation | None, Operation | None]:  # fmt: skip
-    """Return the first operation of A whose result B does not compute, and the first of B whose result A does not.
+    """Return the first operations of A and of B that differ: two in the same place that compute other numbers, unless
+    one before them computes numbers that no operation of the other model does.
 
     What makes views or moves elements is passed over unless nothing else differs.
     """
+    pairs = common([one.name for one in a], [one.name for one in b])
     for also_moves in (False, True):
         one, other = _first_alone(a, b, bound, also_moves), _first_alone(b, a, bound, also_moves)
+        for at, to in pairs:
+            if not (also_moves or not a[at].moves) or _equal(a[at].values, b[to].values, bound):
+                continue
+            if (one is None or at <= one) and (other is None or to <= other):
+                return a[at], b[to]
+            break
         if one is not None or other is not None:
-            return one or _beside(other, b, a), other or _beside(one, a, b)
+            return a[one] if one is not None else None, b[other] if other is not None else None
     return None, None
-
-
-def _beside(one: Operation | None, mine: Sequence[Operation], others: Sequence[Operation]) -> Operation | None:
-    """Return the operation of the other model that runs in the place of one, by the names of all."""
-    pairs = common([each.name for each in mine], [each.name for each in others])
-    return next((others[to] for at, to in pairs if mine[at] is one), None)
 
 
 def first_by_name(
@@ -113,12 +115,12 @@ def first_by_name(
 
 def _first_alone(
     mine: Sequence[Operation], others: Sequence[Operation], bound: float, moves: bool
-) -> Operation | None:  # fmt: skip
-    for one in mine:
+) -> int | None:  # fmt: skip
+    for at, one in enumerate(mine):
         if one.moves and not moves:
             continue
         if not any(_equal(one.values, other.values, bound) for other in others):
-            return one
+            return at
     return None
 
 

@@ -35,7 +35,7 @@ def answer(request: Diff, tell: Callable[[str], None] = lambda _words: None) -> 
         one = made(request.a, request)
         remarks = load_weights(one.model, request.a)
         if request.modes is not None:
-            batch = Batch(one.args, one.kwargs, request.seed)
+            batch = Batch(one.args, one.kwargs, request.seed, one.targets)
             return _remarked(compare_modes(one.model, request.modes, batch, request.trains, names, tell), remarks)
         forget(request.a)
         tell(f"Making {request.b.name}")
@@ -52,8 +52,9 @@ def answer(request: Diff, tell: Callable[[str], None] = lambda _words: None) -> 
         structure = match(facts_of(one.model), facts_of(other.model))
         found = Difference(*names, structure=structure, ran=False)
         return _remarked(found, remarks)
+    batch = Batch(one.args, one.kwargs, request.seed, one.targets)
     found = compare_models(
-        one.model, other.model, Batch(one.args, one.kwargs, request.seed), names=names, share=own != (True, True),
+        one.model, other.model, batch, names=names, share=own != (True, True),
         fill=own == (False, False), modes=tuple("train" if train else "eval" for train in request.trains), tell=tell,
     )  # fmt: skip
     return _remarked(found, remarks)
