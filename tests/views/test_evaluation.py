@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor, QImage
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QColor, QFocusEvent, QImage
 
 from app.data.config import DataConfig
 from app.training.evaluation.evaluator import Evaluator
@@ -231,7 +231,7 @@ def test_a_sample_with_several_inputs_is_entered_one_by_one(qtbot, name):
         qtbot.keyClicks(line, "3 march 1997")
         assert page.sample()["written"][:2].tolist() == [5, 1] and not page.sample()["written"][12:].any()
         qtbot.keyClicks(line, "!")
-        qtbot.keyClick(line, Qt.Key.Key_Return)
+        QCoreApplication.sendEvent(line, QFocusEvent(QEvent.Type.FocusOut))
         assert "none of the symbols" in entries["written"].words.text()
     assert page.bars.called
 
