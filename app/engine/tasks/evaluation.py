@@ -120,7 +120,8 @@ def read_sample(request: ReadSample, context: Context) -> Sample:
     assert net.found is not None
     values = net.evaluator.read(net.found.part, [request.number])[0]
     if isinstance(values, Fields):
-        return {name: np.ascontiguousarray(one[0].float().numpy()) for name, one in values.parts.items()}
+        parts = {name: one[0].float().numpy().copy() for name, one in values.parts.items()}
+        return parts if net.evaluator.data.info.inputs else parts[""]
     return np.ascontiguousarray(values[0].float().numpy())
 
 

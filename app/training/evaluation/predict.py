@@ -126,16 +126,16 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
         return _surveyed(
             inputs, FieldInfo("", data.info.input_shape, data.info.dtype), evaluator, columns, weights, unit
         )
-    known = {one.name: one for one in (*data.info.inputs, *target_fields(data.info).values())}
+    known = {one.name: one for one in data.info.inputs or (FieldInfo("", data.info.input_shape, data.info.dtype),)}
     places: Mapping[str, Sequence[int]] = spec_of(job.data).arguments.get("fields", {})
     parts = [
         _surveyed(
-            inputs[name], known.get(name, FieldInfo(name, tuple(inputs[name].shape[1:]), data.info.dtype)), evaluator,
-            tuple(columns[place] for place in places.get(name, ())), weights, unit,
+            inputs[name], known[name], evaluator,
+            tuple(columns[place] for place in places.get(name, ())) if name else columns, weights, unit,
         )
-        for name in names
+        for name in names if name in known  # targets that go into the net are those of the first sample
     ]  # fmt: skip
-    return replace(parts[0], parts=tuple(parts))
+    return replace(parts[0], parts=tuple(parts)) if len(parts) > 1 else parts[0]
 
 
 def _surveyed(
@@ -146,7 +146,7 @@ def _surveyed(
     return InputSurvey(
         field.shape, tuple(evaluator.data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
         values.mean(axes).numpy(), columns, unit, weights, field.name, field.dtype, field.symbols,
-        np.ascontiguousarray(values[0].numpy()),
+        values[0].numpy().copy(),
     )  # fmt: skip
 
 
@@ -159,13 +159,20 @@ def try_input(evaluator: Evaluator, sample: Sample, layers: bool = False) -> Pre
     info = evaluator.data.info
 
     def batch(values: Image, dtype: str) -> Tensor:
-        given = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, dtype))
+        given = torch.from_numpy(np.array(values)).to(getattr(torch, dtype))
         return given.unsqueeze(0).to(evaluator.device)
 
-    if isinstance(sample, Mapping):
-        known = {one.name: one.dtype for one in (*info.inputs, *target_fields(info).values())}
-        inputs: Any = Fields({name: batch(one, known.get(name, info.dtype)) for name, one in sample.items()})
+    names = evaluator.stepper.fields
+    if names:
+        known = {one.name: one.dtype for one in info.inputs}
+        given = sample if isinstance(sample, Mapping) else {next(n for n in names if n in ("", *known)): sample}
+        inputs: Any = Fields({name: batch(one, known.get(name, info.dtype)) for name, one in given.items()})
+        if targets := [name for name in names if name in target_fields(info)]:
+            first, _ = evaluator.read("training", [0])
+            for name in targets:
+                inputs = inputs.with_(name, first[name].to(evaluator.device))
     else:
+        assert not isinstance(sample, Mapping)
         inputs = batch(sample, info.dtype)
     maps: list[tuple[str, Any]] = []
     hooks = _hooked(evaluator.stepper.model, maps) if layers else []
@@ -176,8 +183,8 @@ def try_input(evaluator: Evaluator, sample: Sample, layers: bool = False) -> Pre
         for hook in hooks:
             hook.remove()
     values = probabilities(evaluator.task.loss, output) if info.task == CLASSES else output.float()
-    alone = not isinstance(inputs, Fields) and is_picture(info.input_shape)
-    seen = picture(inputs[0].float().cpu()) if alone else None
+    only = inputs.parts.get("") if isinstance(inputs, Fields) else inputs
+    seen = picture(only[0].float().cpu()) if only is not None and is_picture(info.input_shape) else None
     told = tuple((name, tuple(_map(one) for one in value[0][:MAPS].float().cpu())) for name, value in maps[:LAYERS])
     return Prediction(values.flatten().cpu().numpy(), seen, told)
 

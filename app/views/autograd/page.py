@@ -16,7 +16,7 @@ from app.diagram.diagram import Drawing
 from app.util import gc_pause
 from app.views.autograd.graph.finder import TapeFinder
 from app.views.autograd.graph.path_highlight import PathHighlight
-from app.views.autograd.graph.scene import TapeScene
+from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene, arranged
 from app.views.autograd.graph.view import TapeView
 from app.views.autograd.header import AutogradHeader
 from app.views.ui.graphview.minimap import Minimap
@@ -29,7 +29,9 @@ from app.views.ui.widgets.painting import Divider, start
 EMPTY, BUSY, GRAPH = range(3)
 # A small graph is laid out to fill the window as it is now, less what surrounds it.
 PAGE_MARGIN = 110
-FEW = 150  # boxes that are laid out again for a view of another size
+FEW = 60  # boxes of a picture that is laid out in several ways, and again for a view of another size
+SCALES = (1.0, 0.75, 0.55, 0.4)  # at which such a picture is tried to fit the view
+LEAST = 80  # pixels of a view that a picture is laid out for
 OTHER = 0.2  # log of the ratio of two proportions that differ
 SETTLED = 120  # milliseconds after the last change of size
 RANDOM = "Capture with random inputs"
@@ -228,10 +230,29 @@ class AutogradPage(QWidget):
         with gc_pause.put_off():
             self._folded = fold(self._tape, self._groups, self._unfolded if grouped else frozenset(self._by_key))
             drawing = draw(self._tape, self._folded, grouped=grouped)
-            self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+            if same_rows or len(drawing.boxes) > FEW:
+                self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+            else:
+                self._row = self.scene.show_arranged(self._largest(drawing))
         self.way.show_in(self._folded.place)
         self.minimap.rebuild()
         self.redrawn.emit()
+
+    def _largest(self, drawing: Drawing) -> ArrangedDrawing:
+        """Lay a small graph out in rows of several widths, and return that which is the largest in the view."""
+        left, top, right, bottom = self.view.PADS
+        width, height = self.view.viewport().width() - left - right, self.view.viewport().height() - top - bottom
+        width, height = max(width, LEAST), max(height, LEAST)
+
+        def scale(done: ArrangedDrawing) -> float:
+            return min(width / max(done.layout.width, 1.0), height / max(done.layout.height, 1.0), 1.0)
+
+        tries = [arranged(drawing, self._page_size(), None)]
+        for one in SCALES:
+            if scale(tries[-1]) >= 1.0:
+                break
+            tries.append(arranged(drawing, (width / one, height / one), None))
+        return max(tries, key=scale)
 
     def _page_size(self) -> tuple[int, int]:
         """Return the size of a picture that fills the view."""

@@ -224,6 +224,9 @@ class ObservedFeature(Feature):
 
     def _chosen(self, places: tuple[CallPlace, ...]) -> None:
         self.workspace.commands.trigger("show-backward", places, False)
+        opened = self.workspace.document.project.opened
+        if opened is not None and opened == self._opened and places:
+            self.workspace.commands.trigger("choose-layer", places[0].path)
 
     def _show_backward(self, part: Part) -> None:
         self.workspace.commands.trigger("show-backward", self.observed.places_of(part), True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from app.views import early_imports
-from app.views.feature import Feature, Page, Steps
+from app.views.feature import Action, Feature, Page, Steps
 
 if TYPE_CHECKING:
     from app.views.training.layer.layer_control import LayerControl
@@ -23,6 +23,13 @@ class LayerFeature(Feature):
     def pages(self) -> Iterable[Page]:
         yield Page("layer", "Layer", "layers", "bottom", self._make, 338, on_demand=True, words="&Layer",
                    controls=lambda: self.layer_page.controls)  # fmt: skip
+
+    def actions(self) -> Iterable[Action]:
+        yield Action("choose-layer", "", self._choose)
+
+    def _choose(self, path: str) -> None:
+        if hasattr(self, "layer_control"):
+            self.layer_control.choose(path)
 
     def _make(self) -> Steps:
         yield from early_imports.charts_in_steps()

@@ -95,8 +95,10 @@ class LayerControl(QObject):
     # -- the layer ----------------------------------------------------------------------------------------------------
 
     def _show_layers(self) -> None:
-        analysis = self._workspace.live.analysis
-        if analysis is not None and analysis.source.modules:
+        analysis, opened = self._workspace.live.analysis, self._workspace.document.project.opened
+        if opened is not None:
+            self.page.set_layers(tuple(path for path in opened.interface.modules if path))
+        elif analysis is not None and analysis.source.modules:
             self.page.set_layers(tuple(dict.fromkeys(path for path in analysis.source.modules.values() if path)))
 
     def _run_started(self, run: Run) -> None:
@@ -108,6 +110,12 @@ class LayerControl(QObject):
         paths = [analysis.source.modules.get(each, "") for each in ids] if analysis is not None else []
         if len(paths) == 1 and paths[0] and paths[0] != self.page.layer:
             self.page.show_layer(paths[0])
+            self._rest.start()
+
+    def choose(self, path: str) -> None:
+        """Show a module of an opened model."""
+        if path and path != self.page.layer:
+            self.page.show_layer(path)
             self._rest.start()
 
     def _chosen(self, layer: str) -> None:
