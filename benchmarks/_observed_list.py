@@ -36,14 +36,15 @@ class Positional(nn.Module):
         self.model = make()
 
     def forward(self, {names}):
-        return self.model({given})
+        return {found}
 """
 
 
 @dataclass(frozen=True)
 class Public:
     """A model: the expression that makes it, of a package, what it is called with as `tapedeck draw --input` has it,
-    and statements that add to `args` and `kwargs` what is no plain tensor."""
+    and statements that add to `args` and `kwargs` what is no plain tensor. `tensors` is what a net around it returns of
+    its inputs alone, where it is imported and takes more."""
 
     name: str
     package: str
@@ -51,6 +52,7 @@ class Public:
     inputs: str
     more: str = ""
     train: bool = False
+    tensors: str = ""
 
     @property
     def specs(self) -> tuple[InputSpec, ...]:
@@ -65,14 +67,15 @@ class Public:
     @property
     def importable(self) -> tuple[str, str] | None:
         """The maker with the name of what makes a model of positional tensors alone; None if it takes other things."""
-        if self.more:
+        if self.more and not self.tensors:
             return None
         named = [one.name for one in self.specs]
-        if not any(named):
+        if not any(named) and not self.tensors:
             return self.maker, "make()"
         names = [name or f"x{number}" for number, name in enumerate(named)]
         given = ", ".join(f"{name}={name}" if named[at] else name for at, name in enumerate(names))
-        return self.maker + POSITIONAL.format(names=", ".join(names), given=given), "Positional"
+        found = self.tensors or f"self.model({given})"
+        return self.maker + POSITIONAL.format(names=", ".join(names), found=found), "Positional"
 
 
 def _timm(names: str, shape: str = "2x3x64x64", more: str = "") -> list[Public]:
@@ -82,14 +85,14 @@ def _timm(names: str, shape: str = "2x3x64x64", more: str = "") -> list[Public]:
 
 def _hf(
     kind: str, arguments: str, inputs: str = "input_ids=2x12:int64", config: str = "", said: str = "",
-    train: bool = False, more: str = "",
+    train: bool = False, more: str = "", tensors: str = "",
 ) -> Public:  # fmt: skip
     for suffix in ("ForSequenceClassification", "ForConditionalGeneration", "ForCausalLM", "ForObjectDetection",
                    "LMHeadModel", "ForMaskedLM", "ForCTC", "EncoderModel", "Model"):  # fmt: skip
         if not config and kind.endswith(suffix):
             config = f"{kind.removesuffix(suffix)}Config"
     return Public(f"transformers {kind}{f' ({said})' if said else ''}", "transformers",
-                  f"transformers.{kind}(transformers.{config}({arguments}))", inputs, more, train)  # fmt: skip
+                  f"transformers.{kind}(transformers.{config}({arguments}))", inputs, more, train, tensors)  # fmt: skip
 
 
 def _diffusers(kind: str, arguments: str, inputs: str) -> Public:
@@ -123,9 +126,9 @@ def _detection(name: str, train: bool = False, said: str = "") -> Public:
     return Public(f"torchvision {name}{said}", "torchvision", call, "", more, train)
 
 
-def _audio(kind: str, arguments: str, inputs: str, more: str = "") -> Public:
+def _audio(kind: str, arguments: str, inputs: str, more: str = "", tensors: str = "") -> Public:
     call = f"torchaudio.models.{kind}({arguments})"
-    return Public(f"torchaudio {kind}", "torchaudio torchaudio.models", call, inputs, more)
+    return Public(f"torchaudio {kind}", "torchaudio torchaudio.models", call, inputs, more, tensors=tensors)
 
 
 TEXT = "hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=40"
@@ -145,6 +148,9 @@ WAVES = (
     f"{TEXT}, conv_dim=(16, 16), conv_kernel=(10, 3), conv_stride=(5, 2), num_feat_extract_layers=2, "
     "num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4"
 )
+# Tokens of a picture where they belong, and nowhere else; every second sequence is shorter.
+PLACED = "torch.cat([input_ids[:, :4] % 3, torch.full_like(input_ids[:, 4:20], 3), input_ids[:, 20:] % 3], 1)"
+LENGTHS = "12 - 3 * (torch.arange(len(x0)) % 2)"
 BLOCKS = "block_out_channels=(32, 64), layers_per_block=1"
 
 MODELS: list[Public] = [
@@ -184,7 +190,7 @@ MODELS: list[Public] = [
     _hf("LlavaForConditionalGeneration", f"text_config=transformers.LlamaConfig({KEYS}), "
         f"vision_config=transformers.CLIPVisionConfig({PICTURE}), image_token_id=3, vision_feature_layer=-1",
         "input_ids=1x24:int64 pixel_values=1x3x32x32", "LlavaConfig", "picture in a text",
-        more="kwargs['input_ids'][:, 4:20] = 3"),
+        more="kwargs['input_ids'][:, 4:20] = 3", tensors=f"self.model(input_ids={PLACED}, pixel_values=pixel_values)"),
     _hf("Wav2Vec2ForCTC", WAVES, "input_values=2x800"),
     _hf("WhisperForConditionalGeneration", f"{PAIR}, num_mel_bins=8, max_source_positions=20, decoder_start_token_id=1",
         "input_features=1x8x40 decoder_input_ids=1x7:int64"),
@@ -233,8 +239,9 @@ MODELS: list[Public] = [
     _audio("wav2vec2_model", "'group_norm', [(16, 10, 5), (16, 3, 2)], False, 32, 0.0, 16, 4, 2, 2, 0.0, 48, 0.0, 0.0, "
            "False, 0.0, 10", "1x800"),
     _audio("Conformer", "input_dim=16, num_heads=2, ffn_dim=32, num_layers=2, depthwise_conv_kernel_size=5",
-           "2x12x16", "args.append(torch.tensor([12, 9]))"),
-    _audio("Emformer", "16, 2, 32, 2, 4, right_context_length=1", "2x13x16", "args.append(torch.tensor([12, 9]))"),
+           "2x12x16", "args.append(torch.tensor([12, 9]))", f"self.model(x0, {LENGTHS})"),
+    _audio("Emformer", "16, 2, 32, 2, 4, right_context_length=1", "2x13x16", "args.append(torch.tensor([12, 9]))",
+           f"self.model(x0, {LENGTHS})"),
     _audio("ConvTasNet", "num_sources=2, enc_kernel_size=16, enc_num_feats=16, msk_num_feats=8, "
            "msk_num_hidden_feats=16, msk_num_layers=2, msk_num_stacks=1", "1x1x256"),
     _audio("DeepSpeech", "n_feature=16, n_hidden=24, n_class=10", "2x1x12x16"),

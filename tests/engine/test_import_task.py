@@ -27,8 +27,8 @@ NET = """class Net(nn.Module):
         %s
         return self.fc(x)
 """
-# What begins with an underscore cannot be one node of its own code.
-PRIVATE = (NET % "x = x if x.sum() > 0 else -x").replace("Net", "_Net") + "Net = _Net()\n"
+# What takes any number of inputs cannot be one node of its own code.
+STARRED = (NET % "x = xs[0] if xs[0].sum() > 0 else -xs[0]").replace("(self, x)", "(self, *xs)")
 
 
 def asked(folder: Path, text: str, name: str = "Net", call: bool = False, **arguments: object) -> ImportModel:
@@ -43,7 +43,7 @@ def asked(folder: Path, text: str, name: str = "Net", call: bool = False, **argu
         ("import no_such_package\n" + NET % "pass", "module_not_found", ""),
         ("from . import beside\n" + NET % "pass", "relative_import", ""),
         ("input()\n" + NET % "pass", "asks_for_input", ""),
-        (PRIVATE, "data_dependent", ""),
+        (STARRED, "data_dependent", ""),
         (NET % "x = torch.cat([x, x], 1)", "input_not_accepted", "inputs"),
         (NET.replace("self, x", "self, x, y") % "pass", "inputs", "inputs"),
         (NET.replace("width=3", "width, *, depth") % "pass", "arguments", "arguments"),

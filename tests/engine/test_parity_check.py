@@ -229,9 +229,9 @@ def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, mon
 @pytest.mark.usefixtures("overlooked")
 def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
-    file.write_text(INNER.replace("Late", "_Late").replace("Net", "_Net"))
-    question = ImportModel(ModelSource(str(file), "_Net"), {}, (ModelInput((2, 4)),))
-    with pytest.raises(ModelImportError, match=r"would be another net: .*part \(_Late, late.py line 10\)"):
+    file.write_text(INNER.replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs"))
+    question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
+    with pytest.raises(ModelImportError, match=r"would be another net: .*part \(Late, late.py line 10\)"):
         task.answer(question, tmp_path)
 
 

@@ -16,6 +16,7 @@ from app.builder.importer.fallback_report import EXPORTED, OPAQUE, Fallback, ins
 from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
 from app.builder.importer.lowering.ir import DraftError
+from app.builder.importer.lowering.normed_layers import statements
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.torch_export import PATIENCE, NotExportedError, Replay, exported
 from app.builder.importer.tracing import source_lines
@@ -192,7 +193,7 @@ class FallbackChooser:
             alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(
                 CONSTRUCTOR_ARGS
             )
-            if alike and not self.covers(other):
+            if alike and statements(twin) == statements(module) and not self.covers(other):
                 self._one_twin(other, twin, why, place)
 
     def _one_twin(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:

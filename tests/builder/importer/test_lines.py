@@ -50,8 +50,12 @@ def test_a_line_that_hangs_on_the_data_is_one_node_of_its_own_class(tmp_path: Pa
     assert verdict_of("y = h[h > 0]", tmp_path).kind == OWN
 
 
-def test_a_line_of_a_private_class_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scripts.forward_lines.text_of", lambda line: text_of(line).replace("class Net", "class _Net"))
-    monkeypatch.setattr("scripts.forward_lines.NAME", "_Net")
+def test_a_line_of_a_class_that_takes_any_inputs_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starred = "forward(self, *xs):\n        (x,) = xs"
+    monkeypatch.setattr(
+        "scripts.forward_lines.text_of", lambda line: text_of(line).replace("forward(self, x):", starred)
+    )
     found = verdict_of("y = h[h > 0]", tmp_path)
-    assert found.kind == REFUSED and "_Net" in found.words
+    assert found.kind == REFUSED and "Net" in found.words and "*xs" in found.words

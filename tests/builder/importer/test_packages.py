@@ -207,8 +207,8 @@ def test_why_a_class_of_a_package_is_no_node_is_said_as_it_is(
     (installed / "net.py").write_text(
         USING.format(act="Identity or (lambda: nn.Identity())")
         .replace("act=nn.Identity or ", "act=")
-        .replace("Net", "_Net")
+        .replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs")
     )
     out = installed / "net.tape"
-    found = run(["import", f"{installed / 'net.py'}:_Net", "--input", "2x4", "-o", str(out), "--trust"])
+    found = run(["import", f"{installed / 'net.py'}:Net", "--input", "2x4", "-o", str(out), "--trust"])
     assert found == 1 and "constructed with act, and " in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -90,3 +92,67 @@ def test_of_equal_blocks_only_the_frozen_one_is_frozen_and_thaws_by_one_click() 
     assert frozen == ["layers.0"] and len(project.blocks) == 1
     thawed = edits.flagged(project, [next(key for key, n in project.graph.nodes.items() if n.frozen)], "frozen", False)
     assert all(one.requires_grad for one in net_of(thawed).parameters())
+
+
+class Mixer(nn.Module):
+    """Registered in another order than called, with a block in it and statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+        self.gate = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.norm((x * self.gate(x)).transpose(1, 2)).transpose(1, 2)) + x
+
+
+class Tied(nn.Module):
+    """A language model whose head is its embedding, with places in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(8, 11)
+        self.blocks = nn.ModuleList([Mixer(), Mixer(), Mixer()])
+        self.embed, self.drop = nn.Embedding(11, 8), nn.Dropout(0.2)
+        self.head.weight = self.embed.weight
+        self.scale = nn.Parameter(torch.ones(8))
+        self.register_buffer("places", torch.linspace(0, 1, 48).view(6, 8))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.drop(self.embed(ids) + self.places[: ids.shape[1]]) * self.scale
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def trained(net: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> list[torch.Tensor]:
+    """Train on random tokens, and return the loss of each step."""
+    losses = []
+    for step in steps:
+        torch.manual_seed(step)
+        ids = torch.randint(0, 11, (5, 6))
+        loss = nn.functional.cross_entropy(net(ids).flatten(0, 1), ids.roll(1, 1).flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+def test_an_adam_state_goes_on_in_the_imported_net_to_the_bit() -> None:
+    torch.manual_seed(1)
+    model = Tied()
+    ours = net_of(project_of(model, (ModelInput((5, 6), "int64"),), "Tied"))
+    theirs = torch.optim.Adam(model.parameters(), 0.01, weight_decay=0.1, amsgrad=True)
+    mine = torch.optim.Adam(ours.parameters(), 0.5)
+    trained(model, theirs, range(3))
+    ours.load_state_dict(model.state_dict(), strict=True)
+    mine.load_state_dict(copy.deepcopy(theirs.state_dict()))  # its tensors are taken as they are
+    for one, other in zip(trained(ours, mine, range(3, 8)), trained(model, theirs, range(3, 8)), strict=True):
+        assert torch.equal(one, other)
+    for key, value in model.state_dict().items():
+        assert torch.equal(ours.state_dict()[key], value), key
+    states = [[optimizer.state[one] for one in net.parameters()] for optimizer, net in ((mine, ours), (theirs, model))]
+    assert len(states[0]) == len(set(model.parameters())) == 21
+    for one, other in zip(*states, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"))

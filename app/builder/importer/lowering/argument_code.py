@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import enum
 import functools
 import inspect
 import sys
+import types
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -25,11 +27,12 @@ _ROOMS = ("torch", "torch.nn.functional", "math", "operator")  # where builtins 
 
 class ArgumentCode:
     """Writes values as expressions, and collects the modules that those need in `imports`. `barred` says why a module
-    cannot be imported, "" if it can; `made_with` tells how a module was constructed."""
+    cannot be imported, "" if it can; `made_with` tells how a module was constructed. What is defined in `home` goes by
+    its plain name."""
 
-    def __init__(self, barred: Callable[[str], str], made_with: Callable[[nn.Module], Any]) -> None:
+    def __init__(self, barred: Callable[[str], str], made_with: Callable[[nn.Module], Any], home: str = "") -> None:
         self.imports: set[str] = set()
-        self._barred, self._made_with = barred, made_with
+        self._barred, self._made_with, self._home = barred, made_with, home
 
     def text(self, value: Any) -> str:
         """Return an expression that makes an equal value. Raises BindingError if there is none."""
@@ -91,6 +94,8 @@ class ArgumentCode:
             return f"torch.tensor({value.tolist()}, dtype={value.dtype})"
         if (facts := _configuration(value)) is not None:
             return f"{self._named(kind)}.from_dict({inner(facts)})"
+        if kind in (types.SimpleNamespace, argparse.Namespace):
+            return f"{self._named(kind)}({', '.join(_keywords(vars(value), inner))})"
         if dataclasses.is_dataclass(value):
             named = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init}
             return f"{self._named(kind)}({', '.join(_keywords(named, inner))})"
@@ -108,6 +113,8 @@ class ArgumentCode:
             found: Any = sys.modules.get(place)
             for part in name.split("."):
                 found = getattr(found, part, None)
+            if found is value and place == self._home:
+                return str(name)
             if found is value and place != "__main__":
                 if why := self._barred(place):
                     raise BindingError(f"{name} {why}")

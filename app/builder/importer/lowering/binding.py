@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.introspect import find
-from app.builder.importer.tracing.proxies import Training, float_fact, set_item
+from app.builder.importer.tracing.proxies import Training, float_fact, set_item, tuple_of
 from app.builder.literals import DTYPES, DType, Slice
 from app.builder.params import ParamError, check_param
 from app.util.errors import CodedError
@@ -60,7 +60,8 @@ _FUNCTIONS: dict[Any, str] = {
     torch.true_divide: "operator.truediv", torch.floor_divide: "operator.floordiv", torch.remainder: "operator.mod",
     operator.iadd: "operator.add", operator.isub: "operator.sub", operator.imul: "operator.mul",
     operator.itruediv: "operator.truediv", operator.ifloordiv: "operator.floordiv", torch.neg: "operator.neg",
-    operator.matmul: "torch.matmul", operator.eq: "torch.eq", operator.ne: "torch.ne", operator.lt: "torch.lt",
+    operator.matmul: "torch.matmul", torch.mm: "torch.matmul",
+    operator.eq: "torch.eq", operator.ne: "torch.ne", operator.lt: "torch.lt",
     operator.le: "torch.le", operator.gt: "torch.gt", operator.ge: "torch.ge", operator.abs: "torch.abs",
     operator.and_: "torch.bitwise_and", operator.or_: "torch.bitwise_or", operator.invert: "torch.bitwise_not",
     operator.xor: "torch.bitwise_xor", operator.lshift: "torch.bitwise_left_shift",
@@ -77,7 +78,7 @@ _FUNCTIONS: dict[Any, str] = {
     torch.adaptive_avg_pool1d: "F.adaptive_avg_pool1d", torch.clip: "torch.clamp", torch.absolute: "torch.abs",
     torch.moveaxis: "torch.movedim", torch.unflatten: "torch.unflatten", set_item: "operator.setitem",
     torch.group_norm: "F.group_norm", torch.special.expit: "torch.sigmoid",
-    F.batch_norm: BATCH_NORM, float_fact: "torch.finfo",
+    F.batch_norm: BATCH_NORM, float_fact: "torch.finfo", tuple_of: "tuple",
 }  # fmt: skip
 _METHODS: dict[str, str] = {
     "view": "Tensor.view", "view_as": "Tensor.view_as", "expand": "Tensor.expand", "to": "Tensor.to",
@@ -142,12 +143,14 @@ class Binder:
     def _method(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
         plain = name[:-1] if name.endswith("_") and not name.startswith("_") and name != "requires_grad_" else name
         if plain in _NEW:
-            sizes = args[1:]
+            size = kwargs.get("size")
+            sizes = args[1:] if size is None else [size, *args[1:]]
+            sizes += [kwargs["fill_value"]] if "fill_value" in kwargs else []
             if kwargs.get("dtype") is not None:
                 kwargs = {"dtype": kwargs["dtype"], "like": args[0]}
                 whole = plain == "new_full" or (len(sizes) == 1 and isinstance(sizes[0], tuple | list))
                 return _NEW[plain], sizes if whole else [tuple(sizes)], kwargs
-            return f"Tensor.{plain}", args, {}
+            return f"Tensor.{plain}", [args[0], *sizes], {}
         if plain == "size":
             return ("Tensor.size", args, kwargs) if len(args) > 1 or kwargs else ("Tensor.shape", args, {})
         if plain == "to" and len(args) == 2 and self._is_tensor(args[1]):
@@ -303,6 +306,7 @@ _REDUCING = frozenset(f"torch.{name}" for name in ("mean", "sum", "std", "var", 
 _RENAMED = {
     ("operator.add", "a"): "input", ("torch.transpose", "axis0"): "dim0", ("torch.transpose", "axis1"): "dim1",
     ("torch.mean", "axis"): "dim", ("torch.sum", "axis"): "dim", ("torch.cat", "axis"): "dim",
+    ("torch.matmul", "mat2"): "other",
 }  # fmt: skip
 
 

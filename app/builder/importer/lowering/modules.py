@@ -68,6 +68,13 @@ def described(module: nn.Module, catalog: Catalog) -> tuple[OpSpec, dict[str, An
     if key is None:
         raise BindingError(f"{type(module).__name__} is not a layer of the catalog")
     spec = catalog[key]
+    params = arguments_of(module, key, spec)
+    _check(module, spec, params)
+    return spec, params
+
+
+def arguments_of(module: nn.Module, key: str, spec: OpSpec) -> dict[str, Any]:
+    """Read the constructor arguments of a layer that differ from the defaults. Raises BindingError."""
     params: dict[str, Any] = {}
     for param in spec.params:
         if param.call:
@@ -82,8 +89,7 @@ def described(module: nn.Module, catalog: Catalog) -> tuple[OpSpec, dict[str, An
         except ParamError as error:
             raise BindingError(f"{type(module).__name__}: {error}") from error
         params[param.name] = value
-    _check(module, spec, params)
-    return spec, params
+    return params
 
 
 def _read(module: nn.Module, key: str, name: str, default: Any) -> Any:

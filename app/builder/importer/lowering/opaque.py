@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
-from app.builder.importer.lowering import function_layers, package_classes
+from app.builder.importer.lowering import function_layers, normed_layers, package_classes
 from app.builder.importer.lowering.binding import BindingError, Bound
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of, recordable
+from app.builder.importer.lowering.modules import arguments_of
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
@@ -55,24 +56,43 @@ class OwnClasses:
         return tuple(str(file.path) for file in files if any(spec.key in ops for spec in file.specs))
 
     def stand_in(self, module: nn.Module, result: Any = None) -> tuple[OpSpec, dict[str, Any]]:
-        """Return the op and the parameters that reproduce a module. The op of a package's class gives the tensors of a
+        """Return the op and the parameters that reproduce a module. The op of a generated layer gives the tensors of a
         `result`, if that is a record. Raises BindingError with the obstacle."""
-        kind, given = type(module), _arguments(module)
-        if self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem:
-            layer = self._own_layer(kind)
-            if not self._failed:
-                self._failed = self._load(self.file)
-            if self._failed:
-                raise BindingError(self._failed)
-            spec = self.file.spec_of(layer)
-            params, unfit = _params(given, spec)
-            if unfit:
-                name, why = next(iter(unfit.items()))
-                raise BindingError(f"{kind.__name__} was constructed with {name}{why}")
+        kind = normed_layers.plain_class(module)
+        given, norms = _arguments(module, kind), normed_layers.statements(module)
+        if not self._is_own(kind):
+            layer, spec, params = self._generated(kind, given, result, norms)
+        elif self._folder is not None and package_classes.opened_in_layer(kind, result):
+            layer, spec, params = self._generated(kind, given, result)
         else:
-            layer, spec, params = self._of_a_package(kind, given, result)
+            try:
+                layer, spec, params = self._own(kind, given)
+            except BindingError as reason:
+                if self._folder is None:
+                    raise
+                try:
+                    layer, spec, params = self._generated(kind, given, result)
+                except BindingError:
+                    raise reason from None
         _check(module, spec, params, layer.name)
         return spec, params
+
+    def _is_own(self, kind: type) -> bool:
+        return self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem
+
+    def _own(self, kind: type, given: dict[str, Any]) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
+        """Return a class of the file as it stands there, its op and the arguments. Raises BindingError."""
+        layer = self._own_layer(kind)
+        if not self._failed:
+            self._failed = self._load(self.file)
+        if self._failed:
+            raise BindingError(self._failed)
+        spec = self.file.spec_of(layer)
+        params, unfit = _params(given, spec)
+        if unfit:
+            name, why = next(iter(unfit.items()))
+            raise BindingError(f"{kind.__name__} was constructed with {name}{why}")
+        return layer, spec, params
 
     def _own_layer(self, kind: type) -> LayerClass:
         name, file = kind.__name__, self.file.name
@@ -85,11 +105,11 @@ class OwnClasses:
             raise BindingError(f"{name} cannot be a layer: {layer.reason}")
         return layer
 
-    def _of_a_package(
-        self, kind: type[nn.Module], given: dict[str, Any], result: Any
+    def _generated(
+        self, kind: type[nn.Module], given: dict[str, Any], result: Any, norms: tuple[str, ...] = ()
     ) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
-        """Return the class of an installed package in its generated file, which has the arguments that no form holds,
-        its op and the other arguments."""
+        """Return a class of an installed package, or of the file, in its generated file, which has the arguments that
+        no form holds and applies `norms`, with its op and the other arguments."""
         if self._folder is None:
             raise BindingError(f"{kind.__name__} is not a class of {self.file.name}")
         fixed = {name: value.value for name, value in given.items() if isinstance(value, NoLiteral)}
@@ -97,10 +117,11 @@ class OwnClasses:
             files = (self.file, *self._packaged.values())
             known = {one.module: one.file.sha256 for one in files if one.file is not None}
             beside = self.file.path.resolve().parent
-            file = package_classes.layer_of(kind, self._folder, beside, fixed, known, result)
+            own = self.file.file if self._is_own(kind) else None
+            file = package_classes.layer_of(kind, self._folder, beside, fixed, known, result, norms, own)
             if file.problem:
                 raise BindingError(file.problem)
-            layer = file.classes[0]
+            layer = file.classes[-1]  # after those of the file that it is a class of
             if layer.reason:
                 raise BindingError(f"{kind.__name__} cannot be a layer: {layer.reason}")
             spec = file.spec_of(layer)
@@ -163,9 +184,14 @@ def _folder_of(file: str) -> Path:
     return Path(file).resolve().parent
 
 
-def _arguments(module: nn.Module) -> dict[str, Any]:
-    """Return the arguments that a module was constructed with, by name. Raises BindingError if they are unknown."""
-    made, signature = constructor_args_of(module), inspect.signature(type(module).__init__)
+def _arguments(module: nn.Module, kind: type[nn.Module]) -> dict[str, Any]:
+    """Return the arguments that a module of a class was constructed with, by name. Raises BindingError if they are
+    unknown."""
+    made, signature = constructor_args_of(module), inspect.signature(kind.__init__)
+    if made is None and kind.__module__.startswith("torch.nn.modules"):
+        layer = catalog().get(f"nn.{kind.__name__}")
+        if layer is not None:
+            return arguments_of(module, layer.key, layer)
     if made is None:
         return _attributes(module, signature)
     bound = signature.bind(module, *made.args, **made.kwargs)
@@ -228,8 +254,8 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
     except Exception as error:  # the constructor's message is the reason
         raise BindingError(f"{name} cannot be constructed again: {type(error).__name__}: {error}") from error
     theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
-    if mine.get("its class") == made_as:
-        mine["its class"] = name
+    if normed_layers.plain_name(mine["its class"]) == made_as:
+        mine["its class"] = theirs["its class"]
     for place in dict.fromkeys((*theirs, *mine)):
         if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
             loose = place.endswith(_LOOSE)
@@ -257,8 +283,9 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
                 yield f"{name} (shared)", known[id(tensor)]
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
     kind: Any = type(module)
+    computed = normed_layers.computed_at_each_call(module)
     for name, value in module.__dict__.items():
-        if name not in _OWN and name in _names_in(kind):
+        if name not in _OWN and name not in computed and name in _names_in(kind):
             yield from _attribute_facts(value, f"{dot}{name}", depth, own)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:

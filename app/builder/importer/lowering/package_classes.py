@@ -1,6 +1,7 @@
-"""Generated layer files for classes of installed packages, since a drawing refers to layer files only.
+"""Generated layer files for classes that a drawing cannot refer to as they are.
 
-The import writes one file per class, which contains the constructor, its call and the origin.
+The import writes one file per class, which contains the constructor, its call and the origin: of a class of an
+installed package an import, of a class of the person's own file that file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from app.builder.importer.lowering.modules import described
 from app.builder.importer.tracing.records import is_record
 from app.builder.literals import DType, LiteralError, encode
 from app.source import layer_files
-from app.source.layer_files import FOLDER, digest
+from app.source.layer_files import FOLDER, LayerFile, digest
 
 _PLAIN = ("int", "float", "bool", "str")
 _OPTIONAL = re.compile(rf"(?P<plain>{'|'.join(_PLAIN)}) ?\| ?None|(typing\.)?Optional\[(?P<inner>{'|'.join(_PLAIN)})\]")
@@ -43,6 +44,15 @@ from {module} import {name} as _{name}
 
 class {label}(_{name}, nn.Module):
     """{name} of {module}."""
+'''
+_OWN = '''{text}
+
+{more}import torch
+from torch import nn
+
+
+class {label}({name}):
+    """{name}, as a layer of a drawing."""
 '''
 _METHOD = """
     def {method}({given}):
@@ -63,20 +73,23 @@ def layer_of(
     fixed: Mapping[str, Any],
     known: Mapping[str, str],
     result: Any = None,
+    norms: tuple[str, ...] = (),
+    own: LayerFile | None = None,
 ) -> CustomFile:
     """Write the layer file of a class to `folder`, with the constructor's `fixed` arguments in it. Raises BindingError
     if the class or an argument cannot be imported by name, or comes from `beside`, the folder of the imported file.
 
     `known` has the hashes of the files that there are, by module: another text of one of these gets a number. With a
-    `result` of a call, a record or a nested one, the layer returns the tensors in it.
+    `result` of a call, a record or a nested one, the layer returns the tensors in it. `norms` are statements at the end
+    of the constructor. `own` is the imported file, if it is a class of that: the layer stands below its text.
     """
     if not importable(kind):
         raise BindingError(
             f"{kind.__name__} of {kind.__module__} cannot be found there by name, so no file can import it"
         )
-    if why := _barred(kind.__module__, beside):
+    if own is None and (why := _barred(kind.__module__, beside)):
         raise BindingError(f"{kind.__name__} {why}")
-    text = _text(kind, fixed, beside, result)
+    text = _text(kind, fixed, beside, result, norms, own)
     root = kind.__module__.partition(".")[0]
     return written(text, re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}"), folder, known)
 
@@ -114,9 +127,12 @@ def _barred(module: str, beside: Path) -> str:
     return ""
 
 
-def _text(kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path, result: Any) -> str:
-    label = kind.__name__.strip("_")
-    code = ArgumentCode(lambda module: _barred(module, beside), _made_with)
+def _text(
+    kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path, result: Any, norms: tuple[str, ...],
+    own: LayerFile | None,
+) -> str:  # fmt: skip
+    home = kind.__module__ if own is not None else ""
+    code = ArgumentCode(lambda module: _barred(module, beside), _made_with, home)
     texts: dict[str, str] = {}
     for name, value in fixed.items():
         try:
@@ -124,18 +140,45 @@ def _text(kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path, result:
         except BindingError as error:
             raise BindingError(f"{kind.__name__} was constructed with {name}, and {error}") from error
     more = "".join(f"import {module}\n" for module in sorted(code.imports - {"torch", "torch.nn"}))
-    text = _HEAD.format(name=kind.__name__, module=kind.__module__, label=label[:1].upper() + label[1:], more=more)
+    if own is not None:
+        text = _OWN.format(text=own.text.rstrip(), more=more, label=_fresh(kind.__name__, own.text), name=kind.__name__)
+    else:
+        text = _HEAD.format(name=kind.__name__, module=kind.__module__, label=_label(kind, norms), more=more)
     if kind.__init__ is not nn.Module.__init__:
         given, passed = _arguments(kind, "__init__", texts)
-        text += _METHOD.format(method="__init__", given=given, line=wrapped("super().__init__(", passed, ")", 8))
+        line = "\n        ".join((wrapped("super().__init__(", passed, ")", 8), *norms))
+        text += _METHOD.format(method="__init__", given=given, line=line)
     given, passed = _arguments(kind, "forward", {})
     names = _returned(kind)
     call = wrapped("super().forward(", passed, ")", 16)
-    if is_record(result):
+    if opened_in_layer(kind, result):
         line = f"found = {call}\n        {_returning(kind, [f'found{place}' for place in _tensors_in(result)], result)}"
         return text + _METHOD.format(method="forward", given=given, line=line)
     several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
     return text + _METHOD.format(method="forward", given=given, line=several if names else f"return {call}")
+
+
+def _label(kind: type, norms: tuple[str, ...]) -> str:
+    """Name the layer after its class and its norms."""
+    name = kind.__name__.strip("_")
+    words = dict.fromkeys("Spectral" if "spectral_norm" in line else "Weight" for line in norms)
+    return f"{''.join(f'{word}Norm' for word in words)}{name[:1].upper()}{name[1:]}"
+
+
+def _fresh(name: str, text: str) -> str:
+    """Name the layer of a class after it, with a name that its file does not have."""
+    plain, number = f"{name.strip('_')}Layer", 1
+    label = plain
+    while re.search(rf"\b{label}\b", text):
+        label, number = f"{plain}{number + 1}", number + 1
+    return label
+
+
+def opened_in_layer(kind: type, result: Any) -> bool:
+    """Return whether a layer has to name the tensors that a class returns: those of a record, or of a tuple that no
+    `return` of its forward shows."""
+    several = isinstance(result, tuple | list) and len(result) > 1 and len(_returned(kind)) != len(result)
+    return is_record(result) or several
 
 
 def _returning(kind: type, values: list[str], result: Any) -> str:
@@ -221,7 +264,7 @@ def _annotation(annotation: Any, default: Any, method: str) -> str:
     return words if words in _PLAIN else ""
 
 
-def _returned(kind: type[nn.Module]) -> tuple[str, ...]:
+def _returned(kind: type) -> tuple[str, ...]:
     """Return names for the values that `forward` returns, if several."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.forward)))).body[0]

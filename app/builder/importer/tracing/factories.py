@@ -16,11 +16,12 @@ from app.builder.importer.tracing.proxies import FACTORIES
 def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
     """Patch `torch.zeros` and the like to call `made` while `following`, since torch rejects traced sizes before
     dispatch."""
-    names = {function.__name__: getattr(torch, function.__name__) for function in FACTORIES}
+    seen = FACTORIES | {torch.normal}
+    names = {function.__name__: getattr(torch, function.__name__) for function in seen}
 
     def instead(function: Any) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
-            if following() and function in FACTORIES:
+            if following() and function in seen:
                 return made("call_function", function, args, kwargs)
             return function(*args, **kwargs)
 

@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map
 
+from app.builder.importer.lowering.normed_layers import KEEPS_STATE, has_power_iteration
 from app.builder.importer.state import train_override
 from app.builder.importer.tracing import grad_regions
 from app.builder.importer.tracing.arguments import items_of
 from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
 from app.builder.importer.tracing.patches import with_hooks
-from app.builder.importer.tracing.proxies import PROXIES
+from app.builder.importer.tracing.proxies import PROXIES, tuple_of
 from app.builder.importer.tracing.records import plain, refilled
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ class Modules:
             raise TraceError("cancelled")
         running, module = tracer.frames[-1], tracer.names.in_the_copy(module)
         path = tracer.names.of_module(module, running.path)
-        stateless = not any(True for _ in (*module.parameters(), *module.buffers()))
-        if path is None and stateless and not isinstance(module, torch.jit.ScriptModule):
-            return self.forward(module, None)(module, *args, **kwargs)  # such as an activation made in passing
+        held = all(map(tracer.is_held, (*module.parameters(), *module.buffers())))
+        if path is None and held and not isinstance(module, torch.jit.ScriptModule):
+            return self.forward(module, None)(module, *args, **kwargs)  # an activation made in passing, a tied layer
         if path is None:
             kind = type(module).__name__
             raise tracer.refused(f"a {kind} is constructed in forward, or not registered as a submodule", True)
@@ -46,20 +47,32 @@ class Modules:
         apart = tracer.apart.get(path)
         if apart is not None and apart.spec is not None:
             return self._opened(tracer.create_proxy("call_module", path, args, kwargs), apart.record)
-        if path in tracer.loose:
+        entering = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        empty = any(0 in tracer.known(leaf).shape[1:] for leaf in entering)  # which no block takes
+        if path in tracer.loose or (empty and not tracer.is_leaf(module)):
             return self.forward(module, path)(module, *args, **kwargs)
+        if apart is None and has_power_iteration(module):
+            raise TraceError("", path, KEEPS_STATE, False)
         own_forward = "forward" in module.__dict__
         if apart is None and tracer.is_leaf(module) and train_override.follows(module) and not own_forward:
-            args = tuple(map(items_of, args)) if isinstance(module, nn.LSTMCell) else args
+            if isinstance(module, nn.LSTMCell):
+                args = tuple(map(items_of, args))
+            elif isinstance(module, nn.LSTM):
+                args, kwargs = tuple(map(self._as_value, args)), {key: self._as_value(kwargs[key]) for key in kwargs}
             call = with_hooks(module, lambda _, *given, **named: tracer.create_proxy("call_module", path, given, named))
             return call(module, *args, **kwargs)
         if isinstance(module, torch.jit.ScriptModule) and apart is None:
             raise TraceError("", path, COMPILED)
         forward = self.forward(module, path)
-        arriving = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        if not arriving or (tracer.is_leaf(module) and not module._parameters and not module._buffers):
+        if not entering or (tracer.is_leaf(module) and not module._parameters and not module._buffers):
             return forward(module, *args, **kwargs)  # no tensor arrives, or stateless: part of the enclosing module
         return tracer.enter(module, path, forward, args, kwargs, running)[1]
+
+    def _as_value(self, given: Any) -> Any:
+        """Return a pair of traced tensors as one traced value; other arguments unchanged."""
+        if type(given) not in (tuple, list) or not given:
+            return given
+        return self._tracer.create_proxy("call_function", tuple_of, (tuple(given),), {})
 
     def _opened(self, call: Any, record: Any) -> Any:
         """Return the record that a node of a class returns, with the node's outputs in place of its tensors."""

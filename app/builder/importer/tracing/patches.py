@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils import checkpoint
 
 from app.builder.importer.state import unseen_random
-from app.builder.importer.tracing import grad_regions, source_lines
+from app.builder.importer.tracing import function_transforms, grad_regions, source_lines
 from app.builder.importer.tracing.arguments import lengths_seen, tensors_seen
 from app.builder.importer.tracing.dispatch_patches import dispatch_first
 from app.builder.importer.tracing.factories import sizes_seen
@@ -28,6 +28,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
     """Patch module calls, autograd functions, factories, `len`, grad mode and random generators for a tracer."""
     causal_masks.without_values()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_layer_by_layer())
         stack.enter_context(_modules(tracer))
         stack.enter_context(_functions(tracer))
         stack.enter_context(sizes_seen(lambda: tracer.following, tracer.create_proxy))
@@ -35,9 +36,21 @@ def watched(tracer: Tracer) -> Iterator[None]:
         stack.enter_context(tensors_seen(lambda: tracer.following))
         stack.enter_context(dispatch_first(lambda: tracer.following, tracer.create_proxy))
         stack.enter_context(grad_regions.watched(tracer))
+        stack.enter_context(function_transforms.watched(tracer))
         stack.enter_context(unseen_random.watched(tracer))
         stack.enter_context(Outside(tracer))
         yield
+
+
+@contextlib.contextmanager
+def _layer_by_layer() -> Iterator[None]:
+    """Keep transformers off their fused inference, which reads the values of masks."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextlib.contextmanager

@@ -21,6 +21,11 @@ def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return changed
 
 
+def tuple_of(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the items, as one value of a graph."""
+    return tuple(items)
+
+
 class Training:
     """`self.training` while tracing: usable as a bool, and recognisable when passed on.
 

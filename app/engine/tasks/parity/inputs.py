@@ -14,6 +14,7 @@ from app.util.late_dataclass import dataclass
 
 LEAN = 0.4
 LARGE, SMALLER = 128, (64, 96, 128)  # sides of pictures that may be made smaller, and to what
+LOOKED_UP = 16  # whole numbers, where no layer says how many it knows
 FEW = 4  # a batch that is used as it is
 # How numbers are spread: around zero, in [0, 1], and small whole numbers alone.
 SPREADS = ("signed", "positive")
@@ -38,7 +39,9 @@ class Inputs:
     def __init__(self, specs: tuple[InputSpec, ...], given: tuple[tuple[int, ...], ...], model: nn.Module) -> None:
         self._specs, self._given = specs, given
         sizes = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
-        self.high, self.spread = min([*sizes, 1000]) if sizes else 16, SPREADS[0]
+        rows = [len(table) for table in model.parameters() if table.dim() == 2]  # of what may be looked up, too
+        few = min((count for count in rows if count > FEW), default=LOOKED_UP)
+        self.high, self.spread = min([*sizes, 1000]) if sizes else min(few, LOOKED_UP), SPREADS[0]
 
     @property
     def batch(self) -> int | None:
