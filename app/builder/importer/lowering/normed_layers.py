@@ -44,8 +44,8 @@ def statements(module: nn.Module) -> tuple[str, ...]:
     """Return the statements of a constructor that norm a layer of torch as `module` is; () if it is not, or also has
     other hooks or parametrizations."""
     hooks = [_hooked(hook) for hook in module._forward_pre_hooks.values()]
-    lists = module.parametrizations.items() if is_parametrized(module) else ()
-    found = [*hooks, *(_parametrized(name, one) for name, several in lists for one in several)]
+    lists: Any = module.parametrizations if is_parametrized(module) else {}
+    found = [*hooks, *(_parametrized(name, one) for name, several in lists.items() for one in several)]
     return tuple(map(str, found)) if all(found) else ()
 
 

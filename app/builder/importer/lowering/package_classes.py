@@ -264,7 +264,7 @@ def _annotation(annotation: Any, default: Any, method: str) -> str:
     return words if words in _PLAIN else ""
 
 
-def _returned(kind: type) -> tuple[str, ...]:
+def _returned(kind: Any) -> tuple[str, ...]:
     """Return names for the values that `forward` returns, if several."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.forward)))).body[0]

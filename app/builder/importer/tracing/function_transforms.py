@@ -39,7 +39,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
             raise _refused(tracer, "a transform of torch.func")
         return wrap(tensor, level)
 
-    apis.vmap_impl, eager_transforms._wrap_for_grad = mapped, wrapped
+    apis.vmap_impl, eager_transforms._wrap_for_grad = mapped, wrapped  # type: ignore[assignment]
     try:
         yield
     finally:
