@@ -72,6 +72,7 @@ class TrainingThread(QThread):
             self._before()
         if recorder is not None:
             recorder.threads = self.job.training.threads or self._threads or 0
+            recorder.processes = self.place.processes
             if not recorder.begin():
                 folder = recorder.checkpoints
         try:

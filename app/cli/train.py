@@ -262,6 +262,7 @@ def _watch(
     from app.training.history import History
 
     recorder.threads = job.training.threads
+    recorder.processes = place.processes if place is not None else 1
     problem = recorder.begin()
     history = store.history_of(recorder.kept) if resume is not None and not problem else History()
     last: Event | None = None

@@ -77,11 +77,12 @@ def train(
     folder: Path | None = None,
     resume: Path | None = None,
     grace: float = STOP,
+    hash_share: float | None = None,
 ) -> Iterator[Event]:
     """Run a job like `app.training.loop.train`, on `place.processes` processes; there is no telemetry.
 
     If one fails, the others are ended. Model, script and weights are stored next to `folder`, the run's checkpoints, if
-    given. Closing the generator ends all processes.
+    given. Of the time, `hash_share` is for hashes of gradients. Closing the generator ends all processes.
     """
     control = control or LineControl()
     with ExitStack() as stack:
@@ -90,7 +91,7 @@ def train(
             home = Path(stack.enter_context(scratch))
         else:
             home = folder.with_name(FOLDER)
-        run = _Group(job, control, home, grace, folder, resume)
+        run = _Group(job, control, home, grace, folder, resume, hash_share)
         try:
             yield from run.events(place, threads)
         finally:
@@ -137,10 +138,17 @@ class _Group:
     """The processes of a run."""
 
     def __init__(
-        self, job: Job, control: LineControl, home: Path, grace: float, folder: Path | None, resume: Path | None
+        self,
+        job: Job,
+        control: LineControl,
+        home: Path,
+        grace: float,
+        folder: Path | None,
+        resume: Path | None,
+        hash_share: float | None,
     ) -> None:
         self.job, self.control, self._home, self._grace = job, control, home, grace
-        self._folder, self._resume = folder, resume
+        self._folder, self._resume, self._hash_share = folder, resume, hash_share
         self._changed = ""
         self._store: TemporaryFolder | None = None
         self._ranks: list[_Rank] = []
@@ -188,7 +196,9 @@ class _Group:
         """Write the script, in a process with torch, and return its arguments. Raises OSError, ValueError,
         EngineDiedError."""
         each = _threads(place, threads)
-        done = once(PrepareProcesses(self.job, self._home, self._folder, self._resume, each, place.processes))
+        done = once(
+            PrepareProcesses(self.job, self._home, self._folder, self._resume, each, place.processes, self._hash_share)
+        )
         self._changed, self._clock.before = done.changed, done.before
         return list(done.arguments)
 

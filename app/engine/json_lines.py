@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -16,6 +17,7 @@ from app.training.events import (
     Finished,
     GradientNorms,
     GroupRates,
+    Hashing,
     Looking,
     LossParts,
     MemorySample,
@@ -27,6 +29,7 @@ from app.training.events import (
     Skipped,
     Started,
     StepDone,
+    StepHashes,
 )
 
 _ALWAYS = ("epoch", "step", "train_loss")
@@ -49,6 +52,7 @@ class Reader:
         self.epoch = self.step = 0
         self._rate = math.nan
         self._layers: tuple[str, ...] = ()
+        self._hash_layers: tuple[str, ...] = ()
 
     def event(self, line: bytes | str) -> Event | None:
         """Parse a line; None for an unknown event. Raises ValueError."""
@@ -96,6 +100,15 @@ class Reader:
                 return Paused(fields["epoch"], fields["step"])
             case "resumed":
                 return Resumed(fields["epoch"], fields["step"])
+            case "hash_layers":
+                self._hash_layers = tuple(map(str, fields["layers"]))
+                return None
+            case "hashes":
+                return self._hashes(fields)
+            case "hashing":
+                return Hashing(
+                    fields["step"], fields["steps"], fields["hashed"], float(fields["spent"]), float(fields["seconds"])
+                )
             case "layers" | "norms" | "rates" | "memory" | "looking":
                 return self._telemetry(kind, fields)
             case "finished":
@@ -104,6 +117,17 @@ class Reader:
                 kind, message, cure = fields["kind"], fields["message"], fields["cure"]
                 return Failed(kind, message, cure, "", fields["node"], fields["epoch"], fields["step"])
         return None
+
+    def _hashes(self, fields: dict[str, Any]) -> StepHashes | None:
+        """Return the hashes of one step of a run on several processes."""
+        row = (fields["step"], fields["epoch"], fields["batch"], fields["generator"], *fields["layers"])
+        if len(row) != 4 + len(self._hash_layers):
+            return None
+        try:
+            data = struct.pack(f"<{len(row)}q", *row)
+        except struct.error as error:
+            raise ValueError(f"no hashes of a step: {row!r:.200}") from error
+        return StepHashes(fields["step"], self._hash_layers, data)
 
     def _telemetry(self, kind: str, fields: dict[str, Any]) -> Event | None:
         """Return the further events of a watched script; see `tapedeck.frames`."""

@@ -48,7 +48,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """The environment of a run. `threads` is the number of CPU threads per operation."""
+    """The environment of a run. `threads` is the number of CPU threads per operation, on each of its `processes`."""
 
     tapedeck: str
     python: str
@@ -57,6 +57,7 @@ class Environment(msgspec.Struct, frozen=True):
     device: str
     device_name: str
     threads: int
+    processes: int = 1
 
 
 class Beginning(msgspec.Struct, frozen=True):
@@ -185,7 +186,7 @@ def _number(value: float) -> float | None:
     return value if value == value and abs(value) != float("inf") else None
 
 
-def environment(started: Started, threads: int) -> Environment:
+def environment(started: Started, threads: int, processes: int = 1) -> Environment:
     """Return the environment that a run reported; `threads` is the number that was set, 0 if torch chose."""
     from app import __version__
 
@@ -195,4 +196,5 @@ def environment(started: Started, threads: int) -> Environment:
     from importlib import metadata  # the start of the window need not wait for it
 
     torch = started.torch or metadata.version("torch")
-    return Environment(__version__, python, torch, system, started.device, name, threads or started.threads)
+    return Environment(__version__, python, torch, system, started.device, name, threads or started.threads,
+                       processes)  # fmt: skip

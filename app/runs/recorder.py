@@ -74,6 +74,7 @@ class Recorder:
         self.kept = kept
         self.problem = ""
         self.threads = 0  # CPU threads per operation, if set by the caller
+        self.processes = 1  # that the run is split between, if set by the caller
         self._project, self._source, self._going_on, self._watch = project, source, going_on, watch
         self._record = kept.record
         self._events: list[Event] = []
@@ -159,7 +160,7 @@ class Recorder:
     def _set_up(self, event: Started) -> None:
         names = record.Beginning.__struct_fields__
         begun = record.Beginning(**{name: getattr(event, name) for name in names})
-        where = record.environment(event, self.threads)
+        where = record.environment(event, self.threads, self.processes)
         with self._writing:
             self._record = msgspec.structs.replace(
                 self._record, beginning=begun, environment=where, device=event.device, epochs=event.epochs

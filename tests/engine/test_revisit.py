@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from app.engine import distributed
+from app.engine.placement import RunPlacement
 from app.engine.tasks.past.bisect import first_step
 from app.engine.tasks.past.revisit import revisited
 from app.runs import layer_tables, step_hashes, store, tables
 from app.training.checkpoints import checkpoint
 from app.training.control import Control
-from app.training.events import RateSet, Started, StepDone
+from app.training.events import Finished, RateSet, Started, StepDone
 from app.training.loop import train
 from app.training.revisit import recording
 from app.training.revisit.conditions import Condition, parse_condition
@@ -136,3 +138,29 @@ def test_the_first_step_of_a_condition_is_that_of_the_figures_of_every_step(ever
     assert never.step is None and not never.recorded and never.parted is None
     dead = first_step(recorder.kept, a_job, parse_condition("dead >= 0"))
     assert dead.step == 1 and dead.layer
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs processes that meet over a file")
+def test_a_step_on_two_processes_is_verified_by_the_hashes_of_the_first(tmp_path: Path) -> None:
+    a_job = job(SMALL_NET, epochs=1, max_steps=8, batch_size=101, save_every=4)
+    project = revisited_steps.Project("two", training=a_job.training)
+    recorder = revisited_steps.Recorder(store.begin(tmp_path, project), project, a_job.source.text)
+    recorder.processes = 2
+    assert recorder.begin() == ""
+    events = []
+    for event in distributed.train(a_job, place=RunPlacement(2), folder=recorder.checkpoints, hash_share=1e9):
+        recorder.take(event)
+        events.append(event)
+    recorder.close()
+    assert isinstance(events[-1], Finished), events[-1]
+    found, held = revisited(recorder.kept, a_job, 7)
+    assert (found.checkpoint, found.parted, found.verified, held) == (checkpoint.step_file(4), None, 3, None)
+    assert all(one.recorded == one.relived for one in found.layers) and found.generator is True
+    assert found.loss == found.recorded_loss == losses(events)[6]
+    assert any("not captured" in note for note in found.notes)
+    path = recorder.kept.folder / layer_tables.HASHES
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1  # the last layer of step 8
+    path.write_bytes(data)
+    parted = revisited(recorder.kept, a_job, 8)[0].parted
+    assert parted is not None and (parted.step, parted.layer, parted.operation) == (8, "linear2", None)

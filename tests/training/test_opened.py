@@ -291,3 +291,15 @@ def test_data_and_losses_choose_what_goes_in_and_what_comes_out(folder: Path) ->
     assert analysis.runnable and [one.name for one in analysis.source.inputs] == ["mask", "pixels", "labels"]
     assert '{"logits": output.logits, "loss": output.loss}' in analysis.source.text
     assert "by_name" not in analysis.source.text  # they are forward's first arguments, in its order
+
+
+def test_a_step_of_an_opened_model_is_lived_again_and_its_graph_has_the_lines_of_its_files(
+    trained: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(*MINE, *OWN_LOSS, "--set", "save_every=4")
+    assert run(["revisit", "run", "--step", "10", "--trust", "--json", "--out", "step.json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (told["checkpoint"], told["parted"], told["captured"]) == ("step-00000008.pt", None, True)
+    assert "blocks.1.norm" in [one["layer"] for one in told["layers"]]
+    nodes = json.loads(Path("step.json").read_text())["nodes"]
+    assert any(str(node.get("file", "")).endswith("net.py") for node in nodes)

@@ -81,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
     print(json.dumps(plain_step(kept, found), ensure_ascii=False)) if options.json else print_step(found)
     if held is not None and options.out is not None:
         _write(held, options)
+    elif options.out is not None and found.parted is None:
+        raise cli.CommandError(f"{options.out} was not written: there is no graph of this step", 1)
     return int(found.parted is not None or found.captured is False)
 
 

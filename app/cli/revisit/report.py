@@ -16,7 +16,7 @@ def print_step(found: Revisited) -> None:
 
     start = f"step {found.started_at:,} ({found.checkpoint})" if found.checkpoint else "the start of the run"
     print(f"{cli.printable(found.run)}, step {found.step:,}: batch {found.batch:,} of epoch {found.epoch:,}, re-lived "
-          f"from {start}; {found.verified:,} recorded steps verified")  # fmt: skip
+          f"from {start}; {found.verified:,} steps verified by their hashes, all by their losses")  # fmt: skip
     same = {None: "not recorded", True: "equal", False: "not equal"}
     recorded = "not recorded" if found.recorded_loss is None else repr(found.recorded_loss)
     print(f"loss {found.loss!r}, recorded {recorded}; generators {same[found.generator]}")
@@ -43,7 +43,7 @@ def parted_text(parted: Parted) -> str:
             "loss": "the loss differs"}[parted.what]  # fmt: skip
     text = f"The run parts at step {parted.step:,}: {what}."
     if parted.operation is None:
-        return f"{text} No operation is to blame: {parted.reason}."
+        return f"{text} No operation was found: {parted.reason}."
     where = f", {parted.line}" if parted.line else ""
     return f"{text} {parted.operation}{where} is not deterministic: {parted.reason}."
 

@@ -104,6 +104,7 @@ class PrepareProcesses(Request[PreparedProcesses]):
     resume: Path | None
     threads: int
     processes: int
+    hash_share: float | None = None  # of the time, for hashes of gradients
 
 
 @dataclass(frozen=True)

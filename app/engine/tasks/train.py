@@ -135,6 +135,8 @@ def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     (home / "trained" / "weights.pt").unlink(missing_ok=True)
     kept = ["--checkpoints", str(request.folder)] if request.folder is not None else []
     arguments = (str(script), "--json", "--out", str(home / "trained"), *kept)
+    if request.hash_share is not None:
+        arguments = (*arguments, "--hash-share", str(request.hash_share))
     if request.resume is None:
         return PreparedProcesses(arguments)
     try:

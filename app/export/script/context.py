@@ -27,6 +27,7 @@ from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import OutputTarget, forms, input_is_target, rows_of
 from app.training.registry import loss_call, optimizer_call, schedule_call
+from app.training.revisit import hashes, recording
 from app.training.setup.weighted_losses import takes_weights
 from app.util.late_dataclass import dataclass
 
@@ -90,6 +91,8 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
         "carried": _carried(job, spec),
         "launching": (launch.on_loopback, launch.launch),
         "keeping": (checkpoint.generators, checkpoint.restore_generators, checksums.checksums),
+        "hashing": (hashes.bits_of, hashes.hash_of, hashes.odd_numbers, hashes.GradientHasher) if hands else (),
+        "hash_share": recording.SHARE,
         "checkpoint_version": checkpoint.VERSION,
         **_data(job, spec),
         **_batches(job, spec, rows),

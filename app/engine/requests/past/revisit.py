@@ -10,6 +10,15 @@ from app.engine.protocol import Handle, Request
 from app.util.late_dataclass import dataclass
 
 
+def digits(value: int) -> str:
+    """Return a hash as 16 hexadecimal digits.
+
+    >>> digits(-1), digits(255)
+    ('ffffffffffffffff', '00000000000000ff')
+    """
+    return f"{value & (1 << 64) - 1:016x}"
+
+
 @dataclass(frozen=True)
 class RevisitedLayer:
     """A layer at a step: the recorded hash of its gradients, the re-lived one, and their norm.

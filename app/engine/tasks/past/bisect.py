@@ -37,6 +37,10 @@ def first_step(
         return FirstStep(hit.step if hit else None, hit.layer if hit else "", hit.value if hit else None, True)
     last = hit.step if hit is not None else recorded.last
     check(kept, job, last, recorded)
+    if kept.record.environment is not None and kept.record.environment.processes > 1:
+        raise RunError(
+            f"{kept.record.title} ran on several processes, of which losses alone are recorded at every step."
+        )
     job = as_recorded(kept, job)
     probe = ConditionProbe(condition)
 

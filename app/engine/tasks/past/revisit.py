@@ -20,6 +20,7 @@ from app.engine.requests.past.revisit import (
     Revisit,
     Revisited,
     RevisitedLayer,
+    digits,
 )
 from app.engine.server import Context, handles
 from app.project import custom_layers
@@ -140,6 +141,11 @@ def revisited(
     notes: list[str] = []
     checkpoint = resume.nearest(kept, step - 1, notes.append)
     job = as_recorded(kept, job)
+    if kept.record.environment is not None and kept.record.environment.processes > 1:
+        from app.engine.tasks.past.processes import relived_on_processes
+
+        answer = relived_on_processes(kept, job, step, recorded, checkpoint, tell, cancelled)
+        return replace(answer, notes=(*notes, *answer.notes)), None
     held: list[HeldRevisit] = []
 
     def at_end(watcher: ReliveWatcher, figures: StepFigures) -> tuple[Parted | None, bool | None]:
@@ -256,12 +262,3 @@ def _answer(
 def _norm(figures: StepFigures, layer: str) -> float | None:
     norm = figures.norms[layer]
     return None if math.isnan(norm) else norm
-
-
-def digits(value: int) -> str:
-    """Return a hash as 16 hexadecimal digits.
-
-    >>> digits(-1), digits(255)
-    ('ffffffffffffffff', '00000000000000ff')
-    """
-    return f"{value & (1 << 64) - 1:016x}"
