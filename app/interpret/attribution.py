@@ -25,14 +25,15 @@ def attribute(
 ) -> Attribution:
     """Attribute the score of a class, the predicted one without `target`, to the input tensor number `argument`.
 
-    `subject` has a batch of one. Token ids are attributed by their embedding. Values at which nothing is left are zero:
-    that is the baseline of integrated gradients. Raises InterpretError, also without captum.
+    `subject` has a batch of one. Token ids are attributed by their embedding. Integrated gradients start at zeros, and
+    with token ids at one token everywhere: the first whose embedding is not zero, since a norm of zeros has no
+    gradient. Raises InterpretError, also without captum.
     """
     if missing := captum_missing():
         raise InterpretError(missing)
     with subject.quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # captum says that it sets requires_grad, and PIL what matplotlib does
-        value, hook = _start(subject, argument)
+        value, base, hook = _start(subject, argument)
         others = list(subject.tensors)
         with torch.no_grad(), hook(None):
             scores = subject.scores(subject.run(*others))
@@ -52,7 +53,7 @@ def attribute(
         elif method == GRAD_CAM:
             found = _grad_cam(subject, score, value, layer, others)
         else:
-            found = _integrated_gradients(score, value)
+            found = _integrated_gradients(score, value, *base)
         before = float(_score(scores, index)[0])
     values, rest = found
     if value is not others[argument]:  # over the embedding
@@ -60,13 +61,14 @@ def attribute(
     return Attribution(sample, method, words, before, values.float().cpu().numpy(), **rest)
 
 
-def _start(subject: Subject, argument: int) -> tuple[Tensor, Callable[[Tensor | None], Any]]:
-    """Return the tensor that is attributed to, and a context in which the model uses another in its place."""
+def _start(subject: Subject, argument: int) -> tuple[Tensor, tuple[Tensor, str], Callable[[Tensor | None], Any]]:
+    """Return the tensor that is attributed to, its baseline with a name, and a context in which the model uses another
+    in its place."""
     if not 0 <= argument < len(subject.tensors):
         raise InterpretError(f"the model takes {len(subject.tensors)} tensors, counted from 0; there is no {argument}")
     given = subject.tensors[argument]
     if given.is_floating_point():
-        return given, lambda _value: contextlib.nullcontext()
+        return given, (torch.zeros_like(given), "zeros"), lambda _value: contextlib.nullcontext()
     found: list[tuple[nn.Module, Tensor]] = []
 
     def note(module: nn.Module, args: Any, output: Tensor) -> None:
@@ -104,7 +106,18 @@ def _start(subject: Subject, argument: int) -> tuple[Tensor, Callable[[Tensor | 
         finally:
             hook.remove()
 
-    return value, replaced
+    return value, _same_token(module, given), replaced
+
+
+def _same_token(module: nn.Module, ids: Tensor) -> tuple[Tensor, str]:
+    """Return the embedding of an input of one token, the first whose embedding is not zero as that of padding is."""
+    found = torch.zeros(())
+    for token in (0, 1):
+        with torch.no_grad():
+            found = module(torch.full_like(ids, token)).detach()
+        if found.any():
+            break
+    return found, f"token {token}"
 
 
 def _copies(one: Tensor, count: int) -> Tensor:
@@ -147,11 +160,12 @@ def _saliency(score: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor,
     return Saliency(score).attribute(value.detach().clone(), abs=True)[0].detach(), {}
 
 
-def _integrated_gradients(score: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, dict[str, Any]]:
+def _integrated_gradients(
+    score: Callable[[Tensor], Tensor], value: Tensor, start: Tensor, against: str
+) -> tuple[Tensor, dict[str, Any]]:
     """Take steps until the attributions sum to the difference of the scores to 1 %, or there are too many."""
     from captum.attr import IntegratedGradients
 
-    start = torch.zeros_like(value)
     with torch.no_grad():
         difference = float(score(value)[0].double() - score(start)[0].double())
         base = float(score(start)[0])
@@ -164,7 +178,7 @@ def _integrated_gradients(score: Callable[[Tensor], Tensor], value: Tensor) -> t
             break
     else:
         remark = f"after {steps:,} steps they do not sum to the difference of the scores to 1 %"
-    return found[0], {"total": total, "baseline": base, "steps": steps, "remark": remark}
+    return found[0], {"total": total, "baseline": base, "steps": steps, "against": against, "remark": remark}
 
 
 def _grad_cam(

@@ -78,8 +78,10 @@ class Interventions:
                     self._used.add(one)
 
         try:
-            # Entered without heads too: what is compared is computed by the same kernels.
-            with AttentionFinder(self._model, change_heads).watching():
+            # Without heads a pass runs as ever. With them the one without changes is watched too: it takes no fused
+            # inference of nn.TransformerEncoder either, so that both are computed by the same kernels.
+            watched = any(one.head is not None for one in self.changes)
+            with AttentionFinder(self._model, change_heads).watching() if watched else torch.no_grad():
                 yield
         finally:
             for hook in hooks:

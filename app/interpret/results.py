@@ -83,7 +83,7 @@ class Attribution:
 
     `values` have the shape of the input without the batch, of (tokens,) for token ids; those of Grad-CAM are (H, W), at
     the size of the input. Of integrated gradients `total` is the sum, `baseline` the score at the baseline and `steps`
-    how many were taken; NaN and 0 of other methods. `layer` is that of Grad-CAM.
+    how many were taken, NaN and 0 of other methods, and `against` names the baseline. `layer` is that of Grad-CAM.
     """
 
     sample: SampleLook
@@ -94,6 +94,7 @@ class Attribution:
     total: float = math.nan
     baseline: float = math.nan
     steps: int = 0
+    against: str = ""
     layer: str = ""
     remark: str = ""
 

@@ -64,10 +64,16 @@ def test_tokens_are_attributed_by_their_embedding():
             return {"logits": self.head(self.body(hidden).tanh())}
 
     torch.manual_seed(0)
-    one = of_model(Words(), (torch.tensor([[3, 1, 8, 2, 2, 0]]),), {})
+    one = of_model(Words(), (torch.tensor([[3, 1, 8, 2, 2, 5]]),), {})
     found = attribution.attribute(one, SampleLook(0), INTEGRATED_GRADIENTS)
     # The score is that of the last token alone, and nothing mixes tokens.
-    assert found.values.shape == (6,) and found.complete and (found.values[:5] == 0).all() and found.values[5] != 0
+    assert (
+        found.values.shape == (6,)
+        and found.complete
+        and found.against == "token 0"
+        and (found.values[:5] == 0).all()
+        and found.values[5] != 0
+    )
 
 
 def test_without_captum_the_cure_is_said(evaluator, monkeypatch):

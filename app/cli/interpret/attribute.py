@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from app.interpret.results import Attribution
 
 DETAILS = """
-Integrated gradients start at zeros, and their sum is checked against the difference of the scores: the command exits
-with 1 where it is off by more than 1 %. Token ids are attributed by their embedding.
+Integrated gradients start at zeros, those of token ids at one token everywhere, and their sum is checked against the
+difference of the scores: the command exits with 1 where it is off by more than 1 %. Token ids are attributed by their
+embedding.
 """
 
 
@@ -78,7 +79,7 @@ def line(found: Attribution) -> str:
         told += f", at {found.layer}"
     if found.steps:
         told += (
-            f"; the sum {found.total:.5g} is the difference {found.score - found.baseline:.5g} from the score at zeros "
-            f"to {found.incompleteness:.2%}, in {found.steps:,} steps"
+            f"; the sum {found.total:.5g} is the difference {found.score - found.baseline:.5g} from the score at "
+            f"{found.against} to {found.incompleteness:.2%}, in {found.steps:,} steps"
         )
     return told + (f"; {found.remark}" if found.remark else "")

@@ -135,7 +135,7 @@ def describe(one: Attribution) -> tuple[str, str]:
     if one.steps:
         second += (
             f"; the sum {figure(one.total)} is {figure(one.score - one.baseline)}, the difference from the score at "
-            f"zeros, to {one.incompleteness:.2%} in {one.steps:,} steps"
+            f"{one.against}, to {one.incompleteness:.2%} in {one.steps:,} steps"
         )
     return first, second + (f"; {one.remark}" if one.remark else "")
 
