@@ -233,6 +233,11 @@ def read(options: argparse.Namespace) -> Project:
     from app.project.file import ProjectFileError, read
 
     path: Path = options.project
+    if path.suffix in (".pt2", ".onnx"):
+        raise CommandError(
+            f"{path} is a graph in one mode, which cannot be trained. Name the Python class that it was exported from: "
+            "file.py:Class"
+        )
     takes_models = hasattr(options, "on")
     try:
         if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):

@@ -232,7 +232,9 @@ def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
         given = {"weights_backbone": None, **given}
     model = models.get_model(name, weights=None, **given).get_submodule(part)
     if name in models.list_models(module=models.detection) and not part:
-        return Loaded(model, ([example(InputSpec((3, 320, 320)))],), targets={"targets": [_boxes(model)]})
+        picture = example(InputSpec((3, 320, 320)))
+        several = {"images": [picture, picture], "targets": [_boxes(model)] * 2}  # of one a batch norm learns nothing
+        return Loaded(model, (), {"images": [picture]}, several)
     sizes = (3, 16, 112, 112) if name in models.list_models(module=models.video) else (3, 224, 224)
     with contextlib.suppress(ValueError, AttributeError):
         crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
@@ -249,10 +251,8 @@ def _boxes(model: nn.Module) -> dict[str, Any]:
              "labels": torch.ones(2, dtype=torch.int64)}  # fmt: skip
     if getattr(heads, "mask_predictor", None) is not None:
         found["masks"] = torch.zeros(2, 320, 320, dtype=torch.uint8)
-        for mask, (left, top, right, bottom) in zip(
-            found["masks"], ((40, 40, 200, 160), (120, 100, 280, 300)), strict=True
-        ):
-            mask[top:bottom, left:right] = 1
+        found["masks"][0, 40:160, 40:200] = 1
+        found["masks"][1, 100:300, 120:280] = 1
     predictor = getattr(heads, "keypoint_predictor", None)
     if predictor is not None:
         points = predictor.kps_score_lowres.out_channels

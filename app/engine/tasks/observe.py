@@ -62,7 +62,7 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
     )
     if found.failed is not None and request.meta:
         return observe_with_values(request, found, tell)
-    if found.interface is not None and not request.train and _takes_targets(loaded, found.interface):
+    if not request.train and _takes_targets(loaded, found.interface):
         from app.observe.observe import interface_in_training
 
         tell(f"Running {request.source} once in train mode")
@@ -93,9 +93,10 @@ def _is_in(file: str, folder: Path) -> bool:
     return path.parent == folder or (path.stem == "__init__" and path.parent.parent == folder)
 
 
-def _takes_targets(loaded: Loaded, interface: Interface) -> bool:
+def _takes_targets(loaded: Loaded, interface: Interface | None) -> bool:
     """Return whether a model may return losses in train mode, and need targets for them, as detection models do."""
-    return bool(loaded.targets) or any(one.way.startswith("[*]") for one in interface.takes)
+    takes = interface.takes if interface is not None else ()
+    return bool(loaded.targets) or any(one.way.startswith("[*]") for one in takes)
 
 
 def observe_with_values(request: Observe, without: Observation, tell: Callable[[str], None]) -> Observation:
