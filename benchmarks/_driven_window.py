@@ -25,7 +25,7 @@ from PySide6.QtTest import QTest
 from app.project.journal import Journal, JournalEntry
 from app.project.project import Project
 from app.views import app
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from benchmarks.kill_window import digest
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier
@@ -43,7 +43,7 @@ def tell(*words: object) -> None:
 class Driver(QObject):
     """Goes on step by step on the window's own thread; each step gives the number of milliseconds until the next."""
 
-    def __init__(self, window: MainWindow, mode: str, seed: int, file: Path | None) -> None:
+    def __init__(self, window: WholeWindow, mode: str, seed: int, file: Path | None) -> None:
         super().__init__(window)
         self._window, self._mode, self._file = window, mode, file
         self._choose = random.Random(seed)
@@ -192,7 +192,7 @@ class Driver(QObject):
         yield 5
 
 
-class DrivenWindow(MainWindow):
+class DrivenWindow(WholeWindow):
     """The window, with somebody at it."""
 
     mode, seed = "untitled", 0

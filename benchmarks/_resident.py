@@ -79,13 +79,14 @@ def main(model: str, captures: int) -> None:
     from PySide6.QtCore import QEventLoop, QTimer
 
     from app.views.app import make_application
-    from app.views.main_window import EXAMPLE, MainWindow
+    from app.views.main_window import EXAMPLE
+    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
-    window = MainWindow(Settings("TapedeckBench", "TapedeckBench"))
+    window = WholeWindow(Settings("TapedeckBench", "TapedeckBench"))
     window.resize(1600, 1000)
     window.show()
     window.files.may_leave = lambda: True  # type: ignore[method-assign]

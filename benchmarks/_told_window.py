@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.project import file
 from app.views import app
 from app.views.files.changed_file_dialog import ChangedFileDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier
@@ -32,7 +32,7 @@ def tell(*words: object) -> None:
 class Obedient(QObject):
     """Carries out one command after another on the window's thread."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: WholeWindow) -> None:
         super().__init__(window)
         self._window, self._half, self._choice, self._copies = window, b"", "keep", 0
         self._commands: list[list[str]] = []
@@ -116,7 +116,7 @@ class Obedient(QObject):
             dialog.accept()
 
 
-class ToldWindow(MainWindow):
+class ToldWindow(WholeWindow):
     """The window, with somebody at it who is told what to do."""
 
     def start(self) -> None:

@@ -34,7 +34,7 @@ def _watched() -> int:
             QTimer.singleShot(0, look)
 
     def tell() -> None:
-        canvas = window.canvas
+        canvas = window.findChild(sys.modules["app.views.canvas.canvas"].Canvas)
         assert canvas.scene.nodes.keys() == window.document.project.graph.nodes.keys()
         for node, item in canvas.scene.nodes.items():
             middle = item.body.center()

@@ -53,13 +53,13 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
     from app.export.script.script import training_script
     from app.util.resources import path
     from app.views.app import make_application
-    from app.views.main_window import MainWindow
+    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
-    window = MainWindow(Settings("TapedeckBench", "training"))
+    window = WholeWindow(Settings("TapedeckBench", "training"))
     window.resize(1600, 1000)
     window.show()
     window.open_path(opened or path("examples", "digits.tape"))

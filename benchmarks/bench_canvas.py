@@ -31,7 +31,7 @@ from app.builder.layout.arrange import DEFAULT, arrange
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.app import make_application
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
 
@@ -75,7 +75,7 @@ def pause(milliseconds: int) -> None:
 class Painted(QObject):
     """Runs the event loop until the viewport has been painted after a signal."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: WholeWindow) -> None:
         super().__init__(window)
         self._viewport = window.canvas.view.viewport()
         self._viewport.installEventFilter(self)
@@ -96,7 +96,7 @@ class Painted(QObject):
         self._loop.exec()
 
 
-def see(window: MainWindow) -> None:
+def see(window: WholeWindow) -> None:
     """200 layers, the middle of them in sight at 100 %."""
     window.document.new(chain(200))
     until(lambda: window.live.up_to_date)
@@ -105,7 +105,7 @@ def see(window: MainWindow) -> None:
     window.canvas.view.viewport().repaint()
 
 
-def shapes(window: MainWindow, painted: Painted, count: int) -> list[float]:
+def shapes(window: WholeWindow, painted: Painted, count: int) -> list[float]:
     """Milliseconds from an edit of the middle layer to its new shapes painted."""
     taken = []
     for i in range(count):
@@ -121,7 +121,7 @@ def shapes(window: MainWindow, painted: Painted, count: int) -> list[float]:
     return taken
 
 
-def undos(window: MainWindow) -> list[float]:
+def undos(window: WholeWindow) -> list[float]:
     """Milliseconds that the undo of each kind of edit takes until the drawing of before is painted."""
     project = window.document.project
     some = [f"n{i}" for i in range(90, 110)]
@@ -149,7 +149,7 @@ def undos(window: MainWindow) -> list[float]:
     return taken
 
 
-def opening(window: MainWindow, project: Project) -> float:
+def opening(window: WholeWindow, project: Project) -> float:
     """Milliseconds from a project to its whole picture; the nodes of a large one come in several turns."""
     window.document.new()
     until(lambda: window.live.up_to_date)
@@ -161,7 +161,7 @@ def opening(window: MainWindow, project: Project) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-def show(window: MainWindow, view: float | str) -> None:
+def show(window: WholeWindow, view: float | str) -> None:
     """Show a part, and let it rest until all of it is sharp."""
     window.canvas.frame_all()
     if view != "all":
@@ -170,7 +170,7 @@ def show(window: MainWindow, view: float | str) -> None:
     pause(REST)
 
 
-def frames(window: MainWindow, move: str, count: int) -> list[float]:
+def frames(window: WholeWindow, move: str, count: int) -> list[float]:
     """Milliseconds of each repaint after a move of the view."""
     view, taken = window.canvas.view, []
     for i in range(count):
@@ -195,7 +195,7 @@ def written(project: Project) -> Path:
     return file
 
 
-def beside(window: MainWindow, peer: Peer | None, count: int, limit: float) -> list[Figure]:
+def beside(window: WholeWindow, peer: Peer | None, count: int, limit: float) -> list[Figure]:
     """Opening, panning and zooming `count` nodes, ours and theirs in turns."""
     project = chain(count - 2)
     ours = [opening(window, project) for _ in range(ROUNDS)]
@@ -243,7 +243,7 @@ def on_a_screen() -> bool:
 def main() -> None:
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
-    window = MainWindow(Settings("TapedeckBench", "canvas"))
+    window = WholeWindow(Settings("TapedeckBench", "canvas"))
     window.resize(1600, 1000)
     window.show()
     window.start()

@@ -143,7 +143,7 @@ def campaign(kills: int, seed: int, home: Path) -> Outcome:
     from PySide6.QtCore import QSettings
 
     from app.views.app import make_application
-    from app.views.main_window import MainWindow
+    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
 
@@ -151,7 +151,7 @@ def campaign(kills: int, seed: int, home: Path) -> Outcome:
         QSettings.setPath(form, QSettings.Scope.UserScope, str(home))
     application = make_application()
     theme.apply(application, "dark")
-    window = MainWindow(Settings("TapedeckBench", "kill_engines"))
+    window = WholeWindow(Settings("TapedeckBench", "kill_engines"))
     window.show()
     window.start()
     window.files.open_example("MLP on digits.tape")

@@ -78,14 +78,14 @@ def child(limit: float, where: bool) -> None:
 
     from app.util.resources import path as resource_path
     from app.views.app import make_application
-    from app.views.main_window import MainWindow
+    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
     settings = Settings("TapedeckBench", "monsters")
-    window = MainWindow(settings)
+    window = WholeWindow(settings)
     window.resize(1280, 800)
     window.show()
     told: list[str] = []

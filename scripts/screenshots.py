@@ -18,7 +18,7 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QWidget
 
 from app.views.app import make_application
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
 
@@ -50,7 +50,7 @@ class Photographer:
 
     def __init__(self, folder: Path, look: str, size: tuple[int, int], suffix: str) -> None:
         self.folder, self.suffix = folder, suffix
-        self.window = MainWindow(Settings("TapedeckPictures", f"{look}{size[0]}"))
+        self.window = WholeWindow(Settings("TapedeckPictures", f"{look}{size[0]}"))
         self.window.resize(*size)
         self.window.show()
         self.window.files.open_example("digits.tape")

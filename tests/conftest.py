@@ -30,7 +30,7 @@ from app.util import gc_pause
 
 if TYPE_CHECKING:
     from app.views.engine_service import EngineService
-    from app.views.main_window import MainWindow
+    from tests.support.whole_window import WholeWindow
     from tests.support.shared_window import SharedWindow
 
 THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # of torch; beside others, one each
@@ -187,7 +187,7 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
     yield PatientBot(request)
     shared = {each.window for each in _shared_window}
     for widget in set(qapp.topLevelWidgets()) - before - shared:
-        if type(widget).__name__ == "MainWindow":
+        if type(widget).__name__ == "WholeWindow":
             widget.session.close_and_wait()
             widget.document.undo_stack.setClean()
             widget.close()
@@ -209,7 +209,7 @@ def shared_window() -> Iterator[SharedWindow]:
 
 
 @pytest.fixture
-def window(qtbot: PatientBot, qapp, shared_window: SharedWindow) -> Iterator[MainWindow]:
+def window(qtbot: PatientBot, qapp, shared_window: SharedWindow) -> Iterator[WholeWindow]:
     """The window with all its pages, an empty project and torch behind it: one for many tests, put back between them.
 
     A file has a fixture of this name that opens what its tests want. What tests how a window begins makes its own.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.engine.client import Engine, Question, shared, traceback_of
 from app.engine.protocol import EngineDiedError, Handle, Request
 from app.views.ui.background import PendingRequests, WorkerFailure
+
+if TYPE_CHECKING:
+    from app.engine.own_engine import OwnEngine
 
 A = TypeVar("A")
 
@@ -117,6 +121,26 @@ class EngineService(PendingRequests):
         for question in list(self._questions.values()):
             question.stop()
         self._questions.clear()
+
+
+class OwnEngineService(EngineService):
+    """Client of an engine that nobody else asks, and that ends with it."""
+
+    def __init__(self, parent: QObject, engine: OwnEngine) -> None:
+        super().__init__(parent, engine)
+        self.engine = engine
+
+    def close(self) -> None:
+        """Cancel all requests and end the engine; its last thread is waited for on another."""
+        super().close()
+        end_engine(self.engine)
+        self.deleteLater()
+
+
+def end_engine(engine: OwnEngine) -> None:
+    """End an engine at once, without waiting for the thread that writes to it."""
+    engine.kill()
+    threading.Thread(target=engine.close, name="end of an engine", daemon=True).start()
 
 
 def _raise(failure: WorkerFailure) -> None:

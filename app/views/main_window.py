@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
@@ -348,15 +348,6 @@ class MainWindow(QMainWindow):
     def show_page(self, key: str) -> None:
         """Bring a page to the front."""
         self.pages.show(key)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return an attribute of a feature, for code that drives the window from outside, such as tests."""
-            for each in self.__dict__.get("features", ()):
-                if name in vars(each):
-                    return vars(each)[name]
-            raise AttributeError(name)
 
     # -- the window itself --------------------------------------------------------------------------------------------
 

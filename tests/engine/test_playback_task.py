@@ -26,6 +26,7 @@ from app.engine.protocol import EngineDiedError
 from app.engine.requests.capture import CaptureRequest, InitialWeights
 from app.engine.requests.findings import FindingsRequest, StopEarly
 from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation
+from app.engine.requests.measure import Measure
 from app.engine.requests.playback import (
     Back,
     Command,
@@ -49,6 +50,7 @@ from app.engine.requests.playback import (
 )
 from app.engine.tasks.capture import batch_of
 from app.engine.tasks.playback import PlaybackSession
+from tests.support.engines import asked, stop
 from tests.support.training_jobs import job
 
 PATIENCE = 60.0
@@ -210,9 +212,16 @@ def test_findings_and_gradchecks_come_as_they_are_in_this_process(engine, reques
         engine.ask(GradcheckRequest(few, NodeOperation(0, ("Other",)), "it")).result(PATIENCE)
 
 
-def test_what_is_stopped_early_has_what_was_found_until_then(engine, request_) -> None:
-    asked = threading.Event()
-    question = engine.ask(FindingsRequest(request_), lambda _words: asked.set())
-    assert asked.wait(PATIENCE)
-    question.send(StopEarly())
-    assert question.result(PATIENCE).cancelled
+def test_findings_that_are_to_stop_early_are_an_answer_without_the_rest(engine, request_) -> None:
+    """The engine stands until all is in its pipe: else it might be done with everything before it is to stop."""
+    engine.ask(Measure()).result(PATIENCE)
+    stop(engine.pid)
+    try:
+        question = engine.ask(FindingsRequest(request_))
+        question.send(StopEarly())
+        last = engine.ask(Measure())
+        while not asked(engine, Measure):  # sent one after the other
+            pass
+    finally:
+        os.kill(engine.pid, signal.SIGCONT)
+    assert last.result(PATIENCE) and question.result(PATIENCE).cancelled and question.result().paths is None

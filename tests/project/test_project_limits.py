@@ -20,7 +20,7 @@ from app.project import file
 from app.project.limits import LARGEST_FILE, MOST_VALUES
 from app.project.module_paths import Layers
 from app.views.files import reading
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from benchmarks.monsters import MONSTERS, ends, layers, nested, project
 from tests.views.window.test_window import ready
 
@@ -93,14 +93,14 @@ def test_nodes_without_places_get_some_below_those_that_have_one() -> None:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     return window
 
 
 def test_a_refused_file_leaves_the_project_its_steps_and_the_window(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
     window.canvas.add_op("nn.ReLU")
     before = window.document.project
@@ -117,7 +117,7 @@ def test_a_refused_file_leaves_the_project_its_steps_and_the_window(
 
 
 def test_an_edit_beyond_the_bounds_is_refused_since_no_file_could_hold_it(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
     path = tmp_path / "often.tape"
     path.write_bytes(json.dumps(nested(12, 2)).encode())
@@ -130,7 +130,7 @@ def test_an_edit_beyond_the_bounds_is_refused_since_no_file_could_hold_it(
     assert window.document.project is before and "200,000 are allowed" in refused.args[0]
 
 
-def test_a_large_sheet_comes_in_turns_and_is_whole(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_a_large_sheet_comes_in_turns_and_is_whole(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     path = tmp_path / "chain.tape"
     path.write_bytes(MONSTERS["a chain of 1000 nodes"]())
     assert path.stat().st_size > reading.SMALL, "it is read beside the window"

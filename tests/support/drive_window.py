@@ -37,7 +37,7 @@ def main(folder: Path) -> int:
     from PySide6.QtTest import QTest
 
     from app.views.app import make_application
-    from app.views.main_window import MainWindow
+    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
 
@@ -45,7 +45,7 @@ def main(folder: Path) -> int:
         QSettings.setPath(form, QSettings.Scope.UserScope, str(folder))
     application = make_application()
     theme.apply(application, "dark")
-    window = MainWindow(Settings("TapedeckTest", "drive"))
+    window = WholeWindow(Settings("TapedeckTest", "drive"))
     said: list[str] = []
     show = window.toasts.show
     window.toasts.show = lambda *given, **more: said.append(str(given)) or show(*given, **more)  # type: ignore[assignment]

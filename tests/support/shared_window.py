@@ -32,7 +32,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.navigation import NETWORK
 from app.views.settings import Settings
 from app.views.shell.feature import ShellFeature
@@ -64,13 +64,13 @@ class SharedWindow:
     """The window that is lent to one test after the other, if there is one at the moment."""
 
     def __init__(self) -> None:
-        self.window: MainWindow | None = None
+        self.window: WholeWindow | None = None
         self._look: dict[str, Any] = {}
         self._docks: Any = None
         self._laid_out: Any = None  # what it tells of its docks once they were put back
         self._focus: Any = None
 
-    def lend(self, qtbot: QtBot, qapp: QApplication) -> MainWindow:
+    def lend(self, qtbot: QtBot, qapp: QApplication) -> WholeWindow:
         """A window with all its pages, with an empty project and with torch behind it."""
         if self.window is not None:
             self._put_back(qtbot, self.window)
@@ -100,7 +100,7 @@ class SharedWindow:
     def _make(self, qtbot: QtBot, qapp: QApplication) -> None:
         if not qapp.styleSheet() or theme.current().name != "dark":
             theme.apply(qapp, "dark")
-        window = MainWindow(Settings("TapedeckTest", "shared"))
+        window = WholeWindow(Settings("TapedeckTest", "shared"))
         window.resize(*SIZE)
         window.show()
         self._docks, self._laid_out = window.saveState(), None
@@ -112,7 +112,7 @@ class SharedWindow:
         self._put_back(qtbot, window)
         self._look = look(window)
 
-    def _is_as_before(self, qtbot: QtBot, window: MainWindow) -> bool:
+    def _is_as_before(self, qtbot: QtBot, window: WholeWindow) -> bool:
         """Whether it looks as it did, some turns of the event loop later at most: what was to come comes then."""
         for _ in range(TURNS):
             now = look(window)
@@ -126,7 +126,7 @@ class SharedWindow:
             QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         return False
 
-    def _put_back(self, qtbot: QtBot, window: MainWindow) -> None:
+    def _put_back(self, qtbot: QtBot, window: WholeWindow) -> None:
         for dialog in window.findChildren(QDialog):
             dialog.close()
             dialog.deleteLater()
@@ -171,7 +171,7 @@ class SharedWindow:
             self._laid_out = window.saveState()
 
 
-def at_rest(window: MainWindow) -> bool:
+def at_rest(window: WholeWindow) -> bool:
     """Whether all pages are there and all is known of what is open."""
     return (
         window.furnished and window.live.torch is not None and window.live.up_to_date
@@ -179,7 +179,7 @@ def at_rest(window: MainWindow) -> bool:
     )  # fmt: skip
 
 
-def look(window: MainWindow) -> dict[str, Any]:
+def look(window: WholeWindow) -> dict[str, Any]:
     """What is to be seen of a window, and the flags of its controls, by the way that leads there."""
     found: dict[str, Any] = dict(_heard(window))
     for holder in (window, *window.features):
@@ -203,7 +203,7 @@ def _note(name: str, part: QObject, found: dict[str, Any]) -> None:
             found[f"{name}.{key}"] = len(value)
 
 
-def _heard(window: MainWindow) -> dict[str, int]:
+def _heard(window: WholeWindow) -> dict[str, int]:
     """How many hear the signals of the lasting parts and of theirs: who stays would be told of the next test."""
     parts = {"": window, **_parts("", window)}
     for name, part in list(parts.items()):

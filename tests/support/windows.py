@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
 
 
 @contextmanager
-def shown(qapp: QApplication, name: str) -> Iterator[MainWindow]:
+def shown(qapp: QApplication, name: str) -> Iterator[WholeWindow]:
     """A window with settings under `name`. What is unsaved or goes on at the end is dropped."""
     if not qapp.styleSheet():
         theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", name))
+    made = WholeWindow(Settings("TapedeckTest", name))
     made.resize(1280, 800)
     made.show()
     try:
@@ -29,7 +29,7 @@ def shown(qapp: QApplication, name: str) -> Iterator[MainWindow]:
         leave(made)
 
 
-def messages(window: MainWindow) -> list[str]:
+def messages(window: WholeWindow) -> list[str]:
     """What it says at its bottom right from now on. On the screen a message goes by itself, however slow a test is."""
     told, show = [], window.toasts.show
 
@@ -42,7 +42,7 @@ def messages(window: MainWindow) -> list[str]:
     return told
 
 
-def leave(window: MainWindow) -> None:
+def leave(window: WholeWindow) -> None:
     """Close it and let it go, so that the next test styles one window and not all of them."""
     window.close()
     window.deleteLater()

@@ -11,7 +11,7 @@ from app.training.loop import train
 from app.training.monitoring import step_profile
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.training.run_requests import ProfileStep
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.training.memory.profile_control import NOTHING
 from app.views.training.memory.profile_dialog import ON_DEVICE, ProfileDialog
 from tests.support.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
@@ -82,7 +82,7 @@ def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow) -> MainWindow:
+def window(qtbot, window: WholeWindow) -> WholeWindow:
     window.open_path(DIGITS)
     ready(qtbot, window)
     return window

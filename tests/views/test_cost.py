@@ -21,7 +21,7 @@ from app.project import file
 from app.util.resources import path
 from app.views.cost.cost_rows import BYTES, COMPUTE, FIELD, NODE, PARAMETERS, as_csv, gaps_text, note, rows_of
 from app.views.cost.cost_table import CostTable
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.selection import Selection
 from tests.support.builder_nets import net
 from tests.support.engines import asked, stop
@@ -177,13 +177,13 @@ def test_an_empty_canvas_says_what_belongs_here(page: CostTable) -> None:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.open_path(path("examples/digits.tape"))
     qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
     return window
 
 
-def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtBot, window: MainWindow) -> None:
+def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtBot, window: WholeWindow) -> None:
     graph = window.document.project.graph
     ids = {node.name: node.id for node in graph.nodes.values()}
     assert window.status.text("compute") == "2.53 MFLOP per sample"
@@ -204,7 +204,7 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
     assert striped._cells is None and not window.canvas.scales.isVisible()
 
 
-def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, window: MainWindow) -> None:
+def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, window: WholeWindow) -> None:
     window.show_page("cost")
     overview = window.inspector.overview
     assert "85,066" in window.status.text("parameters") and overview._verdict.isVisible()
@@ -217,7 +217,7 @@ def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, wind
     assert window.costs.table.isVisible()
 
 
-def test_the_cost_is_asked_again_where_the_engine_ended_amid_the_question(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_cost_is_asked_again_where_the_engine_ended_amid_the_question(qtbot: QtBot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.engine.busy)
     window.status.set_compute("")
     stop(shared().pid)  # so that the question is still open when it ends
@@ -227,7 +227,7 @@ def test_the_cost_is_asked_again_where_the_engine_ended_amid_the_question(qtbot:
     qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
 
 
-def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: MainWindow) -> None:
+def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: WholeWindow) -> None:
     node = next(node.id for node in window.document.project.graph.nodes.values() if node.name == "conv2")
     item = window.canvas.scene.nodes[node]
     window.overlay.set_value("Cost")

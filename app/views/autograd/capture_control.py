@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from app.engine.client import Engine
     from app.engine.requests.observe import AnyCapture, Observe
     from app.views.autograd.page import AutogradPage
-    from app.views.engine_service import EngineService
+    from app.views.engine_service import EngineService, OwnEngineService
     from app.views.workspace import Workspace
 
 
@@ -107,15 +107,18 @@ class AutogradControl(QObject):
     @property
     def asks(self) -> EngineService:
         """The engine that has what the newest graph came from."""
-        own = {MODEL: self.opened.service if self.opened is not None else None, SCRIPT: self.script.service}
-        return own.get(self.subject) or self._engine
+        return self._own or self._engine
 
     @property
     def engine(self) -> Engine | None:
         """The engine of an opened model or of a script while that is shown; None for the shared one."""
-        if self.subject == SCRIPT:
-            return self.script.engine
-        return self.opened.engine if self.opened is not None and self.subject == MODEL else None
+        own = self._own
+        return own.engine if own is not None else None
+
+    @property
+    def _own(self) -> OwnEngineService | None:
+        own = {MODEL: self.opened.service if self.opened is not None else None, SCRIPT: self.script.service}
+        return own.get(self.subject)
 
     @property
     def name(self) -> str:

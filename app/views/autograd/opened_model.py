@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,15 +11,15 @@ from PySide6.QtCore import QObject, QTimer
 from app.engine import observe_process
 from app.engine.client import Question
 from app.engine.observe_process import PATIENCE, ObserveTimeoutError, death_words, timeout_words
-from app.engine.own_engine import OwnEngine
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.observe import CapturedModel, ModelCapture, Observe
 from app.sources.finding import digest_of
 from app.sources.spec import SourceError
-from app.views.engine_service import EngineService
+from app.views.engine_service import OwnEngineService
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
+    from app.engine.own_engine import OwnEngine
     from app.views.ui.background import Background
 
 CAPTURE, START = "capture", "engine of a model"  # keys of questions
@@ -34,8 +33,7 @@ class OpenedModel(QObject):
         self.model = model
         self._digest = digest_of(model.source, model.folder)
         self._background = background
-        self.engine: OwnEngine | None = None
-        self.service: EngineService | None = None
+        self.service: OwnEngineService | None = None
         self._patience = QTimer(self, interval=int(PATIENCE * 1000), singleShot=True)
         self._patience.timeout.connect(self._stop)
         self._late = False
@@ -46,7 +44,7 @@ class OpenedModel(QObject):
     ) -> None:  # fmt: skip
         """Run a capture; the answer, or why there is none, arrives on this thread."""
         ask = partial(self._ask, request, answered, failed, tell)
-        if self.engine is not None and self.engine.pid is not None:
+        if self.service is not None and self.service.pid is not None:
             ask()
             return
         self.close()
@@ -59,15 +57,15 @@ class OpenedModel(QObject):
         self._background.ask(START, start, on_answer=partial(self._started, ask), on_error=failed)
 
     def _started(self, ask: Callable[[], None], engine: OwnEngine) -> None:
-        self.engine, self.service = engine, EngineService(self, engine)
+        self.service = OwnEngineService(self, engine)
         ask()
 
     def _ask(
         self, request: ModelCapture, answered: Callable[[CapturedModel], None],
         failed: Callable[[WorkerFailure], None], tell: Callable[[str], None],
     ) -> None:  # fmt: skip
-        engine, service = self.engine, self.service
-        assert engine is not None and service is not None
+        service = self.service
+        assert service is not None
         service.forget(CAPTURE)
         self._patience.stop()
         self._late = False
@@ -82,7 +80,7 @@ class OpenedModel(QObject):
             if isinstance(error, EngineDiedError):
                 error = (
                     ObserveTimeoutError(timeout_words(self.model, PATIENCE)) if self._late
-                    else SourceError(death_words(self.model, engine))
+                    else SourceError(death_words(self.model, service.engine))
                 )  # fmt: skip
             failed(WorkerFailure(error, failure.traceback))
 
@@ -94,19 +92,13 @@ class OpenedModel(QObject):
 
     def _stop(self) -> None:
         self._late = True
-        if self.engine is not None:
-            self.engine.kill()
+        if self.service is not None:
+            self.service.engine.kill()
 
     def close(self) -> None:
         """End the process, and what it holds."""
         self._patience.stop()
         self._background.forget(START)
-        engine, service = self.engine, self.service
-        self.engine = self.service = None
+        service, self.service = self.service, None
         if service is not None:
             service.close()
-            service.deleteLater()
-        if engine is not None:
-            engine.kill()
-            # Closing waits for the thread that writes.
-            threading.Thread(target=engine.close, name="end of a model's engine", daemon=True).start()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.engine.client import Engine
 from app.engine.protocol import Handle
 from app.engine.requests.capture import CapturedStep, HeldStep
 from app.engine.watched.follow import WatchedRunControl
 from app.engine.watched.script_engine import ScriptEngine
-from app.views.engine_service import EngineService
+from app.views.engine_service import OwnEngineService, end_engine
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
@@ -45,8 +43,7 @@ class ScriptStep(QObject):
         super().__init__(parent)
         self._session, self._background = session, background
         self.state = NONE
-        self.engine: Engine | None = None
-        self.service: EngineService | None = None
+        self.service: OwnEngineService | None = None
         self._turn = 0  # of the newest question: answers to earlier ones are stale
         self._answered.connect(self._on_answer)
 
@@ -86,9 +83,9 @@ class ScriptStep(QObject):
 
     def _connected(self, turn: int, held: HeldStep, engine: ScriptEngine) -> None:
         if turn != self._turn:
-            _close(engine)
+            end_engine(engine)
             return
-        self.engine, self.service = engine, EngineService(self, engine)
+        self.service = OwnEngineService(self, engine)
         self.service.ended.connect(self._ended)
         self.service.ask(STEP, held, on_answer=partial(self._described, held), on_error=self._failed)
 
@@ -102,7 +99,7 @@ class ScriptStep(QObject):
 
     def release(self) -> None:
         """Let the script go on, or wait for its backward no more."""
-        if self.state == NONE and self.engine is None:
+        if self.state == NONE and self.service is None:
             return
         self._turn += 1
         control = self._control()
@@ -124,13 +121,9 @@ class ScriptStep(QObject):
             self.gone.emit()
 
     def _disconnect(self) -> None:
-        engine, service = self.engine, self.service
-        self.engine = self.service = None
+        service, self.service = self.service, None
         if service is not None:
             service.close()
-            service.deleteLater()
-        if engine is not None:
-            _close(engine)
 
     def close(self) -> None:
         """Let the script go on as the window closes."""
@@ -141,8 +134,3 @@ class ScriptStep(QObject):
         if state != self.state:
             self.state = state
             self.changed.emit(state)
-
-
-def _close(engine: Engine) -> None:
-    """Close the connection to a script; that waits for the thread that writes."""
-    threading.Thread(target=engine.close, name="end of a script's engine", daemon=True).start()

@@ -27,7 +27,7 @@ from app.views.canvas.gestures.hit import Hit
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.menus import menu_for
 from app.views.canvas.overlays import arrange_overlays
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.navigation import Navigation, SheetDocument
 from app.views.project_catalog import ProjectCatalog
 from app.views.selection import Selection
@@ -406,7 +406,7 @@ def test_saved_and_opened_it_is_unfolded(desk: Desk, tmp_path: Path) -> None:
 
 def test_a_double_click_inside_goes_there(qtbot, qapp) -> None:
     theme.apply(qapp, "dark")
-    window = MainWindow(Settings("TapedeckTests", "unfold"))
+    window = WholeWindow(Settings("TapedeckTests", "unfold"))
     qtbot.addWidget(window)
     window.resize(1500, 900)
     window.document.new(net(unfolded=True)[0])

@@ -20,7 +20,7 @@ from app.runs import store
 from app.util.resources import path as resource_path
 from app.views.files import autosave, recovery_control
 from app.views.files.recovery_dialog import NO_PICTURE, RecoveryCard, RecoveryDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from tests.support import own_layers_nets as own
 from tests.support import windows
@@ -30,7 +30,7 @@ DIGITS = resource_path("examples", "digits.tape")
 
 
 @pytest.fixture
-def window(qtbot, qapp, monkeypatch) -> Iterator[MainWindow]:
+def window(qtbot, qapp, monkeypatch) -> Iterator[WholeWindow]:
     monkeypatch.setattr(autosave, "BEHIND", 30)
     with windows.shown(qapp, "autosave") as made:
         yield made
@@ -44,16 +44,16 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def folder(window: MainWindow) -> Path:
+def folder(window: WholeWindow) -> Path:
     return window.settings.journal_folder
 
 
-def journaled(window: MainWindow) -> list[Project]:
+def journaled(window: WholeWindow) -> list[Project]:
     """What is on the disk of the work of this window, or of one that crashed."""
     return [journal.decode(path.read_bytes()).project for path in sorted(folder(window).glob("*.journal"))]
 
 
-def crashed(window: MainWindow, project: Project, file: Path | None = None, **more: object) -> Path:
+def crashed(window: WholeWindow, project: Project, file: Path | None = None, **more: object) -> Path:
     """Leave the journal of a window that is gone, autosaved at 14:02 today."""
     folder(window).mkdir(parents=True, exist_ok=True)
     path = folder(window) / f"crash{len(list(folder(window).glob('*.journal')))}.journal"
@@ -63,7 +63,7 @@ def crashed(window: MainWindow, project: Project, file: Path | None = None, **mo
     return path
 
 
-def offered(qtbot, window: MainWindow) -> RecoveryDialog:
+def offered(qtbot, window: WholeWindow) -> RecoveryDialog:
     window.recovery.find_journals()
     qtbot.waitUntil(lambda: window.recovery.dialog is not None)
     assert window.recovery.dialog is not None
@@ -83,7 +83,7 @@ def texts(card: RecoveryCard) -> str:
 # -- while the window is open -----------------------------------------------------------------------------------------
 
 
-def test_edits_are_kept_until_they_are_saved(qtbot, window: MainWindow, file: Path) -> None:
+def test_edits_are_kept_until_they_are_saved(qtbot, window: WholeWindow, file: Path) -> None:
     window.open_path(file)
     before = file.read_bytes()
     window.canvas.add_op("nn.ReLU")
@@ -95,7 +95,7 @@ def test_edits_are_kept_until_they_are_saved(qtbot, window: MainWindow, file: Pa
     assert window.status.text("autosave") == ""
 
 
-def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, window: MainWindow) -> None:
+def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, window: WholeWindow) -> None:
     window.files.open_example("digits.tape")
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
@@ -103,7 +103,7 @@ def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, wind
     qtbot.waitUntil(lambda: not journaled(window))
 
 
-def test_the_first_edit_is_kept_at_once(qtbot, window: MainWindow, monkeypatch) -> None:
+def test_the_first_edit_is_kept_at_once(qtbot, window: WholeWindow, monkeypatch) -> None:
     monkeypatch.setattr(autosave, "BEHIND", 10**6)
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
@@ -111,7 +111,7 @@ def test_the_first_edit_is_kept_at_once(qtbot, window: MainWindow, monkeypatch) 
     assert journaled(window) != [window.document.project]
 
 
-def test_work_that_never_rests_is_kept_all_the_same(qtbot, window: MainWindow) -> None:
+def test_work_that_never_rests_is_kept_all_the_same(qtbot, window: WholeWindow) -> None:
     def edit() -> bool:
         window.document.apply("Type", replace(window.document.project, notes=window.document.project.notes + "x"))
         return bool(journaled(window))
@@ -119,14 +119,14 @@ def test_work_that_never_rests_is_kept_all_the_same(qtbot, window: MainWindow) -
     qtbot.waitUntil(edit)
 
 
-def test_what_was_imported_or_restored_and_is_in_no_file_is_kept(qtbot, window: MainWindow) -> None:
+def test_what_was_imported_or_restored_and_is_in_no_file_is_kept(qtbot, window: WholeWindow) -> None:
     window.document.new(project_file.read(DIGITS))
     window.document.mark_unsaved()
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
 
 
 def test_opening_another_project_gives_the_journal_up_only_with_the_work(
-    qtbot, window: MainWindow, file: Path, monkeypatch
+    qtbot, window: WholeWindow, file: Path, monkeypatch
 ) -> None:
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: len(journaled(window)) == 1)
@@ -150,7 +150,7 @@ def test_a_window_that_is_closed_leaves_nothing(qtbot, qapp, file: Path) -> None
     assert [path.name for path in file.parent.iterdir()] == ["net.tape"]
 
 
-def test_a_folder_that_cannot_be_written_is_said_in_the_status_line(qtbot, window: MainWindow, capsys) -> None:
+def test_a_folder_that_cannot_be_written_is_said_in_the_status_line(qtbot, window: WholeWindow, capsys) -> None:
     folder(window).parent.mkdir(parents=True)
     folder(window).write_text("a file where the folder would be")
     window.canvas.add_op("nn.ReLU")
@@ -162,7 +162,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_the_status_line(qtbot, windo
 
 
 @pytest.mark.parametrize("changed", [True, False])
-def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: MainWindow, monkeypatch, changed: bool) -> None:
+def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: WholeWindow, monkeypatch, changed: bool) -> None:
     """Also of a project without a file that was not changed: its run belongs to it."""
     monkeypatch.setattr(autosave, "BEHIND", 10**6)
     found: list[list[Project]] = []
@@ -175,7 +175,7 @@ def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: MainWindow, m
     assert found == [[window.document.project]]
 
 
-def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: MainWindow, file: Path) -> None:
+def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: WholeWindow, file: Path) -> None:
     """The save is the last of another project: it does not stand for what was drawn since."""
     window.open_path(file)
     window.canvas.add_op("nn.ReLU")
@@ -192,7 +192,7 @@ def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: MainWindow,
 # -- after a crash ----------------------------------------------------------------------------------------------------
 
 
-def test_unsaved_work_is_offered_with_a_picture_its_file_and_the_time(qtbot, window: MainWindow, file: Path) -> None:
+def test_unsaved_work_is_offered_with_a_picture_its_file_and_the_time(qtbot, window: WholeWindow, file: Path) -> None:
     crashed(window, replace(project_file.read(file), notes="lost"), file)
     dialog = offered(qtbot, window)
     (card,) = dialog.cards
@@ -204,7 +204,7 @@ def test_unsaved_work_is_offered_with_a_picture_its_file_and_the_time(qtbot, win
     assert len(offered(qtbot, window).cards) == 1
 
 
-def test_restored_work_is_modified_linked_to_its_file_and_kept_on(qtbot, window: MainWindow, file: Path) -> None:
+def test_restored_work_is_modified_linked_to_its_file_and_kept_on(qtbot, window: WholeWindow, file: Path) -> None:
     lost = replace(project_file.read(file), notes="lost")
     path = crashed(window, lost, file)
     press(offered(qtbot, window).cards[0].restore_button)
@@ -216,7 +216,7 @@ def test_restored_work_is_modified_linked_to_its_file_and_kept_on(qtbot, window:
     qtbot.waitUntil(lambda: not path.exists())
 
 
-def test_discarding_takes_two_presses(qtbot, window: MainWindow) -> None:
+def test_discarding_takes_two_presses(qtbot, window: WholeWindow) -> None:
     crashed(window, project_file.read(DIGITS))
     (card,) = offered(qtbot, window).cards
     assert "digits (not saved to a file yet)" in texts(card)
@@ -243,13 +243,13 @@ def test_a_second_crashed_window_is_restored_in_a_window_of_its_own(qtbot, qapp,
         assert other.document.dirty
 
 
-def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(qtbot, window: MainWindow, tmp_path: Path) -> None:
+def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(qtbot, window: WholeWindow, tmp_path: Path) -> None:
     window.recovery.open(tmp_path / "gone.journal")
     qtbot.waitUntil(lambda: "cannot be restored" in window.banner.title())
     assert not window.document.dirty
 
 
-def test_what_changed_in_the_file_since_is_shown(qtbot, window: MainWindow, file: Path) -> None:
+def test_what_changed_in_the_file_since_is_shown(qtbot, window: WholeWindow, file: Path) -> None:
     crashed(window, replace(project_file.read(file), notes="lost"), file)
     project_file.write(replace(project_file.read(file), name="other"), file)
     (card,) = offered(qtbot, window).cards
@@ -260,7 +260,7 @@ def test_what_changed_in_the_file_since_is_shown(qtbot, window: MainWindow, file
     assert "net.tape was changed on the disk" in banner.title() and window.document.project.notes == "lost"
 
 
-def test_a_file_that_is_gone_is_written_again(qtbot, window: MainWindow, file: Path) -> None:
+def test_a_file_that_is_gone_is_written_again(qtbot, window: WholeWindow, file: Path) -> None:
     crashed(window, replace(project_file.read(file), notes="lost"), file)
     file.unlink()
     (card,) = offered(qtbot, window).cards
@@ -269,7 +269,7 @@ def test_a_file_that_is_gone_is_written_again(qtbot, window: MainWindow, file: P
     assert window.files.save() and project_file.read(file).notes == "lost"
 
 
-def test_runs_of_a_restored_project_without_a_file_move_with_it(qtbot, window: MainWindow, tmp_path: Path) -> None:
+def test_runs_of_a_restored_project_without_a_file_move_with_it(qtbot, window: WholeWindow, tmp_path: Path) -> None:
     run = store.begin(window.settings.runs_folder / "lost.runs", Project("lost"))
     crashed(window, Project("lost"), runs=(run.folder,))
     (card,) = offered(qtbot, window).cards
@@ -280,7 +280,7 @@ def test_runs_of_a_restored_project_without_a_file_move_with_it(qtbot, window: M
 
 
 @pytest.mark.usefixtures("nothing_trusted")
-def test_a_restored_project_asks_for_trust_as_an_opened_one_does(qtbot, window: MainWindow, tmp_path: Path) -> None:
+def test_a_restored_project_asks_for_trust_as_an_opened_one_does(qtbot, window: WholeWindow, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     crashed(window, own.project(own.write(tmp_path, own.marking(marker))))
     press(offered(qtbot, window).cards[0].restore_button)
@@ -288,7 +288,7 @@ def test_a_restored_project_asks_for_trust_as_an_opened_one_does(qtbot, window: 
     assert not marker.exists()
 
 
-def test_a_journal_that_cannot_be_read_is_said_and_not_offered_again(qtbot, window: MainWindow) -> None:
+def test_a_journal_that_cannot_be_read_is_said_and_not_offered_again(qtbot, window: WholeWindow) -> None:
     path = crashed(window, Project("lost"))
     path.write_bytes(path.read_bytes()[:-1])
     window.recovery.find_journals()
@@ -312,7 +312,7 @@ def test_a_net_that_ended_the_program_while_it_was_painted_is_offered_without_a_
     assert window.document.project == project_file.read(DIGITS)
 
 
-def test_work_of_a_newer_version_cannot_be_restored_here(qtbot, window: MainWindow) -> None:
+def test_work_of_a_newer_version_cannot_be_restored_here(qtbot, window: WholeWindow) -> None:
     path = crashed(window, Project("lost"))
     path.write_bytes(path.read_bytes().replace(b'"tapedeck_journal":1', b'"tapedeck_journal":2'))
     (card,) = offered(qtbot, window).cards
@@ -322,7 +322,7 @@ def test_work_of_a_newer_version_cannot_be_restored_here(qtbot, window: MainWind
     assert path.exists()
 
 
-def test_journals_that_cannot_be_removed_are_said(qtbot, window: MainWindow, monkeypatch) -> None:
+def test_journals_that_cannot_be_removed_are_said(qtbot, window: WholeWindow, monkeypatch) -> None:
     crashed(window, Project("lost"))
     (card,) = offered(qtbot, window).cards
 

@@ -19,7 +19,7 @@ from app.engine.tasks.export import write_export
 from app.project import file, library
 from app.project.project import Project
 from app.views.canvas.gestures.gestures import DropOp
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.palette.feature import PaletteFeature
 from app.views.settings import Settings
 from app.views.training.charts.feature import ChartsFeature
@@ -58,7 +58,7 @@ def residual() -> Project:
 class Hand:
     """Mouse and keys, and what is to be seen."""
 
-    def __init__(self, window: MainWindow, qtbot) -> None:
+    def __init__(self, window: WholeWindow, qtbot) -> None:
         self.window, self.qtbot, self.canvas = window, qtbot, window.canvas
 
     @property
@@ -128,7 +128,7 @@ class Hand:
 
 
 @pytest.fixture
-def hand(window: MainWindow, qtbot) -> Hand:
+def hand(window: WholeWindow, qtbot) -> Hand:
     """A hand on a project that was just opened."""
     window.document.new(residual())
     window.library_control.read()
@@ -245,7 +245,7 @@ def _with_graph(sheet: Any, graph: Graph) -> Any:
     return replace(sheet, graph=graph)
 
 
-def _set(window: MainWindow, node: Node, name: str, value: object) -> None:
+def _set(window: WholeWindow, node: Node, name: str, value: object) -> None:
     sheet = window.sheet.project
     window.sheet.apply(f"Set {name}", _with_graph(sheet, sheet.graph.with_param(node.id, name, value)))
 

@@ -15,7 +15,7 @@ from app.engine.tasks.capture import batch_of
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.autograd.page import RANDOM
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.support.engines import asked
 from tests.views.window.test_window import ready
 
@@ -23,20 +23,20 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow) -> MainWindow:
+def window(qtbot, window: WholeWindow) -> WholeWindow:
     window.open_path(resource_path("examples", "U-Net.tape"))
     ready(qtbot, window)
     window.show_page("autograd")
     return window
 
 
-def captured(qtbot, window: MainWindow, before: object = None) -> int:
+def captured(qtbot, window: WholeWindow, before: object = None) -> int:
     """Wait for another tape; how many samples it has."""
     qtbot.waitUntil(lambda: window.room.tape is not None and window.room.tape is not before, timeout=60_000)
     return window.room.tape.input_shapes[0][0]
 
 
-def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(window: MainWindow, qtbot) -> None:
+def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(window: WholeWindow, qtbot) -> None:
     graph, room = window.document.project.graph, window.room
     window.options_control.menu.options = window.options_control.menu.options.__class__(batch=2)
     window.autograd_control.options = window.options_control.menu.options
@@ -60,7 +60,7 @@ def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(window: Ma
     assert window.options_control.menu.options.data == "batch", "another net has data of its own"
 
 
-def test_the_batch_is_that_of_the_training_until_another_is_typed(window: MainWindow, qtbot) -> None:
+def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeWindow, qtbot) -> None:
     window.open_path(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     window.show_page("autograd")
@@ -87,7 +87,7 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: MainWi
     assert captured(qtbot, window, before) == wanted and window.options_control.menu.options.batch == 0
 
 
-def kill_amid_a_capture(qtbot, window: MainWindow, page: str) -> None:
+def kill_amid_a_capture(qtbot, window: WholeWindow, page: str) -> None:
     """With a page in front as the engine ends."""
     os.kill(shared().pid, signal.SIGSTOP)  # it answers nothing before it ends
     window.actions_by_key["capture"].trigger()
@@ -98,7 +98,7 @@ def kill_amid_a_capture(qtbot, window: MainWindow, page: str) -> None:
     qtbot.waitUntil(lambda: not window.autograd_control.waits)
 
 
-def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_gone(window: MainWindow, qtbot) -> None:
+def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_gone(window: WholeWindow, qtbot) -> None:
     window.open_path(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     room = window.room
@@ -122,7 +122,7 @@ def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_g
     qtbot.waitUntil(lambda: not window.banner.isVisible())
 
 
-def test_a_batch_under_way_is_not_shown_in_the_project_that_is_opened_meanwhile(window: MainWindow, qtbot) -> None:
+def test_a_batch_under_way_is_not_shown_in_the_project_that_is_opened_meanwhile(window: WholeWindow, qtbot) -> None:
     window.open_path(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     os.kill(shared().pid, signal.SIGSTOP)

@@ -12,7 +12,7 @@ from app.engine.requests.import_model import UNCHECKED
 from app.util.frozen import FrozenMap
 from app.views.importing.comparison_control import OPEN, STOP, ComparingControl
 from app.views.importing.import_dialog import ImportDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
 from tests.views.window.test_import import asked, trust
 
@@ -54,7 +54,7 @@ def gate(tmp_path) -> Path:
     return tmp_path / "gate"
 
 
-def drawn(qtbot, window: MainWindow, gate: Path, worth: str = "2.0") -> ComparingControl:
+def drawn(qtbot, window: WholeWindow, gate: Path, worth: str = "2.0") -> ComparingControl:
     """What waits for the comparison, once the drawing stands in the window."""
     path = gate.with_name("large.py")
     path.write_text(LARGE.format(gate=str(gate), worth=worth))

@@ -17,7 +17,7 @@ from app.project.project import Project
 from app.source import layer_files
 from app.source.trust import TrustStore
 from app.views.custom_layers.trust_dialog import TrustDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.support import own_layers_nets as own
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
@@ -37,23 +37,23 @@ def tape(tmp_path: Path, marker: Path) -> Path:
     return folder / "own.tape"
 
 
-def open_and_wait(qtbot, window: MainWindow, path: Path) -> None:
+def open_and_wait(qtbot, window: WholeWindow, path: Path) -> None:
     assert window.open_path(path)
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
 
 
-def dialog(window: MainWindow) -> TrustDialog:
+def dialog(window: WholeWindow) -> TrustDialog:
     """The trust dialog that is open."""
     (found,) = [part for part in window.findChildren(TrustDialog) if part.isVisible()]
     return found
 
 
-def messages(window: MainWindow) -> set[str]:
+def messages(window: WholeWindow) -> set[str]:
     assert window.live.analysis is not None
     return {problem.message for problem in window.live.analysis.errors}
 
 
-def file_rows(window: MainWindow) -> list[tuple[str, str]]:
+def file_rows(window: WholeWindow) -> list[tuple[str, str]]:
     return [(row.file.name, row.state()) for row in window.own_files.rows()]
 
 

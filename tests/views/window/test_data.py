@@ -12,26 +12,26 @@ from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.custom import read_file
 from app.views.custom_layers.trust_dataset import DatasetTrustDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
 ROWS = "".join(f"{50 + i * 3},{1 + i % 6},{('Kiel', 'Ulm')[i % 2]},{70 * i + 10 * (i % 6)}\n" for i in range(80))
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.resize(1600, 1000)
     window.files.open_example("MLP on digits.tape")
     ready(qtbot, window)
     return window
 
 
-def settled(qtbot: QtBot, window: MainWindow) -> None:
+def settled(qtbot: QtBot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.training_form.data.reader.busy, timeout=60_000)
     QApplication.processEvents()
 
 
-def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     (tmp_path / "houses.csv").write_text("area,rooms,town,price\n" + ROWS + "12,3\n")
     form = window.training_form
     form.data.source.edited.emit("file.csv")
@@ -75,7 +75,7 @@ class Own(TensorDataset):
 """
 
 
-def test_a_file_with_a_dataset_class_is_trusted_by_mouse(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_a_file_with_a_dataset_class_is_trusted_by_mouse(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     data = window.training_form.data
     data.source.edited.emit("file.dataset")

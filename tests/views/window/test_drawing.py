@@ -10,18 +10,18 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("Residual net on digits.tape")
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     return window
 
 
 def test_the_menu_writes_the_drawing_as_it_stands(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pictures = window.pictures
     answers = [(str(tmp_path / "net"), "JSON (*.json)"), (str(tmp_path / "net.svg"), "SVG (*.svg)"), ("", "")]
@@ -41,7 +41,7 @@ def test_the_menu_writes_the_drawing_as_it_stands(
     assert not answers
 
 
-def test_an_empty_canvas_says_so(window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_canvas_says_so(window: WholeWindow, monkeypatch: pytest.MonkeyPatch) -> None:
     window.document.new()
     said: list[str] = []
     monkeypatch.setattr(window.notifier, "say", lambda title, detail="": said.append(title))

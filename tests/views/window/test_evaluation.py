@@ -20,7 +20,7 @@ from app.engine.requests.measure import Measure
 from app.main import main
 from app.project import file as project_file
 from app.training.evaluation.evaluator import Evaluator
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.training.runs.session import Run
 from app.views.ui import theme
 from tests.support.engines import asked, stop
@@ -30,7 +30,7 @@ from tests.views.window.test_window import ready
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> WholeWindow:
     file = tmp_path / "net.tape"
     project_file.write(small(epochs=3), file)
     window.open_path(file)
@@ -39,21 +39,21 @@ def window(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> MainWindow:
     return window
 
 
-def evaluated(qtbot: QtBot, window: MainWindow) -> None:
+def evaluated(qtbot: QtBot, window: WholeWindow) -> None:
     page, before = window.evaluation, window.evaluation.found
     page.run.click()
     qtbot.waitUntil(lambda: page.found is not before or page.banner.isVisible(), timeout=60_000)
     assert not page.banner.isVisible(), page.banner.reason()
 
 
-def trained(qtbot: QtBot, window: MainWindow) -> Run:
+def trained(qtbot: QtBot, window: WholeWindow) -> Run:
     window.start_run()
     qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs), timeout=60_000)
     window.show_page("evaluation")
     return window.session.runs[-1]
 
 
-def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     page, control = window.evaluation, window.evaluation_control
     evaluated(qtbot, window)
     assert page.found.weights == "start weights, since there is no run yet"
@@ -76,7 +76,7 @@ def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: Mai
     assert len(rows) == page.found.count
 
 
-def test_a_run_does_not_notice_that_it_is_evaluated(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_run_does_not_notice_that_it_is_evaluated(qtbot: QtBot, window: WholeWindow) -> None:
     window.start_run()
     history = lambda: window.session.history  # noqa: E731
     qtbot.waitUntil(lambda: bool(history()) and len(history().steps) > 2, timeout=60_000)
@@ -87,7 +87,7 @@ def test_a_run_does_not_notice_that_it_is_evaluated(qtbot: QtBot, window: MainWi
     assert made.history.steps["loss"].tolist() == losses(run(made.job))
 
 
-def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(qtbot: QtBot, window: MainWindow) -> None:
+def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(qtbot: QtBot, window: WholeWindow) -> None:
     page = window.evaluation
     page.run.click()
     assert page.cancel.isVisible() and not page.run.isVisible()
@@ -99,7 +99,7 @@ def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(qtbo
     assert "test_fraction" in page.banner.reason()
 
 
-def test_the_engine_finds_what_an_evaluation_here_finds(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_engine_finds_what_an_evaluation_here_finds(qtbot: QtBot, window: WholeWindow) -> None:
     page = window.evaluation
     evaluated(qtbot, window)
     here = Evaluator(window.evaluation_control._source()[0]).evaluate()
@@ -108,7 +108,7 @@ def test_the_engine_finds_what_an_evaluation_here_finds(qtbot: QtBot, window: Ma
     assert all(np.array_equal(page.found.columns[name], here.columns[name], equal_nan=True) for name in here.columns)
 
 
-def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window: MainWindow) -> None:
+def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window: WholeWindow) -> None:
     page = window.evaluation
     evaluated(qtbot, window)
     stop(shared().pid)  # so that the question is still open when it ends
@@ -127,7 +127,7 @@ def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window
     qtbot.waitUntil(lambda: bool(page.samples.samples))
 
 
-def test_what_is_shown_no_more_is_let_go(qtbot: QtBot, window: MainWindow) -> None:
+def test_what_is_shown_no_more_is_let_go(qtbot: QtBot, window: WholeWindow) -> None:
     kept: list[int] = []
     for _ in range(2):
         evaluated(qtbot, window)
@@ -136,7 +136,7 @@ def test_what_is_shown_no_more_is_let_go(qtbot: QtBot, window: MainWindow) -> No
     assert kept[0] == kept[-1]
 
 
-def test_a_drawing_does_not_come_along_into_the_next_project(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_a_drawing_does_not_come_along_into_the_next_project(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     trying, file = window.evaluation.trying, window.document.path
     window.evaluation.view.set_value("try")
     window.evaluation_control.prepare()
@@ -148,7 +148,7 @@ def test_a_drawing_does_not_come_along_into_the_next_project(qtbot: QtBot, windo
     assert trying.pad.empty and not trying.invert.isChecked() and trying.bars.called == ""
 
 
-def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: WholeWindow) -> None:
     page = window.evaluation
     evaluated(qtbot, window)
     page.view.set_value("try")

@@ -24,19 +24,19 @@ from app.source.compiled import make_module
 from app.views.engine_service import EngineService
 from app.views.export.export_dialog import ExportDialog
 from app.views.export.proofs_dialog import ProofsDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.support.export_here import work_here
 from tests.support.training_jobs import CONV_NET
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("MLP on digits.tape")
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     return window
 
 
-def chosen(window: MainWindow, folder: Path, *keys: str) -> ExportDialog:
+def chosen(window: WholeWindow, folder: Path, *keys: str) -> ExportDialog:
     """The dialog with these boxes ticked alone."""
     window.export_control.ask()
     (dialog,) = [one for one in window.findChildren(ExportDialog) if one.isVisible()]
@@ -55,7 +55,7 @@ def words_of(dialog: ProofsDialog) -> str:
     return "\n".join(part.text() for part in dialog.findChildren(QLabel))
 
 
-def test_an_export_is_certified_and_the_figures_are_shown(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_an_export_is_certified_and_the_figures_are_shown(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     before = kept_things()
     dialog = chosen(window, tmp_path, "code", "safetensors", "certify")
     qtbot.waitUntil(lambda: "initialised with seed" in dialog.weights.text(), timeout=60_000)
@@ -74,7 +74,7 @@ def test_an_export_is_certified_and_the_figures_are_shown(qtbot: QtBot, window: 
     qtbot.waitUntil(lambda: kept_things() == before, timeout=60_000)  # the weights are let go with the dialog
 
 
-def test_cancel_ends_what_goes_on(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_cancel_ends_what_goes_on(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     dialog = chosen(window, tmp_path, "code", "certify")
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=60_000)
@@ -90,7 +90,7 @@ def test_cancel_ends_what_goes_on(qtbot: QtBot, window: MainWindow, tmp_path: Pa
 
 
 def test_an_engine_that_is_killed_while_it_proves_is_told_and_the_files_stay(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
     dialog = chosen(window, tmp_path, "code", "safetensors", "certify")
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.views import feature
 from app.views.feature import Action, Feature, Page
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import shown
 
 
@@ -55,19 +55,19 @@ class Counting(Feature):
 
 
 @pytest.fixture
-def window(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[MainWindow]:
+def window(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[WholeWindow]:
     found = feature.feature_classes()
     monkeypatch.setattr(feature, "feature_classes", lambda: [*found, Counting])
     with shown(qapp, "features") as made:
         yield made
 
 
-def texts(window: MainWindow, menu: str) -> list[str]:
+def texts(window: WholeWindow, menu: str) -> list[str]:
     top = next(action for action in window.menuBar().actions() if action.text() == menu)
     return [action.text() for action in top.menu().actions()]
 
 
-def test_a_page_is_made_late_and_stands_where_its_feature_says(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_page_is_made_late_and_stands_where_its_feature_says(qtbot: QtBot, window: WholeWindow) -> None:
     keys = [window.bottom.pane.tabs.tabText(at) for at in range(window.bottom.pane.tabs.count())]
     counting = window.findChild(Counting)
     assert not hasattr(counting, "label"), "made after the first painting"
@@ -81,7 +81,7 @@ def test_a_page_is_made_late_and_stands_where_its_feature_says(qtbot: QtBot, win
     assert not counting.tools.isVisible()
 
 
-def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(window: MainWindow) -> None:
+def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(window: WholeWindow) -> None:
     assert texts(window, "&Run")[-1] == "Count &nodes" and texts(window, "&View")[-1] == "Co&unt"
     QTest.keyClick(window, Qt.Key.Key_J, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier)
     counting = window.findChild(Counting)
@@ -91,7 +91,7 @@ def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(windo
     assert "forget-count" not in {action.objectName() for action in window.actions_by_key.all()}
 
 
-def test_a_page_is_made_when_it_is_wanted_and_no_other(window: MainWindow) -> None:
+def test_a_page_is_made_when_it_is_wanted_and_no_other(window: WholeWindow) -> None:
     counting = window.findChild(Counting)
     window.show_page("count")
     assert counting.label.isVisible() and not window.furnished
@@ -101,7 +101,7 @@ def test_a_page_is_made_when_it_is_wanted_and_no_other(window: MainWindow) -> No
 
 
 def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(
-    qtbot: QtBot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, window: WholeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(window.live, "start", lambda: None)
     counting = window.findChild(Counting)
@@ -113,7 +113,7 @@ def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(
     assert window.centre.widget_of("autograd").layout() is not None and window.findChild(Counting).label is not None
 
 
-def test_an_overlay_is_offered_beside_the_others(window: MainWindow) -> None:
+def test_an_overlay_is_offered_beside_the_others(window: WholeWindow) -> None:
     heard: list[str] = []
     window.overlays.changed.connect(heard.append)
     window.overlay.set_value("Counts")
@@ -121,7 +121,7 @@ def test_an_overlay_is_offered_beside_the_others(window: MainWindow) -> None:
     assert heard == ["Counts", "Shapes"] and window.overlay.value() == "Shapes"
 
 
-def test_a_feature_takes_what_is_let_go_and_hears_that_the_window_closes(window: MainWindow) -> None:
+def test_a_feature_takes_what_is_let_go_and_hears_that_the_window_closes(window: WholeWindow) -> None:
     window.furnish()
     data, counting = QMimeData(), window.findChild(Counting)
     data.setUrls([QUrl.fromLocalFile("/of/nobody.count")])
@@ -147,7 +147,7 @@ class Beside(QObject):
         return False
 
 
-def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(window: MainWindow) -> None:
+def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(window: WholeWindow) -> None:
     """Not even for a moment: the tabs would scroll for want of room."""
     window.furnish()
     beside = Beside([window.findChild(Counting).tools, window.curves.controls, window.costs.controls])

@@ -18,7 +18,7 @@ from app.project import file_lock
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.files.changed_file_dialog import ChangedFileDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.widgets.banner import Banner
 from tests.support import windows
@@ -32,24 +32,24 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def window(qtbot, qapp, file: Path) -> Iterator[MainWindow]:
+def window(qtbot, qapp, file: Path) -> Iterator[WholeWindow]:
     with windows.shown(qapp, "file") as made:
         made.open_path(file)
         yield made
 
 
 @pytest.fixture
-def second(qtbot, qapp, window: MainWindow, file: Path) -> Iterator[MainWindow]:
+def second(qtbot, qapp, window: WholeWindow, file: Path) -> Iterator[WholeWindow]:
     with windows.shown(qapp, "second") as made:
         made.open_path(file)
         yield made
 
 
-def banner(window: MainWindow) -> Banner:
+def banner(window: WholeWindow) -> Banner:
     return window.recovery.files.banner
 
 
-def press(window: MainWindow, text: str) -> None:
+def press(window: WholeWindow, text: str) -> None:
     QTest.mouseClick(banner(window).button(text), Qt.MouseButton.LeftButton)
 
 
@@ -60,7 +60,7 @@ def change(file: Path, **parts: object) -> Project:
     return project
 
 
-def wait_for_banner(qtbot, window: MainWindow, words: str) -> None:
+def wait_for_banner(qtbot, window: WholeWindow, words: str) -> None:
     qtbot.waitUntil(lambda: banner(window).isVisible() and words in banner(window).title())
 
 
@@ -83,14 +83,14 @@ def answer(button: str, seen: list[str] | None = None, first: Callable[[], objec
 # -- two windows ------------------------------------------------------------------------------------------------------
 
 
-def test_the_second_window_says_who_has_the_file(qtbot, second: MainWindow) -> None:
+def test_the_second_window_says_who_has_the_file(qtbot, second: WholeWindow) -> None:
     assert banner(second).isVisible() and banner(second).title() == "net.tape is open in another window"
     assert banner(second).actions_offered() == ("Read-only", "Open a copy", "Edit anyway")
     press(second, "Edit anyway")
     assert not banner(second).isVisible() and not second.document.dirty
 
 
-def test_of_another_program_its_process_and_the_time_are_said(qtbot, window: MainWindow, file: Path, tmp_path) -> None:
+def test_of_another_program_its_process_and_the_time_are_said(qtbot, window: WholeWindow, file: Path, tmp_path) -> None:
     other = tmp_path / "other.tape"
     project_file.write(Project(), other)
     owner = {"user": "ada", "host": "lab3", "pid": 812, "since": "2026-11-20T14:02:00+00:00"}
@@ -122,13 +122,13 @@ def test_what_is_read_only_is_saved_under_another_name_alone(qtbot, second, file
     assert file.read_bytes() == before
 
 
-def test_a_copy_has_no_file(qtbot, second: MainWindow) -> None:
+def test_a_copy_has_no_file(qtbot, second: WholeWindow) -> None:
     press(second, "Open a copy")
     assert second.document.path is None and second.document.dirty and len(second.document.project.graph.nodes) == 12
     assert not banner(second).isVisible()
 
 
-def test_the_programs_own_examples_are_open_in_any_number_of_windows(qtbot, window: MainWindow) -> None:
+def test_the_programs_own_examples_are_open_in_any_number_of_windows(qtbot, window: WholeWindow) -> None:
     path = resource_path("examples", "digits.tape")
     window.open_path(path)
     assert not file_lock.lock_beside(path).exists()
@@ -162,7 +162,7 @@ def test_a_change_from_outside_is_told_with_what_differs_and_reloading_is_one_un
     assert window.files.save() and project_file.read(file) == before
 
 
-def test_keeping_mine_counts_as_unsaved_and_saving_asks_once_more(qtbot, window: MainWindow, file: Path) -> None:
+def test_keeping_mine_counts_as_unsaved_and_saving_asks_once_more(qtbot, window: WholeWindow, file: Path) -> None:
     change(file, name="theirs")
     wait_for_banner(qtbot, window, "was changed on the disk")
     press(window, "Keep mine")
@@ -175,7 +175,7 @@ def test_keeping_mine_counts_as_unsaved_and_saving_asks_once_more(qtbot, window:
 
 
 @pytest.mark.parametrize("button", ["keep", "reload", "overwrite", "save_as"])
-def test_saving_over_a_change_asks(qtbot, window: MainWindow, file: Path, monkeypatch, button: str) -> None:
+def test_saving_over_a_change_asks(qtbot, window: WholeWindow, file: Path, monkeypatch, button: str) -> None:
     theirs, other = change(file, name="theirs"), file.with_name("other.tape")
     window.canvas.add_op("nn.ReLU")
     mine = window.document.project
@@ -191,7 +191,7 @@ def test_saving_over_a_change_asks(qtbot, window: MainWindow, file: Path, monkey
         assert window.document.path == other and project_file.read(other) == mine
 
 
-def test_what_is_overwritten_is_the_version_that_was_shown(qtbot, window: MainWindow, file: Path) -> None:
+def test_what_is_overwritten_is_the_version_that_was_shown(qtbot, window: WholeWindow, file: Path) -> None:
     change(file, name="theirs")
     window.canvas.add_op("nn.ReLU")
 
@@ -205,7 +205,7 @@ def test_what_is_overwritten_is_the_version_that_was_shown(qtbot, window: MainWi
     assert "theirs again" in seen[0] and project_file.read(file).name == "theirs again"
 
 
-def test_a_file_that_is_gone_is_said_and_the_work_counts_as_unsaved(qtbot, window: MainWindow, file: Path) -> None:
+def test_a_file_that_is_gone_is_said_and_the_work_counts_as_unsaved(qtbot, window: WholeWindow, file: Path) -> None:
     file.rename(file.with_name("moved.tape"))
     wait_for_banner(qtbot, window, "net.tape is gone")
     assert window.document.dirty
@@ -223,7 +223,7 @@ def test_a_file_that_can_no_longer_be_opened_is_said_and_not_overwritten_unasked
     assert window.files.save() and project_file.read(file) == window.document.project
 
 
-def test_what_is_no_file_any_more_is_said_and_nothing_waits_for_it(qtbot, window: MainWindow, file: Path) -> None:
+def test_what_is_no_file_any_more_is_said_and_nothing_waits_for_it(qtbot, window: WholeWindow, file: Path) -> None:
     file.unlink()
     os.mkfifo(file)
     wait_for_banner(qtbot, window, "can no longer be opened")
@@ -238,7 +238,7 @@ def test_a_file_that_was_only_touched_or_saved_with_the_same_is_not_spoken_of(qt
     assert not banner(window).isVisible() and window.files.save()
 
 
-def test_replacing_the_file_by_a_rename_is_noticed_every_time(qtbot, window: MainWindow, file: Path) -> None:
+def test_replacing_the_file_by_a_rename_is_noticed_every_time(qtbot, window: WholeWindow, file: Path) -> None:
     for name in ("first", "second", "third"):
         change(file, name=name)
         wait_for_banner(qtbot, window, "was changed")
@@ -250,7 +250,7 @@ def test_replacing_the_file_by_a_rename_is_noticed_every_time(qtbot, window: Mai
 
 
 def test_a_banner_about_a_failed_save_has_a_way_out_and_goes_with_the_next_save(
-    qtbot, window: MainWindow, file: Path, monkeypatch
+    qtbot, window: WholeWindow, file: Path, monkeypatch
 ) -> None:
     window.canvas.add_op("nn.ReLU")
     with monkeypatch.context() as full:
@@ -295,7 +295,7 @@ def test_a_file_that_another_window_has_open_is_not_replaced_unasked(qtbot, wind
     assert asked == ["Replace net.tape, which is open in another window?"]
 
 
-def test_the_question_about_unsaved_work_names_the_file(qtbot, window: MainWindow, monkeypatch) -> None:
+def test_the_question_about_unsaved_work_names_the_file(qtbot, window: WholeWindow, monkeypatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(QuestionDialog, "exec", lambda self: asked.append(self.heading.text()))
     window.canvas.add_op("nn.ReLU")

@@ -14,7 +14,7 @@ from app.builder.graph import Graph
 from app.project.project import Project
 from app.views.autograd.findings.findings_control import FindingsControl
 from app.views.autograd.findings.findings_page import BATCH, CHECKPOINT, FINDINGS, GAIN, GRADCHECK, OVER
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.support import own_layers_nets as own
 
 LEFT = Qt.MouseButton.LeftButton
@@ -31,7 +31,7 @@ def changed(graph: Graph, node: str, **values: object) -> Graph:
     return graph.with_node(replace(graph.nodes[node], **values))
 
 
-def capture(qtbot, window: MainWindow, graph: Graph) -> FindingsControl:
+def capture(qtbot, window: WholeWindow, graph: Graph) -> FindingsControl:
     """Open a net and capture one batch of it."""
     window.document.new(Project(name="found", graph=graph))
     qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis is not None, timeout=60_000)
@@ -48,13 +48,13 @@ def click(widget: QWidget) -> None:
     QTest.mouseClick(widget, LEFT, pos=QPoint(widget.width() // 2, min(widget.height() // 2, 20)))
 
 
-def button(window: MainWindow, name: str) -> QPushButton:
+def button(window: WholeWindow, name: str) -> QPushButton:
     found = window.tape_inspector.widget().findChild(QPushButton, name)
     assert isinstance(found, QPushButton)
     return found
 
 
-def inspector_text(window: MainWindow) -> str:
+def inspector_text(window: WholeWindow) -> str:
     """Every word of the inspector's page."""
     from PySide6.QtWidgets import QLabel
 

@@ -28,7 +28,7 @@ from app.source.compiled import make_module
 from app.source.trust import TrustStore
 from app.views.importing.import_dialog import ImportDialog
 from app.views.importing.import_pages import ModelTrustDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.navigation import way_to
 from tests.engine.test_child import ROOT, alive, wait_for
 from tests.support.windows import messages
@@ -63,7 +63,7 @@ class Net(nn.Module):
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
-def asked(qtbot, window: MainWindow) -> ImportDialog:
+def asked(qtbot, window: WholeWindow) -> ImportDialog:
     """The dialog, when it has its list."""
     window.actions_by_key["import"].trigger()
     (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
@@ -71,7 +71,7 @@ def asked(qtbot, window: MainWindow) -> ImportDialog:
     return dialog
 
 
-def opened(qtbot, window: MainWindow) -> None:
+def opened(qtbot, window: WholeWindow) -> None:
     """Wait until the dialog has gone, and left another project."""
     before = window.document.project
     qtbot.waitUntil(lambda: window.document.project is not before, timeout=60_000)
@@ -90,7 +90,7 @@ def choose_own(dialog: ImportDialog, path: Path) -> None:
     dialog.file.arguments.setText(json.dumps({"width": 6}))
 
 
-def trust(window: MainWindow) -> ModelTrustDialog:
+def trust(window: WholeWindow) -> ModelTrustDialog:
     """The question that is open."""
     (found,) = [part for part in window.findChildren(ModelTrustDialog) if part.isVisible()]
     return found

@@ -19,7 +19,7 @@ from app.views.canvas.scene import CanvasScene
 from app.views.files import recovery_control
 from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
 from app.views.inspector.io_section import MOST, InputsOutputsSection
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.ui.widgets import ShapeChip
 from benchmarks.monsters import MONSTERS
 from tests.support.windows import shown
@@ -27,7 +27,7 @@ from tests.views.window.test_window import ready
 
 
 @pytest.fixture(scope="module")
-def large(qapp: QApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MainWindow]:
+def large(qapp: QApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeWindow]:
     path = tmp_path_factory.mktemp("large") / "chain.tape"
     path.write_bytes(MONSTERS["a chain of 1000 nodes"]())
     with shown(qapp, "large") as made:
@@ -37,20 +37,20 @@ def large(qapp: QApplication, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def window(qtbot: QtBot, large: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, large: WholeWindow) -> WholeWindow:
     large.document.undo_stack.setIndex(0)
     ready(qtbot, large)
     at_rest(qtbot, large)
     return large
 
 
-def at_rest(qtbot: QtBot, window: MainWindow) -> None:
+def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: window.live.up_to_date and window.canvas.scene.analysis is window.live.in_front)
     qtbot.waitUntil(lambda: not window.canvas.growth.active)
     window.canvas.scene.wiring.finish()
 
 
-def test_an_edit_keeps_the_rows_of_problems_that_stay(qtbot: QtBot, window: MainWindow) -> None:
+def test_an_edit_keeps_the_rows_of_problems_that_stay(qtbot: QtBot, window: WholeWindow) -> None:
     panel = window.problems_panel
     qtbot.waitUntil(lambda: len(panel.rows) == 200)
     before = list(panel.rows)
@@ -65,7 +65,7 @@ def test_an_edit_keeps_the_rows_of_problems_that_stay(qtbot: QtBot, window: Main
 
 
 def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
-    qtbot: QtBot, window: MainWindow
+    qtbot: QtBot, window: WholeWindow
 ) -> None:
     scene = window.canvas.scene
     fresh = CanvasScene(window.catalog)
@@ -92,7 +92,7 @@ def whole_map(scene: CanvasScene) -> list[list[float]]:
     return sorted(shapes.rects.tolist())
 
 
-def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window: MainWindow) -> None:
+def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window: WholeWindow) -> None:
     project = window.document.project
     part = SheetPart(project, ())
     while part.remaining > 400:
@@ -104,7 +104,7 @@ def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window:
         assert set(some.graph.edges) == inside and len(some.graph.edges) == len(inside)
 
 
-def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(qtbot: QtBot, window: MainWindow) -> None:
+def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(qtbot: QtBot, window: WholeWindow) -> None:
     heard: list[int] = []
     panel, told = window.problems_panel, window.problems_panel.set_analysis
     panel.set_analysis = lambda analysis: (heard.append(len(analysis.graph.nodes)), told(analysis))
@@ -123,7 +123,7 @@ def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(qtbot: Qt
 
 
 def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
-    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+    window: WholeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walks: list[object] = []
     real = head.last_layer
@@ -135,14 +135,14 @@ def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
     assert window.actions_by_key["replace-last"] not in window.canvas.more_actions() and len(walks) == 1
 
 
-def test_a_file_far_from_rest_is_left_at_once(window: MainWindow, tmp_path: Path) -> None:
+def test_a_file_far_from_rest_is_left_at_once(window: WholeWindow, tmp_path: Path) -> None:
     before = len(window.canvas.scene.nodes)
     window.document.new()
     assert before and not window.canvas.scene.nodes and not window.canvas.scene.wires
 
 
 def test_notes_with_a_line_that_takes_a_minute_to_lay_out_are_cut_where_they_are_shown(
-    qtbot: QtBot, window: MainWindow
+    qtbot: QtBot, window: WholeWindow
 ) -> None:
     page_of = window.inspector
     field = next(field for field in page_of.findChildren(NotesField) if field.accessibleName() == "Notes")
@@ -169,7 +169,7 @@ def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(
 
 
 def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_have(
-    qtbot: QtBot, window: MainWindow
+    qtbot: QtBot, window: WholeWindow
 ) -> None:
     project = file.loads(MONSTERS["5,000 wires into one cat"]())
     some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_100]))
@@ -192,7 +192,7 @@ def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_
 
 
 def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_and_in_order(
-    qtbot: QtBot, window: MainWindow
+    qtbot: QtBot, window: WholeWindow
 ) -> None:
     project = file.loads(MONSTERS["5,000 wires into one cat"]())
     some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_500]))

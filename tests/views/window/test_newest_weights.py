@@ -17,7 +17,7 @@ from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.project import file as project_file
 from app.views.export.export_dialog import ExportDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.ui import theme
 from tests.views.window.test_runs import closed, opened, small
 from tests.views.window.test_window import ready
@@ -47,7 +47,7 @@ def path(qtbot: QtBot, qapp: QApplication, trained: Path, tmp_path: Path) -> Pat
 
 
 @pytest.fixture
-def window(qtbot: QtBot, path: Path) -> Iterator[MainWindow]:
+def window(qtbot: QtBot, path: Path) -> Iterator[WholeWindow]:
     made = opened(qtbot, path)
     qtbot.waitUntil(lambda: hasattr(made, "layer_control"))
     yield made
@@ -58,7 +58,7 @@ def learnt(path: Path) -> dict[str, torch.Tensor]:
     return torch.load(path.with_name("learnt.pt"), weights_only=True)
 
 
-def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: MainWindow, path: Path) -> None:
+def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
     page = window.layer_page
     window.show_page("layer")
     qtbot.waitUntil(lambda: "conv1" in page._layers)
@@ -75,7 +75,7 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: M
     assert not page.run_title and not page.ratio.ratios[0].size and page.inside.inside is None, "of another project"
 
 
-def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, window: MainWindow, path: Path) -> None:
+def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
     room = window.room
     window.show_page("autograd")
     window.actions_by_key["capture"].trigger()
@@ -94,7 +94,7 @@ def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, w
 
 
 def test_export_and_save_weights_write_them_and_name_them(
-    qtbot: QtBot, window: MainWindow, path: Path, tmp_path: Path
+    qtbot: QtBot, window: WholeWindow, path: Path, tmp_path: Path
 ) -> None:
     window.export_control.ask()
     (dialog,) = window.findChildren(ExportDialog)

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Call, Flow, Observation
 from app.sources.spec import AskedModel
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.observed import page as page_module
 from app.views.observed.arrangement import READABLE, LayoutCancelledError
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
@@ -49,13 +49,13 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def asked(qtbot: QtBot, window: MainWindow) -> OpenModelDialog:
+def asked(qtbot: QtBot, window: WholeWindow) -> OpenModelDialog:
     window.actions_by_key["open-model"].trigger()
     qtbot.waitUntil(lambda: any(part.isVisible() for part in window.findChildren(OpenModelDialog)))
     return next(part for part in window.findChildren(OpenModelDialog) if part.isVisible())
 
 
-def shown(qtbot: QtBot, window: MainWindow) -> ObservedPage:
+def shown(qtbot: QtBot, window: WholeWindow) -> ObservedPage:
     """The page, once the dialog has gone."""
     qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))
     page = window.findChild(ObservedPage)
@@ -70,7 +70,7 @@ def titles(page: ObservedPage) -> set[str]:
 
 
 def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
-    qtbot: QtBot, window: MainWindow, mine: Path
+    qtbot: QtBot, window: WholeWindow, mine: Path
 ) -> None:
     dialog = asked(qtbot, window)
     qtbot.keyClicks(dialog.source, "mine.py:Net")
@@ -101,7 +101,7 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
         assert window.inspectors.currentWidget() is inspector
 
 
-def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, window: MainWindow, mine: Path) -> None:
+def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, window: WholeWindow, mine: Path) -> None:
     asked = AskedModel("mine:Net", inputs=("3x4",), trust=True)
     window.actions_by_key.trigger("open-source", asked)
     page = shown(qtbot, window)
@@ -208,7 +208,7 @@ def test_a_large_picture_is_laid_out_beside_the_window_and_unfolds_by_levels(
 
 
 def test_of_a_model_that_raises_the_call_that_did_is_chosen_and_said(
-    qtbot: QtBot, window: MainWindow, mine: Path
+    qtbot: QtBot, window: WholeWindow, mine: Path
 ) -> None:
     from app.source import layer_files
 
@@ -223,7 +223,7 @@ def test_of_a_model_that_raises_the_call_that_did_is_chosen_and_said(
     assert red.title == "head" and page.scene.current_key() == red.id
 
 
-def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: MainWindow, mine: Path) -> None:
+def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: WholeWindow, mine: Path) -> None:
     dialog = asked(qtbot, window)
     assert not dialog.open_button.isEnabled()
     qtbot.keyClicks(dialog.source, "nothing")

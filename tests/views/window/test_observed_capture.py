@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.tasks.observe import batch_of_model
 from app.sources.spec import AskedModel
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.observed.page import ObservedPage
 from tests.support.opened_models import NETS
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 @pytest.fixture
-def opened(qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObservedPage:
+def opened(qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObservedPage:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "window_kinds.py").write_text(NETS)
@@ -34,13 +34,13 @@ def opened(qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest
     return page
 
 
-def captured(qtbot: QtBot, window: MainWindow, page: ObservedPage) -> None:
+def captured(qtbot: QtBot, window: WholeWindow, page: ObservedPage) -> None:
     qtbot.mouseClick(page.capture, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: window.room.tape is not None and bool(window.room.tape.codes) and bool(page.figures))
 
 
 def test_a_model_is_captured_played_diagnosed_and_linked(
-    qtbot: QtBot, window: MainWindow, opened: ObservedPage
+    qtbot: QtBot, window: WholeWindow, opened: ObservedPage
 ) -> None:
     captured(qtbot, window, opened)
     room, control = window.room, window.autograd_control
@@ -93,7 +93,7 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
 
 
 def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(
-    qtbot: QtBot, window: MainWindow, opened: ObservedPage, tmp_path: Path
+    qtbot: QtBot, window: WholeWindow, opened: ObservedPage, tmp_path: Path
 ) -> None:
     captured(qtbot, window, opened)
     model, room, control = window.room.tape, window.room, window.autograd_control

@@ -19,7 +19,7 @@ from app.training.config import TARGET, Choice, OutputLoss
 from app.training.events import EpochDone
 from app.training.loop import train
 from app.views.export.export_dialog import ExportDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from tests.views.window.test_window import ready, wait_for
 
@@ -58,7 +58,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow, mine: Path) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow, mine: Path) -> WholeWindow:
     """The window on the model of the file, trained for two short epochs."""
     asked = AskedModel("mine_opened.py:Net", '{"width": 6}', ("2x1x8x8",), trust=True)
     window.actions_by_key.trigger("open-source", asked)
@@ -69,24 +69,24 @@ def window(qtbot: QtBot, window: MainWindow, mine: Path) -> MainWindow:
     return window
 
 
-def put(window: MainWindow, **training: object) -> None:
+def put(window: WholeWindow, **training: object) -> None:
     project = window.document.project
     window.document.apply("Set", replace(project, training=replace(project.training, **training)))
 
 
-def by_itself(window: MainWindow) -> list[float]:
+def by_itself(window: WholeWindow) -> list[float]:
     """The losses of the job of the window's run, trained in this process."""
     run = window.session.current
     assert run is not None
     return [event.train_loss for event in train(run.job) if isinstance(event, EpochDone)]
 
 
-def offered(window: MainWindow, key: str) -> bool:
+def offered(window: WholeWindow, key: str) -> bool:
     tabs = (window.bottom.pane if key == "cost" else window.centre).tabs
     return tabs.isTabVisible(tabs.index(key))
 
 
-def test_an_opened_model_is_trained_and_evaluated_in_place_of_a_drawing(qtbot: QtBot, window: MainWindow) -> None:
+def test_an_opened_model_is_trained_and_evaluated_in_place_of_a_drawing(qtbot: QtBot, window: WholeWindow) -> None:
     assert offered(window, "observed") and not offered(window, "network") and window.pages.is_front("observed")
     assert window.run_control.blocked == "" and window.live.errors == ()
     window.run_control.run()
@@ -100,7 +100,7 @@ def test_an_opened_model_is_trained_and_evaluated_in_place_of_a_drawing(qtbot: Q
     assert window.evaluation.found.count == 359
 
 
-def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window: WholeWindow) -> None:
     window.pages.show("training")
     form = window.training_form
     qtbot.waitUntil(lambda: [*form.data.fields.choices] == ["pixels", "labels"])
@@ -121,7 +121,7 @@ def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window
 
 
 def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.tape"
     assert window.files.save_to(path)
@@ -148,7 +148,7 @@ def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
     window.document.undo_stack.setClean()
 
 
-def test_it_is_exported_as_the_function_that_makes_it(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+def test_it_is_exported_as_the_function_that_makes_it(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
     window.actions_by_key["export"].trigger()
     dialog = window.findChild(ExportDialog)
     assert dialog.boxes["code"].text() == "make_model.py"
@@ -159,14 +159,14 @@ def test_it_is_exported_as_the_function_that_makes_it(qtbot: QtBot, window: Main
     assert "from make_model import make_model" in (tmp_path / "out" / "train.py").read_text()
 
 
-def test_what_needs_a_drawing_says_so(qtbot: QtBot, window: MainWindow) -> None:
+def test_what_needs_a_drawing_says_so(qtbot: QtBot, window: WholeWindow) -> None:
     project = window.document.project
     window.sheet.apply("Add a layer", add(window.sheet.project, window.catalog.now, "nn.Linear", (0.0, 0.0))[0])
     assert window.document.project is project and window.notifier.title == "There is no drawing"
 
 
 def test_a_project_with_a_file_stays_until_the_model_is_to_be_trained(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
     window.document.new()
     window.document.save(tmp_path / "drawn.tape")

@@ -16,7 +16,7 @@ from app.engine import pool
 from app.runs import store
 from app.training.events import to_json
 from app.training.loop import train
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.training.runs.placement_control import PlacesControl
 from tests.engine.test_child import alive
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("MLP on digits.tape")
     project = window.document.project
     window.document.apply("Long", replace(project, training=replace(project.training, epochs=100_000)))
@@ -66,7 +66,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def reach(qtbot: QtBot, window: MainWindow, state: str, steps: int = 0) -> None:
+def reach(qtbot: QtBot, window: WholeWindow, state: str, steps: int = 0) -> None:
     session = window.session
     qtbot.waitUntil(
         lambda: session.state == state and session.history is not None and len(session.history.steps) >= steps,

@@ -15,7 +15,7 @@ from app.runs import checkpoint_files, compare, store
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.training.charts.feature import ChartsFeature
 from app.views.training.runs.run_panel import COLUMNS
@@ -30,8 +30,8 @@ def small(**training: object) -> Project:
     return replace(EXAMPLE, training=replace(EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}))
 
 
-def opened(qtbot, path: Path | None, *, charts: bool = True) -> MainWindow:
-    made = MainWindow(Settings("TapedeckTest", "window"))
+def opened(qtbot, path: Path | None, *, charts: bool = True) -> WholeWindow:
+    made = WholeWindow(Settings("TapedeckTest", "window"))
     made.resize(1280, 800)
     made.show()
     made.open_path(path) if path is not None else made.document.new(small())
@@ -42,7 +42,7 @@ def opened(qtbot, path: Path | None, *, charts: bool = True) -> MainWindow:
     return made
 
 
-def closed(window: MainWindow) -> None:
+def closed(window: WholeWindow) -> None:
     window.session.close_and_wait()
     window.document.undo_stack.setClean()
     leave(window)
@@ -56,25 +56,25 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow, path: Path) -> MainWindow:
+def window(qtbot, window: WholeWindow, path: Path) -> WholeWindow:
     window.open_path(path)
     ready(qtbot, window)
     return window
 
 
-def run(qtbot, window: MainWindow) -> None:
+def run(qtbot, window: WholeWindow) -> None:
     window.run_control.run()
     wait_for(qtbot, window, "done")
 
 
-def listed(qtbot, window: MainWindow, count: int) -> list[store.Kept]:
+def listed(qtbot, window: WholeWindow, count: int) -> list[store.Kept]:
     """Wait until the page lists so many runs."""
     model = window.runs.model
     qtbot.waitUntil(lambda: sum(row.kept is not None for row in model.rows) == count and not window.background.busy)
     return [row.kept for row in model.rows if row.kept is not None]
 
 
-def cell(window: MainWindow, row: int, column: str) -> str:
+def cell(window: WholeWindow, row: int, column: str) -> str:
     return window.runs.model.index(row, COLUMNS.index(column)).data()
 
 
@@ -120,7 +120,7 @@ def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_neve
         closed(again)
 
 
-def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(qtbot, window: MainWindow) -> None:
+def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(qtbot, window: WholeWindow) -> None:
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
     window.runs.choose(first)
@@ -145,7 +145,7 @@ def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(
     assert window.document.project == other
 
 
-def test_names_curves_and_settings_of_several_runs(qtbot, window: MainWindow) -> None:
+def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -> None:
     run(qtbot, window)
     before = window.document.project
     window.document.apply("Faster", replace(before, training=replace(before.training, seed=7)))
@@ -172,7 +172,7 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: MainWindow) ->
     qtbot.waitUntil(lambda: not window.curves.loss.others.entries())
 
 
-def test_deleting_asks_first(qtbot, window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleting_asks_first(qtbot, window: WholeWindow, monkeypatch: pytest.MonkeyPatch) -> None:
     from app.views.ui.dialogs import message
 
     run(qtbot, window)
@@ -202,7 +202,7 @@ def test_runs_of_a_project_without_a_file_move_beside_it_when_it_is_saved(qtbot,
 
 
 def test_a_folder_that_cannot_be_written_is_said_and_the_run_is_kept_elsewhere(
-    qtbot, window: MainWindow, path: Path
+    qtbot, window: WholeWindow, path: Path
 ) -> None:
     store.runs_beside(path).write_text("a file where the folder of the runs would be")
     told = messages(window)
@@ -224,7 +224,7 @@ def test_settings_that_a_file_does_not_state_are_dashes(tmp_path: Path) -> None:
     assert lines["net"].values == ("net A", "net A") and not lines["net"].differs
 
 
-def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtbot, window: MainWindow) -> None:
+def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtbot, window: WholeWindow) -> None:
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
     last = next(each for each in checkpoint_files.checkpoints(first) if each.path.name == "last.pt")
@@ -243,7 +243,7 @@ def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtb
     wait_for(qtbot, window, "done")
 
 
-def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(qtbot, window: MainWindow) -> None:
+def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(qtbot, window: WholeWindow) -> None:
     told = messages(window)
     window.document.apply("Every step", small(save_every=1, epochs=1000))
     ready(qtbot, window)

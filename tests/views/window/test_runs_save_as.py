@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.main import main
 from app.project import file as project_file
 from app.runs import checkpoint_files, resume, store
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
 from tests.views.window.test_runs import listed, run, small
 from tests.views.window.test_window import ready
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow, path: Path) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow, path: Path) -> WholeWindow:
     window.open_path(path)
     ready(qtbot, window)
     return window
@@ -37,7 +37,7 @@ def records(path: Path) -> list[tuple[int, str]]:
 
 
 def test_runs_are_found_from_the_new_file_and_stay_with_the_old_one(
-    qtbot: QtBot, window: MainWindow, path: Path, capsys: pytest.CaptureFixture[str]
+    qtbot: QtBot, window: WholeWindow, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
@@ -64,7 +64,7 @@ def test_runs_are_found_from_the_new_file_and_stay_with_the_old_one(
     assert len(records(other)) == 2 and resume.newest(store.listed(store.runs_beside(other))[1]).is_file()
 
 
-def test_a_run_under_way_follows_when_it_has_ended(qtbot: QtBot, window: MainWindow, path: Path) -> None:
+def test_a_run_under_way_follows_when_it_has_ended(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
     window.run_control.step()
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
     other = path.with_name("people.tape")
@@ -77,7 +77,7 @@ def test_a_run_under_way_follows_when_it_has_ended(qtbot: QtBot, window: MainWin
 
 
 def test_a_full_disk_leaves_the_runs_where_they_are_and_says_so(
-    qtbot: QtBot, window: MainWindow, path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, window: WholeWindow, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(qtbot, window)
     before, told, refused = records(path), messages(window), []

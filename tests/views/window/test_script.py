@@ -18,8 +18,8 @@ from torch import nn
 
 import tapedeck
 from app.autograd.gradient_norms import measure
-from app.views.main_window import MainWindow
 from app.views.toolbar import DECK
+from tests.support.whole_window import WholeWindow
 from app.views.training.runs.transport_deck import CAPTURE
 from tapedeck import watcher
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
@@ -66,7 +66,7 @@ def learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learni
     assert not made.is_alive()
 
 
-def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: MainWindow, script: Script) -> None:  # noqa: F811
+def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: WholeWindow, script: Script) -> None:  # noqa: F811
     session, control = window.session, window.run_control
 
     def until(holds) -> None:
@@ -98,7 +98,7 @@ def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: 
 
 
 def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
-    qtbot: QtBot, window: MainWindow, learning: Learning
+    qtbot: QtBot, window: WholeWindow, learning: Learning
 ) -> None:
     capture, room, player = window.autograd_control, window.room, window.tape_control.player
     deck, control = window.toolbar.deck, window.run_control
@@ -167,7 +167,7 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
 
 def test_a_script_that_stands_goes_on_when_something_else_is_captured_or_its_watching_ends(
     qtbot: QtBot,
-    window: MainWindow,
+    window: WholeWindow,
     script: Script,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_script_that_stands_goes_on_when_something_else_is_captured_or_its_wat
     assert script.is_alive()
 
 
-def choose(qtbot: QtBot, window: MainWindow, key: str, menu: QMenu | None = None) -> None:
+def choose(qtbot: QtBot, window: WholeWindow, key: str, menu: QMenu | None = None) -> None:
     """Click a command of the Run menu, or of one in it."""
     menu = menu or next(each for each in window.findChildren(QMenu) if each.title() == "&Run")
     action = next(each for each in menu.actions() if each.objectName() == key or each.text() == key)
@@ -197,7 +197,7 @@ def choose(qtbot: QtBot, window: MainWindow, key: str, menu: QMenu | None = None
 
 def test_a_batch_of_a_script_is_described_and_a_checkpoint_saved(
     qtbot: QtBot,
-    window: MainWindow,
+    window: WholeWindow,
     script: Script,  # noqa: F811
 ) -> None:
     said: list[tuple[str, str]] = []
@@ -248,7 +248,7 @@ with tapedeck.watch(model, folder=sys.argv[1], quiet=True):
 
 
 def test_another_rank_is_chosen_and_tells_its_steps(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "TURN_EVERY", 0.0)
     tmp_path.chmod(0o700)

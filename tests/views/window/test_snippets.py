@@ -13,20 +13,20 @@ from PySide6.QtWidgets import QFileDialog, QLabel, QStackedWidget
 from app.autograd.snippets.snippet import ready_snippet
 from app.views.autograd.snippets.snippet_control import SnippetControl
 from app.views.custom_layers.trust_dialog import TrustDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.autograd.test_replay_html import Page
 
 CONTROL = Qt.KeyboardModifier.ControlModifier
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow) -> Iterator[MainWindow]:
+def window(qtbot, window: WholeWindow) -> Iterator[WholeWindow]:
     yield window
     window.snippets.close()
     qtbot.waitUntil(lambda: not window.snippets.running, timeout=60_000)
 
 
-def finish(qtbot, window: MainWindow) -> None:
+def finish(qtbot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: not window.snippets.running, timeout=120_000)
 
 

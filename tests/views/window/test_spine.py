@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 
 from app.project.document import Document
 from app.views.export.export_dialog import ExportDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
 
@@ -42,7 +42,7 @@ CHAIN = ("input", "conv1", "relu1", "pool1", "flatten1", "fc1", "output")
 class Hand:
     """Mouse and keys on the real window. Nothing here calls a method that changes anything."""
 
-    def __init__(self, window: MainWindow, qtbot) -> None:
+    def __init__(self, window: WholeWindow, qtbot) -> None:
         self.window, self.qtbot = window, qtbot
 
     def at(self, widget: QWidget, point: QPoint) -> QPoint:
@@ -167,9 +167,9 @@ def test_assemble_train_and_export_by_hand(qtbot, qapp, tmp_path: Path) -> None:
         assert window.close()
 
 
-def open_window(qtbot, qapp) -> MainWindow:
+def open_window(qtbot, qapp) -> WholeWindow:
     theme.apply(qapp, "dark")
-    window = MainWindow(Settings("TapedeckTest", "spine"))
+    window = WholeWindow(Settings("TapedeckTest", "spine"))
     window.resize(1280, 800)
     window.show()
     window.activateWindow()

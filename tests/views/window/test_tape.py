@@ -15,14 +15,14 @@ from app.engine.requests.playback import Edit, Trouble
 from app.engine.tasks.capture import batch_of
 from app.util.formatting import bytes_text
 from app.views.autograd.tape.player import PLAYING, READY, STANDING
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import DIGITS, change, press, ready
 
 LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow) -> MainWindow:
+def window(qtbot, window: WholeWindow) -> WholeWindow:
     """The window on the example, one batch captured and the tape in front."""
     window.open_path(DIGITS)
     ready(qtbot, window)
@@ -31,19 +31,19 @@ def window(qtbot, window: MainWindow) -> MainWindow:
     return window
 
 
-def capture(qtbot, window: MainWindow) -> None:
+def capture(qtbot, window: WholeWindow) -> None:
     with qtbot.waitSignal(window.autograd_control.captured, timeout=60_000):
         window.actions_by_key["capture"].trigger()
     window.tape_control.show()
 
 
-def stands(qtbot, window: MainWindow, position: int | None = None) -> None:
+def stands(qtbot, window: WholeWindow, position: int | None = None) -> None:
     """Wait until it stands, at a position if one is given."""
     player = window.tape_control.player
     qtbot.waitUntil(lambda: player.state == STANDING and position in (None, player.position), timeout=60_000)
 
 
-def deck(window: MainWindow, key: str) -> None:
+def deck(window: WholeWindow, key: str) -> None:
     QTest.mouseClick(window.tape_control.page.deck.button(key), LEFT)
 
 

@@ -19,7 +19,7 @@ from app.training.config import Choice, ParameterGroup
 from app.training.trials.lr_range_test import rate_test
 from app.training.trials.results import RateTest
 from app.util.frozen import FrozenMap
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.training.trials.dry_run_dialog import DryRunDialog
 from app.views.training.trials.lr_finder_dialog import FindRateDialog
 from tests.views.window.test_runs import small
@@ -29,7 +29,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> WholeWindow:
     file = tmp_path / "net.tape"
     project_file.write(small(epochs=10_000), file)
     window.open_path(file)
@@ -37,7 +37,7 @@ def window(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> MainWindow:
     return window
 
 
-def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: WholeWindow) -> None:
     window.actions_by_key["run"].trigger()
     rates = window.training_form.live_rate
     qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
@@ -58,7 +58,7 @@ def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: Mai
     assert window.training_form.optimizer.form.editor("lr").has_focus()
 
 
-def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: WholeWindow) -> None:
     project = window.document.project
     window.document.apply("Other data", replace(project, data=DataConfig("sklearn.iris")))
     qtbot.waitUntil(lambda: window.live.up_to_date and bool(window.live.errors))
@@ -79,7 +79,7 @@ def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: MainWindow)
 
 
 def test_a_rate_that_is_none_is_refused_in_words(
-    qtbot: QtBot, window: MainWindow, request: pytest.FixtureRequest
+    qtbot: QtBot, window: WholeWindow, request: pytest.FixtureRequest
 ) -> None:
     window.run_control.set_rate(0.1)
     assert window.banner.isVisible() and window.banner.title() == "No run is in progress"
@@ -93,7 +93,7 @@ def test_a_rate_that_is_none_is_refused_in_words(
     assert rates.field.invalid() == "A learning rate must be above 0." and not heard
 
 
-def test_a_rate_is_found_and_used_as_one_step(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_rate_is_found_and_used_as_one_step(qtbot: QtBot, window: WholeWindow) -> None:
     window.actions_by_key["find-rate"].trigger()
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(20)
@@ -109,7 +109,7 @@ def test_a_rate_is_found_and_used_as_one_step(qtbot: QtBot, window: MainWindow) 
     assert not window.session.runs, "no run was made of it"
 
 
-def test_closing_the_range_test_ends_it(qtbot: QtBot, window: MainWindow) -> None:
+def test_closing_the_range_test_ends_it(qtbot: QtBot, window: WholeWindow) -> None:
     window.actions_by_key["find-rate"].trigger()
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(100_000)
@@ -123,7 +123,7 @@ def test_closing_the_range_test_ends_it(qtbot: QtBot, window: MainWindow) -> Non
     assert answers[0] == rate_test(job, 1e-5, 1.0, 12)
 
 
-def test_an_engine_that_ends_in_a_range_test_is_said_and_the_next_tests(qtbot: QtBot, window: MainWindow) -> None:
+def test_an_engine_that_ends_in_a_range_test_is_said_and_the_next_tests(qtbot: QtBot, window: WholeWindow) -> None:
     window.actions_by_key["find-rate"].trigger()
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(100_000)
@@ -137,7 +137,7 @@ def test_an_engine_that_ends_in_a_range_test_is_said_and_the_next_tests(qtbot: Q
     qtbot.waitUntil(lambda: dialog.result_shown is not None)
 
 
-def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: WholeWindow) -> None:
     window.right.pane.show_page("training")
     window.actions_by_key["dry-run"].trigger()
     qtbot.waitUntil(lambda: window.findChild(DryRunDialog) is not None, timeout=60_000)
@@ -147,7 +147,7 @@ def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: MainWindow) -> N
     assert not window.session.runs
 
 
-def test_one_batch_by_heart_is_a_switch_and_a_command(qtbot: QtBot, window: MainWindow) -> None:
+def test_one_batch_by_heart_is_a_switch_and_a_command(qtbot: QtBot, window: WholeWindow) -> None:
     window.actions_by_key["overfit"].trigger()
     assert window.document.project.training.one_batch
     assert window.training_form.numbers.editor("one_batch").field.isChecked()
@@ -155,7 +155,7 @@ def test_one_batch_by_heart_is_a_switch_and_a_command(qtbot: QtBot, window: Main
     assert not window.document.project.training.one_batch
 
 
-def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: MainWindow) -> None:
+def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: WholeWindow) -> None:
     rates = window.training_form.live_rate
     window.right.pane.show_page("training")
     window.training_form.set_running(True)
@@ -173,7 +173,7 @@ def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: Main
     assert rates.field.value() == 0.2
 
 
-def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: MainWindow) -> None:
+def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: WholeWindow) -> None:
     project = window.document.project
     muon = replace(project.training, optimizer=Choice("Muon"))  # which takes matrices alone, and there are biases
     window.document.apply("choose", replace(project, training=muon))
@@ -183,7 +183,7 @@ def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: 
     assert window.banner.title().startswith("The dry run failed: Muon") and "2D" in window.banner.title()
 
 
-def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, window: MainWindow) -> None:
+def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, window: WholeWindow) -> None:
     project = window.document.project
     groups = (ParameterGroup("fc1", FrozenMap(lr=0.0003)),)
     training = replace(project.training, optimizer=Choice("SGD", FrozenMap(lr=0.01)), groups=groups)

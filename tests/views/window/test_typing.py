@@ -14,7 +14,7 @@ from app.data.config import DataConfig, Transform
 from app.training.config import Choice, ParameterGroup, Schedule
 from app.util.frozen import FrozenMap
 from app.views.inspector.fields.form import ParamForm
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.focus import keeping_focus
 from tests.views.window.test_window import ready
@@ -26,7 +26,7 @@ DATA = DataConfig(
 
 
 @pytest.fixture
-def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     """A window on a net that the data do not fit, with every kind of row in the Training tab."""
     window.files.open_example("digits.tape")
     ready(qtbot, window)
@@ -43,7 +43,7 @@ def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
     return window
 
 
-def settle(qtbot: QtBot, window: MainWindow) -> None:
+def settle(qtbot: QtBot, window: WholeWindow) -> None:
     """Let the window and its worker answer whatever the last key asked."""
     QApplication.processEvents()
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.background.busy and not window.engine.busy)
@@ -64,7 +64,7 @@ def text_for(line: QLineEdit) -> str:
     return "12" if whole else "0.25" if isinstance(line, NumberField) else "4, 28"
 
 
-def type_into(qtbot: QtBot, window: MainWindow, line: QLineEdit, text: str) -> None:
+def type_into(qtbot: QtBot, window: WholeWindow, line: QLineEdit, text: str) -> None:
     """Type as a person does, key by key, each to whatever has the focus then."""
     line.setFocus()
     line.selectAll()
@@ -78,7 +78,7 @@ def type_into(qtbot: QtBot, window: MainWindow, line: QLineEdit, text: str) -> N
 
 
 @pytest.mark.parametrize("page", ["problems", "cost"])
-def test_every_field_of_the_training_tab_takes_what_is_typed(qtbot: QtBot, window: MainWindow, page: str) -> None:
+def test_every_field_of_the_training_tab_takes_what_is_typed(qtbot: QtBot, window: WholeWindow, page: str) -> None:
     rows = window.problems_panel.rows
     assert rows, "the data do not fit, so there are problems whose rows change with what is typed"
     rows[0].setFocus()  # a person who was there once
@@ -98,7 +98,7 @@ def test_every_field_of_the_training_tab_takes_what_is_typed(qtbot: QtBot, windo
         settle(qtbot, window)
 
 
-def test_a_shape_and_a_count_are_typed_whole_while_net_and_data_disagree(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_shape_and_a_count_are_typed_whole_while_net_and_data_disagree(qtbot: QtBot, window: WholeWindow) -> None:
     window.problems_panel.rows[0].setFocus()
     options = window.training_form.data.options
     for name, text in (("shape", "1, 28, 28"), ("classes", "1000")):
@@ -114,7 +114,7 @@ def test_a_shape_and_a_count_are_typed_whole_while_net_and_data_disagree(qtbot: 
     assert dict(transform.params) == {"size": (28, 28)}
 
 
-def test_every_field_of_the_inspector_takes_what_is_typed(qtbot: QtBot, window: MainWindow) -> None:
+def test_every_field_of_the_inspector_takes_what_is_typed(qtbot: QtBot, window: WholeWindow) -> None:
     window.problems_panel.rows[0].setFocus()
     window.right.pane.show_page("inspector")
     graph = window.document.project.graph
@@ -130,7 +130,7 @@ def test_every_field_of_the_inspector_takes_what_is_typed(qtbot: QtBot, window: 
             settle(qtbot, window)
 
 
-def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, window: MainWindow) -> None:
+def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, window: WholeWindow) -> None:
     (line,) = window.training_form.optimizer.form.editor("lr").lines()
     line.setFocus()
     line.selectAll()
@@ -147,7 +147,7 @@ def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, w
     assert line.text() == "0.1", "undo is shown though the caret is in the field"
 
 
-def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, window: WholeWindow) -> None:
     window.training_form.area.ensureWidgetVisible(window.training_form.data.fit)
     button, _synthetic = window.training_form.data.fit.buttons
     button.setFocus()
@@ -157,7 +157,7 @@ def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, windo
     assert shape == {(3, 8, 8)} and QApplication.focusWidget() is window.canvas.view
 
 
-def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: QtBot, window: MainWindow) -> None:
+def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: QtBot, window: WholeWindow) -> None:
     form = window.training_form
     form.data.source.edited.emit("sklearn.digits")
     settle(qtbot, window)
@@ -173,7 +173,7 @@ def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: Qt
     assert not window.live.errors
 
 
-def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(qtbot: QtBot, window: WholeWindow) -> None:
     graph = window.document.project.graph
     window.right.pane.show_page("inspector")
     window.selection.set({next(key for key, node in graph.nodes.items() if node.op == "input")}, None)

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.training.form.watch_control import LOOK
 from app.views.training.form.watch_section import WatchSection
@@ -18,14 +18,14 @@ from tests.views.window.test_window import DIGITS, ready
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow) -> MainWindow:
+def window(qtbot, window: WholeWindow) -> WholeWindow:
     window.open_path(DIGITS)
     ready(qtbot, window)
     return window
 
 
 @pytest.fixture
-def with_points(qtbot, qapp) -> Iterator[MainWindow]:
+def with_points(qtbot, qapp) -> Iterator[WholeWindow]:
     """A window that begins with what was to be watched when the last one was closed."""
     settings = Settings("TapedeckTest", "watch")
     settings.watch_points = to_text(WatchPoints(gradient_norm=1e-6))

@@ -16,35 +16,35 @@ from app.builder.sheet import changed
 from app.project import file
 from app.project.weights.state_dict_diff import MISSING, SAME, SHAPE
 from app.source.compiled import make_module
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.weights.weights_dialog import WeightsDialog
 from app.views.weights.weights_table import KEY, STATE
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow) -> MainWindow:
+def window(qtbot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("digits.tape")
     settled(qtbot, window)
     return window
 
 
-def settled(qtbot, window: MainWindow) -> None:
+def settled(qtbot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
 
 
-def weights(window: MainWindow) -> dict[str, torch.Tensor]:
+def weights(window: WholeWindow) -> dict[str, torch.Tensor]:
     torch.manual_seed(4)
     return dict(make_module(window.live.analysis.source).state_dict())
 
 
-def opened(qtbot, window: MainWindow, value: object, path: Path) -> WeightsDialog:
+def opened(qtbot, window: WholeWindow, value: object, path: Path) -> WeightsDialog:
     torch.save(value, path)
     dialog = window.weights_control.open(path)
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
     return dialog
 
 
-def loaded(qtbot, window: MainWindow, button) -> None:
+def loaded(qtbot, window: WholeWindow, button) -> None:
     before = window.document.project
     button.click()
     qtbot.waitUntil(lambda: window.document.project is not before, timeout=60_000)

@@ -17,7 +17,7 @@ from app.runs.checkpoint_files import checkpoints
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
@@ -29,37 +29,37 @@ LONG = 100_000  # epochs that no test waits for
 
 
 @pytest.fixture
-def window(qtbot, window: MainWindow) -> MainWindow:
+def window(qtbot, window: WholeWindow) -> WholeWindow:
     """The window on the example, checked and ready to run."""
     window.open_path(DIGITS)
     ready(qtbot, window)
     return window
 
 
-def ready(qtbot, window: MainWindow) -> None:
+def ready(qtbot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: window.live.up_to_date and window.furnished, timeout=60_000)
 
 
-def change(window: MainWindow, **training: object) -> None:
+def change(window: WholeWindow, **training: object) -> None:
     """Other settings of the run, as the form makes them."""
     project = window.document.project
     window.document.apply("Change the run", replace(project, training=replace(project.training, **training)))
 
 
-def node(window: MainWindow, name: str) -> str:
+def node(window: WholeWindow, name: str) -> str:
     return next(n.id for n in window.document.project.graph.nodes.values() if n.name == name)
 
 
-def wait_for(qtbot, window: MainWindow, state: str) -> None:
+def wait_for(qtbot, window: WholeWindow, state: str) -> None:
     qtbot.waitUntil(lambda: window.session.state == state, timeout=60_000)
 
 
-def press(window: MainWindow, key: str) -> None:
+def press(window: WholeWindow, key: str) -> None:
     """A click on a key of the deck."""
     QTest.mouseClick(window.toolbar.deck.transport.button(key), Qt.MouseButton.LeftButton)
 
 
-def run_to_the_end(qtbot, window: MainWindow, epochs: int = 1) -> None:
+def run_to_the_end(qtbot, window: WholeWindow, epochs: int = 1) -> None:
     change(window, epochs=epochs)
     press(window, "run")
     wait_for(qtbot, window, "done")
@@ -72,7 +72,7 @@ def test_only_one_window_is_ever_shown(qtbot, qapp) -> None:
     """No part of it flashes up as a window of its own while it is being made."""
     shown: list[object] = []
     qapp.focusWindowChanged.connect(shown.append)
-    window = MainWindow(Settings("TapedeckTest", "alone"))
+    window = WholeWindow(Settings("TapedeckTest", "alone"))
     window.show()
     window.furnish()
     QApplication.processEvents()
@@ -82,7 +82,7 @@ def test_only_one_window_is_ever_shown(qtbot, qapp) -> None:
 
 
 def test_it_draws_before_torch_is_there(qtbot, qapp) -> None:
-    window = MainWindow(Settings("TapedeckTest", "early"))
+    window = WholeWindow(Settings("TapedeckTest", "early"))
     window.show()
     window.open_path(DIGITS)
     assert len(window.canvas.scene.nodes) == 12
@@ -94,7 +94,7 @@ def test_it_draws_before_torch_is_there(qtbot, qapp) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"tapedeck": 99}', b"\xff\xfe"])
-def test_a_bad_file_leaves_the_open_project(qtbot, window: MainWindow, tmp_path: Path, content: bytes) -> None:
+def test_a_bad_file_leaves_the_open_project(qtbot, window: WholeWindow, tmp_path: Path, content: bytes) -> None:
     before = window.document.project
     bad = tmp_path / "bad.tape"
     bad.write_bytes(content)
@@ -104,17 +104,17 @@ def test_a_bad_file_leaves_the_open_project(qtbot, window: MainWindow, tmp_path:
 
 
 def test_the_window_comes_back_as_it_was(qtbot, qapp) -> None:
-    first = MainWindow(Settings("TapedeckTest", "again"))
+    first = WholeWindow(Settings("TapedeckTest", "again"))
     first.show()
     first.left.hide()
     leave(first)
-    second = MainWindow(Settings("TapedeckTest", "again"))
+    second = WholeWindow(Settings("TapedeckTest", "again"))
     second.show()
     assert second.left.isHidden() and not second.right.isHidden()
     leave(second)
 
 
-def test_docks_hide_and_come_back_from_the_menu(qtbot, window: MainWindow) -> None:
+def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> None:
     toggles = {action.text(): action for action in window.dock_menu.actions()}
     assert len(toggles) == 3
     for dock in (window.left, window.right, window.bottom):
@@ -124,7 +124,7 @@ def test_docks_hide_and_come_back_from_the_menu(qtbot, window: MainWindow) -> No
         assert dock.isVisible()
 
 
-def test_both_themes_on_a_living_window(qtbot, window: MainWindow) -> None:
+def test_both_themes_on_a_living_window(qtbot, window: WholeWindow) -> None:
     for choice in ("light", "dark"):
         window.actions_by_key[f"theme.{choice}"].trigger()
         assert theme.current().name == choice
@@ -135,7 +135,7 @@ def test_both_themes_on_a_living_window(qtbot, window: MainWindow) -> None:
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-def test_keys_run_pause_step_and_stop(qtbot, window: MainWindow) -> None:
+def test_keys_run_pause_step_and_stop(qtbot, window: WholeWindow) -> None:
     told = messages(window)
     change(window, epochs=LONG)
     window.activateWindow()
@@ -154,7 +154,7 @@ def test_keys_run_pause_step_and_stop(qtbot, window: MainWindow) -> None:
     assert any("Stopped" in text for text in told)
 
 
-def test_stop_in_mid_epoch_then_run_again(qtbot, window: MainWindow) -> None:
+def test_stop_in_mid_epoch_then_run_again(qtbot, window: WholeWindow) -> None:
     change(window, epochs=LONG)
     press(window, "run")
     qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
@@ -165,7 +165,7 @@ def test_stop_in_mid_epoch_then_run_again(qtbot, window: MainWindow) -> None:
     assert len(window.session.runs) == 2
 
 
-def test_a_loss_that_is_not_finite_is_told_with_a_cure(qtbot, window: MainWindow) -> None:
+def test_a_loss_that_is_not_finite_is_told_with_a_cure(qtbot, window: WholeWindow) -> None:
     change(window, optimizer=Choice("SGD", replace_params(lr=1e30)))
     press(window, "run")
     wait_for(qtbot, window, "failed")
@@ -181,7 +181,7 @@ def replace_params(**values: object):
     return FrozenMap(values)
 
 
-def test_an_exception_inside_the_loop_names_the_layer(qtbot, window: MainWindow, monkeypatch) -> None:
+def test_an_exception_inside_the_loop_names_the_layer(qtbot, window: WholeWindow, monkeypatch) -> None:
     """Out of memory in the middle of an epoch, at a line of the generated source."""
     start = window.session.start
     greedy = "(self.fc2(x) if setattr(self, 'n', getattr(self, 'n', 0) + 1) or self.n < 20 else x.new_empty(1 << 50))"
@@ -203,7 +203,7 @@ def test_an_exception_inside_the_loop_names_the_layer(qtbot, window: MainWindow,
     run_to_the_end(qtbot, window)
 
 
-def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: MainWindow) -> None:
+def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: WholeWindow) -> None:
     project = window.document.project
     broken = project.graph.with_param(node(window, "fc2"), "in_features", 7)
     window.document.apply("Break it", replace(project, graph=broken))
@@ -220,7 +220,7 @@ def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: MainWindow) -> 
     assert set(window.document.project.positions) == set(window.document.project.graph.nodes)
 
 
-def test_problems_of_the_last_project_are_gone_with_it(qtbot, window: MainWindow) -> None:
+def test_problems_of_the_last_project_are_gone_with_it(qtbot, window: WholeWindow) -> None:
     project = window.document.project
     broken = project.graph.with_param(node(window, "fc2"), "in_features", 7)
     window.document.apply("Break it", replace(project, graph=broken))
@@ -233,7 +233,7 @@ def test_problems_of_the_last_project_are_gone_with_it(qtbot, window: MainWindow
     qtbot.waitUntil(lambda: bool(window.status.text("errors")))
 
 
-def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: MainWindow) -> None:
+def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: WholeWindow) -> None:
     project = window.document.project
     graph = project.graph.with_param(node(window, "input"), "shape", (1, 28, 28))
     window.document.apply("Set shape", replace(project, graph=graph))
@@ -248,7 +248,7 @@ def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: MainWindo
     assert not window.live.errors
 
 
-def test_edits_during_a_run_do_not_touch_it(qtbot, window: MainWindow) -> None:
+def test_edits_during_a_run_do_not_touch_it(qtbot, window: WholeWindow) -> None:
     change(window, epochs=3)
     press(window, "step")  # it stands, and does not come to its end meanwhile
     wait_for(qtbot, window, "paused")
@@ -260,7 +260,7 @@ def test_edits_during_a_run_do_not_touch_it(qtbot, window: MainWindow) -> None:
     assert not window.banner.isVisible()
 
 
-def test_losses_in_the_window_are_those_of_the_command(qtbot, window: MainWindow, capsys) -> None:
+def test_losses_in_the_window_are_those_of_the_command(qtbot, window: WholeWindow, capsys) -> None:
     """With curves, strips and an inspection beside it, bit for bit."""
     import json
 
@@ -280,7 +280,7 @@ def test_losses_in_the_window_are_those_of_the_command(qtbot, window: MainWindow
     assert losses == [event["loss"] for event in events if event["event"] == "step"]
 
 
-def test_a_net_with_several_inputs_learns_the_same_in_the_window(qtbot, window: MainWindow, capsys, tmp_path) -> None:
+def test_a_net_with_several_inputs_learns_the_same_in_the_window(qtbot, window: WholeWindow, capsys, tmp_path) -> None:
     import json
 
     from app.main import main
@@ -316,7 +316,7 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, answer: DialogAnswer) -> list[s
     return asked
 
 
-def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: MainWindow, monkeypatch) -> None:
+def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: WholeWindow, monkeypatch) -> None:
     change(window, epochs=LONG)
     window.document.undo_stack.setClean()
     press(window, "run")
@@ -329,7 +329,7 @@ def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: M
     assert not window.session.training_thread.isRunning()
 
 
-def leave_by(window: MainWindow, way: str, other: Path) -> None:
+def leave_by(window: WholeWindow, way: str, other: Path) -> None:
     """Go on to another project."""
     if way == "new":
         QTest.keyClick(window, Qt.Key.Key_N, CTRL)
@@ -341,7 +341,7 @@ def leave_by(window: MainWindow, way: str, other: Path) -> None:
 
 @pytest.mark.parametrize("way", ["new", "recent", "example"])
 def test_another_project_while_training_asks_and_the_run_is_kept(
-    qtbot, window: MainWindow, tmp_path: Path, monkeypatch, way: str
+    qtbot, window: WholeWindow, tmp_path: Path, monkeypatch, way: str
 ) -> None:
     mine, other = tmp_path / "mine.tape", tmp_path / "other.tape"
     file.write(Project(name="other"), other)
@@ -364,7 +364,7 @@ def test_another_project_while_training_asks_and_the_run_is_kept(
     assert kept.state == "stopped" and checkpoints(kept)
 
 
-def test_a_file_that_cannot_be_opened_stops_no_run(qtbot, window: MainWindow, tmp_path: Path, monkeypatch) -> None:
+def test_a_file_that_cannot_be_opened_stops_no_run(qtbot, window: WholeWindow, tmp_path: Path, monkeypatch) -> None:
     change(window, epochs=LONG)
     window.document.undo_stack.setClean()
     press(window, "run")
@@ -375,7 +375,7 @@ def test_a_file_that_cannot_be_opened_stops_no_run(qtbot, window: MainWindow, tm
     assert not asked and window.session.state == "running" and "bad.tape" in window.banner.title()
 
 
-def test_closing_with_unsaved_work_asks(qtbot, window: MainWindow, tmp_path: Path, monkeypatch) -> None:
+def test_closing_with_unsaved_work_asks(qtbot, window: WholeWindow, tmp_path: Path, monkeypatch) -> None:
     window.canvas.add_op("nn.ReLU")
     answer_with(monkeypatch, DialogAnswer.CANCEL)
     assert not window.close()
@@ -385,7 +385,7 @@ def test_closing_with_unsaved_work_asks(qtbot, window: MainWindow, tmp_path: Pat
     assert len(file.read(tmp_path / "kept.tape").graph.nodes) == 13
 
 
-def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: MainWindow, tmp_path: Path) -> None:
+def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: WholeWindow, tmp_path: Path) -> None:
     path = tmp_path / "net.tape"
     old = file.dumps(window.document.project).replace(b'"tapedeck": 2', b'"tapedeck": 1')
     path.write_bytes(old)
@@ -397,7 +397,7 @@ def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: M
     assert (tmp_path / "net.v1.tape").read_bytes() == old and not window.document.dirty
 
 
-def test_a_save_that_fails_keeps_the_work(qtbot, window: MainWindow, tmp_path: Path) -> None:
+def test_a_save_that_fails_keeps_the_work(qtbot, window: WholeWindow, tmp_path: Path) -> None:
     window.canvas.add_op("nn.ReLU")
     assert not window.files.save_to(tmp_path / "no" / "such" / "folder.tape")
     assert window.document.dirty and "was not saved" in window.recovery.files.banner.title()
@@ -406,7 +406,7 @@ def test_a_save_that_fails_keeps_the_work(qtbot, window: MainWindow, tmp_path: P
 # -- one selection, five readings -------------------------------------------------------------------------------------
 
 
-def test_selecting_a_layer_selects_it_everywhere(qtbot, window: MainWindow) -> None:
+def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> None:
     run_to_the_end(qtbot, window)
     window.show_page("autograd")
     window.autograd_control.capture()
@@ -421,7 +421,7 @@ def test_selecting_a_layer_selects_it_everywhere(qtbot, window: MainWindow) -> N
     assert len(lines) == 2 and all(window.code.edit.is_selected_line(line) for line in lines)
 
 
-def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: MainWindow) -> None:
+def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: WholeWindow) -> None:
     window.show_page("autograd")
     window.autograd_control.capture()
     qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
@@ -431,7 +431,7 @@ def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: MainWindow) -
     assert window.inspectors.currentWidget() is window.tape_inspector
 
 
-def test_no_project_at_all(qtbot, window: MainWindow, monkeypatch) -> None:
+def test_no_project_at_all(qtbot, window: WholeWindow, monkeypatch) -> None:
     """Every command on an empty drawing: words, no traceback."""
     window.document.new(Project())
     ready(qtbot, window)
@@ -443,14 +443,14 @@ def test_no_project_at_all(qtbot, window: MainWindow, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("key", ["commands", "shortcuts", "about"])
-def test_the_sheets_open_and_close(qtbot, window: MainWindow, key: str) -> None:
+def test_the_sheets_open_and_close(qtbot, window: WholeWindow, key: str) -> None:
     window.actions_by_key[key].trigger()
     (dialog,) = (each for each in window.findChildren(QDialog) if each.isVisible())
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
 
 
-def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: MainWindow) -> None:
+def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: WholeWindow) -> None:
     window.right.pane.show_page("training")
     window.selection.set([node(window, "conv1")])
     window.canvas.view.setFocus()
@@ -460,7 +460,7 @@ def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: Main
     assert focus is not None and window.inspector.node_page.isAncestorOf(focus)
 
 
-def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window: MainWindow) -> None:
+def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window: WholeWindow) -> None:
     from app.builder.diagnostics.problems import Cure, SetTraining
 
     before = window.document.project
@@ -471,7 +471,7 @@ def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window
     assert window.document.project is before
 
 
-def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: MainWindow) -> None:
+def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: WholeWindow) -> None:
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     canvas, middle = window.canvas, window.middle
@@ -492,7 +492,7 @@ def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: MainWindo
         assert len(toasts) == len({toast.top() for toast in toasts}), "nor one another"
 
 
-def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window: MainWindow) -> None:
+def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window: WholeWindow) -> None:
     status = window.status
     window.files.open_example("digits.tape")
     ready(qtbot, window)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.builder.importer.lowering.ir import Draft
+from app.builder.importer.lowering.ir import Draft, drafts_in
 
 
 def numbers_once(root: Draft) -> None:
     """Merge nodes that compute the same number, on every sheet."""
-    todo = [root]
-    while todo:
-        draft = todo.pop()
+    for draft in drafts_in(root):
         _once(draft, draft.numbers)
-        todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
 
 
 def _once(draft: Draft, numbers: set[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.builder.importer.lowering.ir import Draft, DraftNode
+from app.builder.importer.lowering.ir import Draft, DraftNode, drafts_in
 
 JOIN = "torch.cat"
 
@@ -35,13 +35,8 @@ def join_outside(root: Draft) -> None:
 
 def join_further(root: Draft) -> None:
     """Extend an earlier concatenation where one includes it: `cat([cat([a, b]), c])`."""
-    todo, seen = [root], set[int]()
-    while todo:
-        draft = todo.pop()
-        if id(draft) not in seen:
-            seen.add(id(draft))
-            _further(draft)
-            todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
+    for draft in drafts_in(root):
+        _further(draft)
 
 
 def _further(draft: Draft) -> None:
@@ -66,15 +61,7 @@ def _further(draft: Draft) -> None:
 
 def _calls(root: Draft) -> list[tuple[Draft, DraftNode]]:
     """List every submodule call with the draft containing it, innermost first."""
-    found: list[tuple[Draft, DraftNode]] = []
-    todo = [root]
-    while todo:
-        draft = todo.pop()
-        for node in draft.nodes.values():
-            if node.inner is not None:
-                found.append((draft, node))
-                todo.append(node.inner)
-    return found[::-1]
+    return [(draft, node) for draft in drafts_in(root) for node in draft.nodes.values() if node.inner is not None][::-1]
 
 
 def _first_join(draft: Draft) -> DraftNode | None:

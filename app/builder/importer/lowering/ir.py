@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
@@ -10,6 +11,7 @@ from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
 Source = tuple[str, int]  # a node of the draft and which of its outputs
+VALUES = ("parameter", "buffer")  # ops of nodes that are a tensor of the model
 
 
 class DraftError(CodedError, ValueError):
@@ -86,3 +88,14 @@ class Draft:
         while name in names:
             name, number = f"{stem}{number}", number + 1
         return name
+
+
+def drafts_in(root: Draft) -> Iterator[Draft]:
+    """Yield a draft and, once each, those of the submodules in it; a draft may be changed before the next is taken."""
+    todo, seen = [root], set[int]()
+    while todo:
+        draft = todo.pop()
+        if id(draft) not in seen:
+            seen.add(id(draft))
+            yield draft
+            todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)

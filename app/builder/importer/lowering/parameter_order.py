@@ -10,7 +10,7 @@ from torch import nn
 from app.builder.blocks import Blocks, with_blocks
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
-from app.builder.importer.lowering.ir import Draft, DraftNode
+from app.builder.importer.lowering.ir import Draft, DraftNode, drafts_in
 from app.builder.registration import with_sequence
 from app.util.frozen import FrozenMap
 
@@ -70,15 +70,12 @@ def _thaw(draft: Draft) -> None:
 def number(root: Draft, model: nn.Module) -> None:
     """Give every node that owns something the place at which the model registers it, among those of its sheet."""
     places = {path: place for place, path in enumerate(_registered(model))}
-    todo = [root]
-    while todo:
-        draft = todo.pop()
+    for draft in drafts_in(root):
         prefix = f"{draft.path}." if draft.path else ""
         there = {node.id: places[prefix + node.name] for node in draft.nodes.values()
                  if not node.shares and _owns(node) and prefix + node.name in places}  # fmt: skip
         for order, key in enumerate(sorted(there, key=there.__getitem__), 1):
             draft.nodes[key].order = order
-        todo += [node.inner for node in draft.nodes.values() if node.inner is not None]
 
 
 def _owns(node: DraftNode) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from torch import nn
 
 from app.builder.importer.fallback_report import inside, parent
-from app.builder.importer.lowering.ir import Draft, DraftNode
+from app.builder.importer.lowering.ir import VALUES, Draft, DraftNode, drafts_in
 
 
 def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
@@ -28,7 +28,9 @@ def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
 
 def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
     """Tie the nodes that hold a tensor under these names; return whether that was possible."""
-    drafts = _by_path(root)
+    drafts: dict[str, list[Draft]] = {}
+    for draft in drafts_in(root):
+        drafts.setdefault(draft.path, []).append(draft)
     sheet = max((path for path in drafts if inside(outer, path)), key=len)
     for draft in drafts[sheet]:
         places = [_holder(draft, name) for name in names]
@@ -44,16 +46,6 @@ def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
         if first[0].kept:  # constructed first, as the others take its tensor; torch reports the first of two names
             draft.nodes = {first[0].id: first[0], **draft.nodes}
     return True
-
-
-def _by_path(root: Draft) -> dict[str, list[Draft]]:
-    found: dict[str, list[Draft]] = {}
-    todo = [root]
-    while todo:
-        draft = todo.pop()
-        found.setdefault(draft.path, []).append(draft)
-        todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
-    return found
 
 
 def _holder(draft: Draft, name: str) -> tuple[DraftNode, str] | None:
@@ -73,9 +65,6 @@ def _holds(node: DraftNode) -> bool:
     return node.op in VALUES or node.op.startswith(("nn.", "ops.", "custom."))
 
 
-VALUES = ("parameter", "buffer")
-
-
 def _around(one: str, other: str) -> str:
     outer = parent(one)
     while not inside(other, outer):
@@ -90,21 +79,14 @@ def read_past(root: Draft) -> tuple[str, bool] | None:
     """
     calls: dict[str, bool] = {}
     tensors: list[str] = []
-    todo, seen = [root], set[int]()
-    while todo:
-        draft = todo.pop()
-        if id(draft) in seen:
-            continue
-        seen.add(id(draft))
+    for draft in drafts_in(root):
         for node in draft.nodes.values():
             path = f"{draft.path}.{node.name}" if draft.path else node.name
-            if node.op in ("parameter", "buffer"):
+            if node.op in VALUES:
                 if "." in node.name:
                     tensors.append(path)
             elif _owns(node):
                 calls.setdefault(path, node.inner is None)
-            if node.inner is not None:
-                todo.append(node.inner)
     for tensor in tensors:
         owner = parent(tensor)
         if owner in calls:
@@ -118,12 +100,7 @@ def called_past(root: Draft) -> tuple[str, bool] | None:
 
     None if there is none. The part would be drawn twice.
     """
-    todo, seen = [root], set[int]()
-    while todo:
-        draft = todo.pop()
-        if id(draft) in seen:
-            continue
-        seen.add(id(draft))
+    for draft in drafts_in(root):
         owning = [node for node in draft.nodes.values() if node.op not in VALUES and _owns(node)]
         blocks = {node.name: node.inner is not None for node in owning}
         for node in owning:
@@ -132,7 +109,6 @@ def called_past(root: Draft) -> tuple[str, bool] | None:
                 outer = parent(outer)
             if outer:
                 return f"{draft.path}.{outer}" if draft.path else outer, blocks[outer]
-        todo += [node.inner for node in owning if node.inner is not None]
     return None
 
 

@@ -10,19 +10,17 @@ from torch import nn
 from app.builder.catalog.catalog import Catalog
 from app.builder.importer.fallback_report import inside
 from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.ir import Draft
+from app.builder.importer.lowering.ir import VALUES, Draft, drafts_in
 from app.builder.importer.lowering.lowering import tensor_params
 from app.builder.importer.lowering.modules import described, key_of
 from app.builder.importer.lowering.parameter_order import partly_frozen, wholly_frozen
-
-VALUES = ("parameter", "buffer")
 
 
 def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
     """Put a node for every parameter and buffer that no node holds; for those of a whole layer, that layer."""
     drafts: dict[str, list[Draft]] = {}
     held: set[str] = set()
-    for draft in _drafts(root):
+    for draft in drafts_in(root):
         drafts.setdefault(draft.path, []).append(draft)
         held.update(_keys_on_sheet(draft, model, catalog))
     missing = [key for key in _keys(model) if key not in held]
@@ -39,14 +37,6 @@ def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
             for draft in drafts[path]:
                 made = draft.add(op, name, dict(params))
                 made.kept, made.frozen = True, None if layer is None else wholly_frozen(layer)
-
-
-def _drafts(root: Draft) -> Iterator[Draft]:
-    todo = [root]
-    while todo:
-        draft = todo.pop()
-        yield draft
-        todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
 
 
 def _keys(model: nn.Module) -> Iterator[str]:

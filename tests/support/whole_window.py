@@ -1,0 +1,89 @@
+"""The main window with the parts of its features by name, for who drives them from outside: tests, benchmarks and
+screenshots. The features themselves reach one another through the workspace alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from app.views.autograd.feature import AutogradFeature
+from app.views.blocks.feature import BlocksFeature
+from app.views.canvas.feature import CanvasFeature
+from app.views.code.feature import CodeFeature
+from app.views.cost.feature import CostFeature
+from app.views.custom_layers.feature import CustomLayersFeature
+from app.views.export.feature import ExportFeature
+from app.views.feature import Feature
+from app.views.files.feature import FilesFeature
+from app.views.importing.feature import ImportingFeature
+from app.views.inspector.feature import InspectorFeature
+from app.views.main_window import MainWindow
+from app.views.observed.feature import ObservedFeature
+from app.views.outline.feature import OutlineFeature
+from app.views.palette.feature import PaletteFeature
+from app.views.problems.feature import ProblemsFeature
+from app.views.training.charts.feature import ChartsFeature
+from app.views.training.evaluation.feature import EvaluationFeature
+from app.views.training.form.feature import TrainingFormFeature
+from app.views.training.layer.feature import LayerFeature
+from app.views.training.memory.feature import MemoryFeature
+from app.views.training.runs.feature import RunsFeature
+from app.views.weights.feature import WeightsFeature
+
+F = TypeVar("F", bound=Feature)
+T = TypeVar("T")
+
+
+class Part(Generic[F, T]):
+    """A part of one of the window's features. Raises AttributeError as long as its page is not made."""
+
+    def __init__(self, feature: type[F], part: Callable[[F], T]) -> None:
+        self._feature, self._part = feature, part
+
+    def __get__(self, window: MainWindow, _kind: type[MainWindow]) -> T:
+        return self._part(next(each for each in window.features if isinstance(each, self._feature)))
+
+
+class WholeWindow(MainWindow):
+    """The window as it is, and what is in it."""
+
+    autograd_control = Part(AutogradFeature, lambda its: its.autograd_control)
+    findings_control = Part(AutogradFeature, lambda its: its.findings_control)
+    options_control = Part(AutogradFeature, lambda its: its.options_control)
+    room = Part(AutogradFeature, lambda its: its.room)
+    snippets = Part(AutogradFeature, lambda its: its.snippets)
+    tape_control = Part(AutogradFeature, lambda its: its.tape_control)
+    tape_inspector = Part(AutogradFeature, lambda its: its.tape_inspector)
+    block_control = Part(BlocksFeature, lambda its: its.block_control)
+    library_control = Part(BlocksFeature, lambda its: its.library_control)
+    canvas = Part(CanvasFeature, lambda its: its.canvas)
+    code = Part(CodeFeature, lambda its: its.code)
+    cost_control = Part(CostFeature, lambda its: its.cost_control)
+    costs = Part(CostFeature, lambda its: its.costs)
+    own_files = Part(CustomLayersFeature, lambda its: its.own_files)
+    export_control = Part(ExportFeature, lambda its: its.export_control)
+    pictures = Part(ExportFeature, lambda its: its.pictures)
+    recovery = Part(FilesFeature, lambda its: its.recovery)
+    import_control = Part(ImportingFeature, lambda its: its.import_control)
+    inspector = Part(InspectorFeature, lambda its: its.inspector)
+    inspectors = Part(InspectorFeature, lambda its: its.inspectors)
+    call_inspector = Part(ObservedFeature, lambda its: its.call_inspector)
+    observed = Part(ObservedFeature, lambda its: its.observed)
+    outline = Part(OutlineFeature, lambda its: its.outline)
+    palette_view = Part(PaletteFeature, lambda its: its.palette_view)
+    problems_panel = Part(ProblemsFeature, lambda its: its.problems_panel)
+    curves = Part(ChartsFeature, lambda its: its.curves)
+    evaluation = Part(EvaluationFeature, lambda its: its.evaluation)
+    evaluation_control = Part(EvaluationFeature, lambda its: its.evaluation_control)
+    training_form = Part(TrainingFormFeature, lambda its: its.training_form)
+    watch_control = Part(TrainingFormFeature, lambda its: its.watch_control)
+    layer_control = Part(LayerFeature, lambda its: its.layer_control)
+    layer_page = Part(LayerFeature, lambda its: its.layer_page)
+    memory_control = Part(MemoryFeature, lambda its: its.memory_control)
+    profile_control = Part(MemoryFeature, lambda its: its.profile_control)
+    console = Part(RunsFeature, lambda its: its.console)
+    places = Part(RunsFeature, lambda its: its.places)
+    runs = Part(RunsFeature, lambda its: its.runs)
+    runs_control = Part(RunsFeature, lambda its: its.runs_control)
+    weights_control = Part(WeightsFeature, lambda its: its.weights_control)
