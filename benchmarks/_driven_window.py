@@ -25,8 +25,8 @@ from PySide6.QtTest import QTest
 from app.project.journal import Journal, JournalEntry
 from app.project.project import Project
 from app.views import app
-from tests.support.whole_window import WholeWindow
 from benchmarks.kill_window import digest
+from tests.support.whole_window import WholeWindow
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier
 PAUSE = 30, 250  # milliseconds between two gestures

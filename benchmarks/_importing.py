@@ -55,9 +55,9 @@ def main(model: str) -> None:
     from app.views.app import make_application
     from app.views.importing.import_dialog import ImportDialog
     from app.views.main_window import EXAMPLE
-    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
+    from tests.support.whole_window import WholeWindow
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")

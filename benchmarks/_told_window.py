@@ -18,8 +18,8 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.project import file
 from app.views import app
 from app.views.files.changed_file_dialog import ChangedFileDialog
-from tests.support.whole_window import WholeWindow
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+from tests.support.whole_window import WholeWindow
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier
 

@@ -53,9 +53,9 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
     from app.export.script.script import training_script
     from app.util.resources import path
     from app.views.app import make_application
-    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
+    from tests.support.whole_window import WholeWindow
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")

@@ -31,9 +31,9 @@ from app.builder.layout.arrange import DEFAULT, arrange
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.app import make_application
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
 
 HERE = Path(__file__).resolve().parent
 OPS = catalog()

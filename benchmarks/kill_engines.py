@@ -143,9 +143,9 @@ def campaign(kills: int, seed: int, home: Path) -> Outcome:
     from PySide6.QtCore import QSettings
 
     from app.views.app import make_application
-    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
+    from tests.support.whole_window import WholeWindow
 
     for form in (QSettings.Format.NativeFormat, QSettings.Format.IniFormat):
         QSettings.setPath(form, QSettings.Scope.UserScope, str(home))

@@ -78,9 +78,9 @@ def child(limit: float, where: bool) -> None:
 
     from app.util.resources import path as resource_path
     from app.views.app import make_application
-    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
+    from tests.support.whole_window import WholeWindow
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")

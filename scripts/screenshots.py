@@ -18,9 +18,9 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QWidget
 
 from app.views.app import make_application
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LONGEST = 180_000  # milliseconds that anything may take

@@ -30,8 +30,8 @@ from app.util import gc_pause
 
 if TYPE_CHECKING:
     from app.views.engine_service import EngineService
-    from tests.support.whole_window import WholeWindow
     from tests.support.shared_window import SharedWindow
+    from tests.support.whole_window import WholeWindow
 
 THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # of torch; beside others, one each
 PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy

@@ -15,7 +15,7 @@ from app.builder.diagnostics.context import InferredGraph
 from app.builder.diagnostics.problems import Cure, Problem, apply_cure
 from app.builder.graph import Graph
 from app.builder.plan import Step
-from app.builder.results import Analysis, Inside, Ran, StepResult, known
+from app.builder.results import Analysis, Inside, Ran, known
 from app.source.generated import Path
 from app.util.lru import LruCache, Same
 
@@ -34,7 +34,7 @@ def shapes_first(
     if earlier is not None and earlier.walk is not None:
         before = InferredGraph(earlier.graph, earlier.walk, earlier.results, ops or catalog(), quiet=earlier.quiet)
     sheet = InferredGraph.network(graph, ops or catalog(), before)
-    answer = _answer(sheet)
+    answer = _answer(sheet, earlier)
     if path:
         inside = _followed(sheet, path)
         answer = replace(answer, path=path if inside else (), inside=_answer(inside) if inside else None)
@@ -74,17 +74,20 @@ def _followed(sheet: InferredGraph, path: Path) -> InferredGraph | None:
     return sheet
 
 
-def _answer(sheet: InferredGraph) -> Analysis:
-    """Build the analysis of a sheet from its shapes and problems."""
+def _answer(sheet: InferredGraph, earlier: Analysis | None = None) -> Analysis:
+    """Build the analysis of a sheet from its shapes and problems; `earlier` is one of a version of it."""
     graph, walk, results = sheet.graph, sheet.walk, sheet.results
     problems = _problems(sheet)
     loud = {problem.node for problem in problems}
+    settled = {node for node, result in results.items() if result.outcome is not None}
     return replace(
-        known(graph, walk, results),
+        known(graph, walk, results, earlier),
         problems=tuple(sorted(problems, key=lambda problem: problem.rank)),
         live=frozenset(step.id for step in walk.steps if step.live),
         assumed=frozenset(
-            n.id for n in graph.nodes.values() if n.op != "output" and not n.muted and _unknown(results.get(n.id))
+            node
+            for node in graph.nodes.keys() - settled
+            if graph.nodes[node].op != "output" and not graph.nodes[node].muted
         ),
         quiet=frozenset(results.keys() - loud),
     )
@@ -138,10 +141,6 @@ _inner: LruCache[list[Problem]] = LruCache(4096)
 def _block_problems(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
     """List the problems inside a block; cached by inside, so instances and edits that share it repeat no work."""
     return _inner.get_or_compute(Same(inside), lambda: _problems(InferredGraph.block(block, inside, ops), cured=False))
-
-
-def _unknown(result: StepResult | None) -> bool:
-    return result is None or result.outcome is None
 
 
 def _with_cures_that_work(problems: list[Problem], sheet: InferredGraph) -> list[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
+from functools import cached_property
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Node
@@ -38,9 +39,14 @@ class Step:
     module: str = ""
     kept: bool = False
 
-    @property
+    @cached_property
     def id(self) -> str:
         return self.node.id
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """The nodes whose values the call takes."""
+        return frozenset(ref.node for ref in self.refs())
 
     def refs(self) -> tuple[Ref, ...]:
         """Return all values that the call takes, port by port."""

@@ -132,8 +132,26 @@ class Analysis:
         return value if isinstance(value, TensorType) else None
 
 
-def known(graph: Graph, walk: Plan, results: Mapping[str, StepResult]) -> Analysis:
-    """Build an analysis from the results of a sheet's calls, without problems. Cheap: lookups only."""
+def known(
+    graph: Graph, walk: Plan, results: Mapping[str, StepResult], before: Analysis | None = None
+) -> Analysis:  # fmt: skip
+    """Build an analysis from the results of a sheet's calls, without problems. Cheap: lookups only, and of what is not
+    as in the analysis `before`."""
+    changed = _changed(walk, results, before) if before is not None else None
+    if before is not None and changed is not None:
+        outcomes = {node: result.outcome for node, result in changed.items() if isinstance(result.outcome, Ran)}
+        return Analysis(
+            graph=graph,
+            source=Source(""),
+            values=before.values.update(
+                {(node, number): value for node, ran in outcomes.items() for number, value in enumerate(ran.outputs)}
+            ),
+            resolved=before.resolved.update({node: result.resolved for node, result in changed.items()}),
+            parameters=before.parameters.update({node: ran.parameters for node, ran in outcomes.items()}),
+            partial=True,
+            walk=walk,
+            results=results,
+        )
     values = {
         (node, number): value
         for node, result in results.items()
@@ -152,3 +170,18 @@ def known(graph: Graph, walk: Plan, results: Mapping[str, StepResult]) -> Analys
         walk=walk,
         results=results,
     )
+
+
+def _changed(walk: Plan, results: Mapping[str, StepResult], before: Analysis) -> dict[str, StepResult] | None:
+    """Return the results that differ from those of another analysis, None if calls or outputs came or went."""
+    if walk.passed or before.walk is None or before.walk.passed or results.keys() != before.results.keys():
+        return None
+    changed = {node: result for node, result in results.items() if before.results[node] is not result}
+    return (
+        changed if all(_outputs(result) == _outputs(before.results[node]) for node, result in changed.items()) else None
+    )
+
+
+def _outputs(result: StepResult) -> int:
+    """Return how many outputs a call has, -1 if it does not run."""
+    return len(result.outcome.outputs) if isinstance(result.outcome, Ran) else -1

@@ -41,6 +41,15 @@ class Question(Future[A]):
         self.request, self.progress = request, progress
         self._say = say
         self.number = 0
+        self._sent = threading.Event()
+
+    def note_sent(self) -> None:
+        """Take note that it is on its way."""
+        self._sent.set()
+
+    def wait_until_sent(self, seconds: float) -> bool:
+        """Wait until it is on its way, and let the thread that sends have the interpreter lock."""
+        return self._sent.wait(seconds)
 
     def send(self, value: Any) -> None:
         """Put a value into the inbox of the handler."""
@@ -208,6 +217,7 @@ class Engine:
             with process.codec.lock:  # values must be sent in the order in which they were encoded
                 data = process.codec.encode(question.request)
                 self._send(process, protocol.Ask(question.number, type(question.request).lane, *data))
+            question.note_sent()
             if process.retired:  # it ended just now, and the thread that read has gone already
                 process.fail_all(process.reason)
         except (NotAValueError, ChannelError) as error:

@@ -24,11 +24,13 @@ class Request(Generic[A]):
     """A request to an engine, answered with an `A` by the handler in the module of the same name in `app.engine.tasks`.
 
     Requests of one `lane` run one after another, those of different lanes concurrently; those of MAIN on the main
-    thread. `left_alone` is the number of seconds it may run without a client, to end cleanly.
+    thread. `left_alone` is the number of seconds it may run without a client, to end cleanly. Garbage is collected
+    after the answer to a `prompt` request, not amid it.
     """
 
     lane: ClassVar[str] = "work"
     left_alone: ClassVar[float] = 0.0
+    prompt: ClassVar[bool] = False
     overtaken: ClassVar[bool] = False  # once it is cancelled, the next of its lane need not wait for its end
 
 

@@ -123,7 +123,10 @@ class Server:
 
     def _receive(self, message: Any) -> None:
         if isinstance(message, protocol.Ask):
+            gc_pause.begin()  # until the answer is sent, if it is prompt
             request = self._codec.decode(message.generation, message.body)
+            if not request.prompt:
+                gc_pause.end()
             context = self._open[message.number] = Context(self, message.number, request.left_alone)
             self._lane(message.lane).put((message.number, request, context))
         elif isinstance(message, protocol.Send):
@@ -179,6 +182,8 @@ class Server:
             if context.cancelled():
                 self._forget(number)
             overtaken = context.overtaken
+            if request.prompt:
+                gc_pause.end()
             del asked, request, context
             self._rest()
             if overtaken:

@@ -1,8 +1,9 @@
 """Serialise frozen values for another process, sharing what was sent before.
 
 Every value is plain msgpack data or a list that begins with a tag. Only classes of `MODULES` are instantiated, and
-nothing received is executed. Graphs, shapes and the like are sent by reference once the other end has them: an edit
-sends only what changed, and an answer that contains the request's graph refers to that very object.
+nothing received is executed. Graphs, shapes and the like are sent by reference once the other end has them, and a long
+container as its differences from the newest one like it: an edit sends only what changed, and an answer that contains
+the request's graph refers to that very object.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ SHARED = frozenset(
 """.split()
 )
 LONG = 32
+FEW = 4  # one of so many entries may differ in a container that is sent as its differences from another
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
 MOST = 500_000  # entries of the tables before both ends clear them
 # A struct in a tuple of them, such as a node of a tape, has this weight: 2 kB, where other entries take a hundred
@@ -144,6 +146,7 @@ class _Table:
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
         self.objects: dict[int, Any] = {}
+        self.newest: dict[tuple[Any, ...], int] = {}  # of the long containers that were sent, by their likeness
         self.weight = 0
 
     def put(self, number: int, value: Any) -> None:
@@ -188,6 +191,7 @@ class Codec:
         self._counter = itertools.count(first, 2)
         self._asks = first == 0
         self.generation = 0
+        self._analysis: Analysis | None = None  # the newest that was received
         self._fresh: list[int] = []
         self.lock = threading.RLock()  # of the sender: from encoding until the data is sent
         self._guard = threading.RLock()  # of the tables; never held while waiting for a pipe
@@ -242,8 +246,13 @@ class Codec:
             return ["ref", number]
         encode = _ENCODE.get(kind)
         if encode is not None:
-            data = encode(self, value)
             shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG and not _is_sent_once(value))
+            likeness = _likeness(kind, value) if shared else None
+            data = self._differences(likeness, value) if likeness is not None else None
+            if data is None:
+                data = encode(self, value)
+            elif data[0] == "ref":
+                return data
         elif kind.__module__ == "numpy" and isinstance(value, np.ndarray):
             return self._array(value)
         elif value is AUTO:
@@ -263,7 +272,32 @@ class Codec:
         number = next(self._counter)
         self._table.put(number, value)
         self._fresh.append(number)
+        if encode is not None and likeness is not None:
+            self._table.newest[likeness] = number
         return ["def", number, data]
+
+    def _differences(self, likeness: tuple[Any, ...], value: Any) -> list[Any] | None:
+        """Return a long container as the number of the newest one like it and what differs; None if much does."""
+        number = self._table.newest.get(likeness, -1)
+        base, kind = self._table.objects.get(number), likeness[0]
+        if base is None:
+            return None
+        parts: Iterator[tuple[Any, ...]]
+        if kind is tuple:
+            parts = ((place, new) for place, (old, new) in enumerate(zip(base, value, strict=True)) if old is not new)
+        elif kind is frozenset:
+            parts = ((each,) for each in base ^ value)
+        elif list(base) == list(value):
+            parts = ((key, new) for key, new in value.items() if base[key] is not new)
+        else:
+            return None
+        few = len(value) // FEW
+        changed = list(itertools.islice(parts, few + 1))
+        if len(changed) > few:
+            return None
+        if not changed and kind is not dict:  # a dict may be changed at the other end
+            return ["ref", number]
+        return ["like", number, *[self._plain(each) for part in changed for each in part]]
 
     def _object(self, kind: Any, value: Any) -> Any:
         if kind is OpSpec and value.key in catalog() and catalog()[value.key] is value:
@@ -347,6 +381,8 @@ class Codec:
             return FrozenMap(_pairs([self._value(each, table) for each in data[1:]]))
         if tag == "dict":
             return dict(_pairs([self._value(each, table) for each in data[1:]]))
+        if tag == "like":
+            return _changed(table.objects[data[1]], [self._value(each, table) for each in data[2:]])
         make = _CONTAINERS.get(tag)
         if make is not None:
             return make([self._value(each, table) for each in data[1:]])
@@ -361,7 +397,8 @@ class Codec:
             custom.register(spec, file, layer)
             return spec
         if tag == "analysis":
-            return _analysis(*(self._value(each, table) for each in data[1:]))
+            self._analysis = _analysis(self._analysis, *(self._value(each, table) for each in data[1:]))
+            return self._analysis
         if tag == "catalog":
             base = catalog()
             specs = (base[each] if type(each) is str else self._value(each, table) for each in data[2])
@@ -411,10 +448,31 @@ _SENT = (
 )  # fmt: skip
 
 
-def _analysis(graph: Any, source: Any, walk: Any, results: Any, *rest: Any) -> Analysis:
-    bare = known_values(graph, walk, results) if walk is not None else Analysis(graph, source)
+def _analysis(
+    before: Analysis | None, graph: Any, source: Any, walk: Any, results: Any, *rest: Any
+) -> Analysis:  # fmt: skip
+    bare = known_values(graph, walk, results, before) if walk is not None else Analysis(graph, source)
     values = dict(zip(_SENT, (graph, source, walk, results, *rest), strict=True))
     return Analysis(values=bare.values, resolved=bare.resolved, parameters=bare.parameters, **values)
+
+
+def _likeness(kind: Any, value: Any) -> tuple[Any, ...] | None:
+    """Return what long containers have in common of which one is sent as its differences from the other; None for
+    those that are sent whole."""
+    if kind is Catalog or kind is frozenset:
+        return (kind,) if kind is frozenset else None
+    first = value[0] if kind is tuple else next(iter(value.values()))
+    return None if isinstance(first, msgspec.Struct) else (kind, len(value), type(first))  # structs go in bulk
+
+
+def _changed(base: Any, parts: list[Any]) -> Any:
+    """Return a container of the kind of `base`, with places or keys and their new values, or a set's other entries."""
+    if type(base) is frozenset:
+        return base ^ frozenset(parts)
+    made: Any = list(base) if type(base) is tuple else dict(base)
+    for place, value in _pairs(parts):
+        made[place] = value
+    return made if type(base) is dict else type(base)(made)
 
 
 def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
@@ -476,7 +534,7 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-_LONG_KINDS = (tuple, FrozenMap, dict)
+_LONG_KINDS = (tuple, FrozenMap, dict, frozenset)
 _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "tuple": tuple, "list": list, "frozenset": frozenset, "set": set, "complex": lambda parts: complex(*parts),
 }  # fmt: skip

@@ -33,6 +33,8 @@ Question = tuple[Graph, Catalog, Way]
 KNOWN = 8  # cached answers
 # Milliseconds for painting the shapes before the rest is requested: a busy worker slows painting.
 BREATH = 10
+# Seconds that sending a request is waited for: who draws the edit meanwhile would keep the interpreter lock from it.
+SENT = 0.002
 # Turns of the event loop for painting another project, or an edit of a large one, before a worker starts its analysis:
 # otherwise both contend for the interpreter lock.
 TURNS = 6
@@ -247,10 +249,12 @@ class AnalysisService(QObject):
             if self._recalled is not None:
                 self._recall.start()
                 return
-            self._engine.ask(
+            asked = self._engine.ask(
                 "shapes", InferShapes(*question, self._shapes),
                 on_answer=partial(self._shaped, question), on_error=self._on_failure,
             )  # fmt: skip
+            if asked is not None:
+                asked.wait_until_sent(SENT)
 
     def _analyse_opened(self) -> None:
         """Analyse an opened model, which needs no engine: what it takes and returns is known from its call."""

@@ -17,12 +17,21 @@ LAYERS: list[tuple[Any, tuple[int, ...]]] = [
     (nn.ReLU(), ()), (nn.GELU(), (2, 3)), (nn.GELU("tanh"), (4,)), (nn.LayerNorm(6), (2, 6)),
     (nn.LayerNorm((3, 6), elementwise_affine=False), (2, 3, 6)), (nn.BatchNorm1d(3), (4, 3)),
     (nn.BatchNorm2d(3), (2, 3, 4, 4)), (nn.BatchNorm3d(3), (2, 3, 4, 4, 4)), (F.relu, (2, 3)), (F.gelu, (2, 3)),
-    (torch.relu, (2, 0)),
+    (torch.relu, (2, 0)), (nn.Conv1d(3, 4, 3, padding=2), (2, 3, 9)), (nn.Conv2d(4, 8, 3, 2, 1), (2, 4, 7, 7)),
+    (nn.Conv2d(4, 8, (3, 2), (1, 2), (0, 1), (2, 1), groups=2, bias=False), (2, 4, 9, 8)),
+    (nn.Conv2d(1, 1, 1), (1, 1, 1, 1)), (nn.Conv2d(1, 8, 1), (1, 1, 4, 4)), (nn.Conv2d(4, 1, 4), (3, 4, 4, 4)),
+    (nn.Conv3d(2, 4, 3, padding=1), (2, 2, 5, 6, 7)),
 ]  # fmt: skip
 LEFT: list[tuple[Any, tuple[int, ...], torch.dtype]] = [
     (nn.Linear(6, 4), (2, 5), torch.float32), (nn.Linear(6, 4), (2, 6), torch.float64),
     (nn.Linear(6, 4), (), torch.float32), (nn.LayerNorm(6), (2, 5), torch.float32),
     (nn.BatchNorm1d(3), (1, 3), torch.float32), (nn.BatchNorm2d(3), (2, 3), torch.float32),
+    (nn.Conv2d(4, 8, 3), (2, 5, 7, 7), torch.float32), (nn.Conv2d(4, 8, 3), (2, 4, 2, 7), torch.float32),
+    (nn.Conv2d(4, 8, 3), (4, 7, 7), torch.float32), (nn.Conv2d(4, 8, 3), (0, 4, 7, 7), torch.float32),
+    (nn.Conv2d(4, 8, 3), (2, 4, 7, 7), torch.float64), (nn.Conv2d(4, 8, 3, stride=0), (2, 4, 7, 7), torch.float32),
+    (nn.Conv2d(4, 8, 3, padding="same"), (2, 4, 7, 7), torch.float32),
+    (nn.Conv2d(4, 8, 3, padding=-1), (2, 4, 7, 7), torch.float32),
+    (nn.Conv2d(4, 8, 3, padding=1, padding_mode="reflect"), (2, 4, 7, 7), torch.float32),
     (nn.GELU("none of both"), (2,), torch.float32), (nn.ReLU(), (2,), torch.complex64), (F.gelu, (2,), torch.int64),
 ]  # fmt: skip
 

@@ -37,9 +37,9 @@ def main(folder: Path) -> int:
     from PySide6.QtTest import QTest
 
     from app.views.app import make_application
-    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
     from app.views.ui import theme
+    from tests.support.whole_window import WholeWindow
 
     for form in (QSettings.Format.NativeFormat, QSettings.Format.IniFormat):
         QSettings.setPath(form, QSettings.Scope.UserScope, str(folder))

@@ -32,11 +32,11 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
-from tests.support.whole_window import WholeWindow
 from app.views.navigation import NETWORK
 from app.views.settings import Settings
 from app.views.shell.feature import ShellFeature
 from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave
 
 SIZE = (1280, 800)

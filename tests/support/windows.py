@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
 
 
 @contextmanager

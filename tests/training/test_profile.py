@@ -11,10 +11,10 @@ from app.training.loop import train
 from app.training.monitoring import step_profile
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.training.run_requests import ProfileStep
-from tests.support.whole_window import WholeWindow
 from app.views.training.memory.profile_control import NOTHING
 from app.views.training.memory.profile_dialog import ON_DEVICE, ProfileDialog
 from tests.support.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import DIGITS, ready
 
 

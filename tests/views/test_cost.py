@@ -21,10 +21,10 @@ from app.project import file
 from app.util.resources import path
 from app.views.cost.cost_rows import BYTES, COMPUTE, FIELD, NODE, PARAMETERS, as_csv, gaps_text, note, rows_of
 from app.views.cost.cost_table import CostTable
-from tests.support.whole_window import WholeWindow
 from app.views.selection import Selection
 from tests.support.builder_nets import net
 from tests.support.engines import asked, stop
+from tests.support.whole_window import WholeWindow
 
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 

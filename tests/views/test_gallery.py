@@ -207,8 +207,8 @@ def test_an_example_that_cannot_be_analysed_does_not_stop_the_others(
 
 
 def test_the_empty_canvas_leads_here_and_a_copy_is_opened(qtbot: QtBot, qapp) -> None:
-    from tests.support.whole_window import WholeWindow
     from app.views.settings import Settings
+    from tests.support.whole_window import WholeWindow
 
     window = WholeWindow(Settings("TapedeckTest", "gallery"))
     qtbot.addWidget(window)

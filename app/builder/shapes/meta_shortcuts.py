@@ -46,8 +46,29 @@ def _layer_norm(module: Any, x: torch.Tensor) -> torch.Tensor | None:
 
 def _linear(module: Any, x: torch.Tensor) -> torch.Tensor | None:
     fits = _is_plain(x) and x.dim() and x.shape[-1] == module.in_features and _has_dtype(module, x.dtype)
-    autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-    return x.new_empty((*x.shape[:-1], module.out_features)) if fits and not autocast else None
+    return x.new_empty((*x.shape[:-1], module.out_features)) if fits and not _is_autocast() else None
+
+
+def _convolution(module: Any, x: torch.Tensor) -> torch.Tensor | None:
+    """Formula: "Shape" in the documentation of `torch.nn.Conv2d`."""
+    plain = _is_plain(x) and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+    if not plain or min(*module.stride, *module.dilation, *module.kernel_size, module.out_channels) < 1:
+        return None
+    if (
+        min(module.padding) < 0
+        or x.dim() != len(module.kernel_size) + 2
+        or not x.numel()
+        or x.shape[1] != module.in_channels
+    ):
+        return None
+    fields = zip(x.shape[2:], module.kernel_size, module.stride, module.padding, module.dilation, strict=True)
+    sizes = [(size + 2 * pad - wide * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, wide in fields]
+    fits = min(sizes) > 0 and _has_dtype(module, x.dtype) and not _is_autocast()
+    return x.new_empty((x.shape[0], module.out_channels, *sizes)) if fits else None
+
+
+def _is_autocast() -> bool:
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
 
 
 def _has_dtype(module: Any, dtype: torch.dtype) -> bool:
@@ -64,5 +85,5 @@ def _gelu(module: Any, x: torch.Tensor) -> torch.Tensor | None:
 
 _RULES: dict[type[nn.Module], Callable[[Any, torch.Tensor], torch.Tensor | None]] = {
     **dict.fromkeys(_RANKS, _batch_norm), nn.LayerNorm: _layer_norm, nn.Linear: _linear, nn.ReLU: _relu,
-    nn.GELU: _gelu,
+    nn.GELU: _gelu, **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _convolution),
 }  # fmt: skip

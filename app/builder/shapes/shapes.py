@@ -49,7 +49,7 @@ def infer(
         old = known.get(node)
         alone = not step.node.shares and step.module not in made  # a shared module depends on its first call
         untouched = old is not None and then.get(node) is step and alone
-        if old is not None and untouched and (not changed or changed.isdisjoint(ref.node for ref in step.refs())):
+        if old is not None and untouched and (not changed or changed.isdisjoint(step.sources)):
             results[node] = old
             if step.spec.kind in ("module", "block"):
                 made.setdefault(step.module, old)

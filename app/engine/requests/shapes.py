@@ -39,6 +39,7 @@ class InferShapes(Request[Analysis]):
     """Infer the types of all wires, seen from `path`; unchanged parts are taken from the answer `earlier`."""
 
     lane: ClassVar[str] = "shapes"
+    prompt: ClassVar[bool] = True
     graph: Graph
     catalog: Catalog
     path: Path

@@ -27,13 +27,13 @@ from app.views.canvas.gestures.hit import Hit
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.menus import menu_for
 from app.views.canvas.overlays import arrange_overlays
-from tests.support.whole_window import WholeWindow
 from app.views.navigation import Navigation, SheetDocument
 from app.views.project_catalog import ProjectCatalog
 from app.views.selection import Selection
 from app.views.settings import Settings
 from app.views.ui import theme
 from tests.support.unfold_blocks import net
+from tests.support.whole_window import WholeWindow
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 SHIFT, ALT = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.AltModifier

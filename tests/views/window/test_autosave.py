@@ -20,11 +20,11 @@ from app.runs import store
 from app.util.resources import path as resource_path
 from app.views.files import autosave, recovery_control
 from app.views.files.recovery_dialog import NO_PICTURE, RecoveryCard, RecoveryDialog
-from tests.support.whole_window import WholeWindow
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from tests.support import own_layers_nets as own
 from tests.support import windows
 from tests.support.training_jobs import SMALL_NET, job
+from tests.support.whole_window import WholeWindow
 
 DIGITS = resource_path("examples", "digits.tape")
 

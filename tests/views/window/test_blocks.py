@@ -19,11 +19,11 @@ from app.engine.tasks.export import write_export
 from app.project import file, library
 from app.project.project import Project
 from app.views.canvas.gestures.gestures import DropOp
-from tests.support.whole_window import WholeWindow
 from app.views.palette.feature import PaletteFeature
 from app.views.settings import Settings
 from app.views.training.charts.feature import ChartsFeature
 from tests.support.builder_nets import net
+from tests.support.whole_window import WholeWindow
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 CTRL, SHIFT, ALT = (

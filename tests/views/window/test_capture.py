@@ -15,8 +15,8 @@ from app.engine.tasks.capture import batch_of
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.autograd.page import RANDOM
-from tests.support.whole_window import WholeWindow
 from tests.support.engines import asked
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton

@@ -17,8 +17,8 @@ from app.project.project import Project
 from app.source import layer_files
 from app.source.trust import TrustStore
 from app.views.custom_layers.trust_dialog import TrustDialog
-from tests.support.whole_window import WholeWindow
 from tests.support import own_layers_nets as own
+from tests.support.whole_window import WholeWindow
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
 

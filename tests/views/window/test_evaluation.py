@@ -20,11 +20,11 @@ from app.engine.requests.measure import Measure
 from app.main import main
 from app.project import file as project_file
 from app.training.evaluation.evaluator import Evaluator
-from tests.support.whole_window import WholeWindow
 from app.views.training.runs.session import Run
 from app.views.ui import theme
 from tests.support.engines import asked, stop
 from tests.support.training_jobs import losses, run
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import closed, opened, small
 from tests.views.window.test_window import ready
 

@@ -24,9 +24,9 @@ from app.source.compiled import make_module
 from app.views.engine_service import EngineService
 from app.views.export.export_dialog import ExportDialog
 from app.views.export.proofs_dialog import ProofsDialog
-from tests.support.whole_window import WholeWindow
 from tests.support.export_here import work_here
 from tests.support.training_jobs import CONV_NET
+from tests.support.whole_window import WholeWindow
 
 
 @pytest.fixture

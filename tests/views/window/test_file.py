@@ -18,10 +18,10 @@ from app.project import file_lock
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.files.changed_file_dialog import ChangedFileDialog
-from tests.support.whole_window import WholeWindow
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.widgets.banner import Banner
 from tests.support import windows
+from tests.support.whole_window import WholeWindow
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from app.builder.graph import Graph
 from app.project.project import Project
 from app.views.autograd.findings.findings_control import FindingsControl
 from app.views.autograd.findings.findings_page import BATCH, CHECKPOINT, FINDINGS, GAIN, GRADCHECK, OVER
-from tests.support.whole_window import WholeWindow
 from tests.support import own_layers_nets as own
+from tests.support.whole_window import WholeWindow
 
 LEFT = Qt.MouseButton.LeftButton
 

@@ -28,9 +28,9 @@ from app.source.compiled import make_module
 from app.source.trust import TrustStore
 from app.views.importing.import_dialog import ImportDialog
 from app.views.importing.import_pages import ModelTrustDialog
-from tests.support.whole_window import WholeWindow
 from app.views.navigation import way_to
 from tests.engine.test_child import ROOT, alive, wait_for
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
 
 MINE = """

@@ -17,8 +17,8 @@ from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.project import file as project_file
 from app.views.export.export_dialog import ExportDialog
-from tests.support.whole_window import WholeWindow
 from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import closed, opened, small
 from tests.views.window.test_window import ready
 

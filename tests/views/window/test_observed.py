@@ -15,11 +15,11 @@ from pytestqt.qtbot import QtBot
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Call, Flow, Observation
 from app.sources.spec import AskedModel
-from tests.support.whole_window import WholeWindow
 from app.views.observed import page as page_module
 from app.views.observed.arrangement import READABLE, LayoutCancelledError
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from app.views.observed.page import ObservedPage
+from tests.support.whole_window import WholeWindow
 
 MINE = """
 import pathlib

@@ -15,9 +15,9 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.tasks.observe import batch_of_model
 from app.sources.spec import AskedModel
-from tests.support.whole_window import WholeWindow
 from app.views.observed.page import ObservedPage
 from tests.support.opened_models import NETS
+from tests.support.whole_window import WholeWindow
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
 

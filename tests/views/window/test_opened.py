@@ -19,8 +19,8 @@ from app.training.config import TARGET, Choice, OutputLoss
 from app.training.events import EpochDone
 from app.training.loop import train
 from app.views.export.export_dialog import ExportDialog
-from tests.support.whole_window import WholeWindow
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
 
 MINE = """

@@ -16,12 +16,12 @@ from app.engine import pool
 from app.runs import store
 from app.training.events import to_json
 from app.training.loop import train
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.training.runs.placement_control import PlacesControl
 from tests.engine.test_child import alive
 from tests.support.light_fork_server import own_server
 from tests.support.training_jobs import job
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import cell, listed
 
 __all__ = ["own_server"]

@@ -15,11 +15,11 @@ from app.runs import checkpoint_files, compare, store
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.training.charts.feature import ChartsFeature
 from app.views.training.runs.run_panel import COLUMNS
 from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave, messages
 from tests.views.window.test_window import ready, wait_for
 

@@ -19,9 +19,9 @@ from torch import nn
 import tapedeck
 from app.autograd.gradient_norms import measure
 from app.views.toolbar import DECK
-from tests.support.whole_window import WholeWindow
 from app.views.training.runs.transport_deck import CAPTURE
 from tapedeck import watcher
+from tests.support.whole_window import WholeWindow
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
 
 STEPS = 5

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QFileDialog, QLabel, QStackedWidget
 from app.autograd.snippets.snippet import ready_snippet
 from app.views.autograd.snippets.snippet_control import SnippetControl
 from app.views.custom_layers.trust_dialog import TrustDialog
-from tests.support.whole_window import WholeWindow
 from tests.autograd.test_replay_html import Page
+from tests.support.whole_window import WholeWindow
 
 CONTROL = Qt.KeyboardModifier.ControlModifier
 

@@ -19,9 +19,9 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 
 from app.project.document import Document
 from app.views.export.export_dialog import ExportDialog
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 CTRL = Qt.KeyboardModifier.ControlModifier

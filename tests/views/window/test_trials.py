@@ -19,9 +19,9 @@ from app.training.config import Choice, ParameterGroup
 from app.training.trials.lr_range_test import rate_test
 from app.training.trials.results import RateTest
 from app.util.frozen import FrozenMap
-from tests.support.whole_window import WholeWindow
 from app.views.training.trials.dry_run_dialog import DryRunDialog
 from app.views.training.trials.lr_finder_dialog import FindRateDialog
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import small
 from tests.views.window.test_window import ready
 

@@ -14,9 +14,9 @@ from app.data.config import DataConfig, Transform
 from app.training.config import Choice, ParameterGroup, Schedule
 from app.util.frozen import FrozenMap
 from app.views.inspector.fields.form import ParamForm
-from tests.support.whole_window import WholeWindow
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.focus import keeping_focus
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
 DATA = DataConfig(

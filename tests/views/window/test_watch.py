@@ -8,11 +8,11 @@ from PySide6.QtCore import Qt
 
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.training.form.watch_control import LOOK
 from app.views.training.form.watch_section import WatchSection
 from app.views.training.layer.batch_dialog import BatchDialog, notes
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import shown
 from tests.views.window.test_window import DIGITS, ready
 

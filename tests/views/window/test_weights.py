@@ -16,9 +16,9 @@ from app.builder.sheet import changed
 from app.project import file
 from app.project.weights.state_dict_diff import MISSING, SAME, SHAPE
 from app.source.compiled import make_module
-from tests.support.whole_window import WholeWindow
 from app.views.weights.weights_dialog import WeightsDialog
 from app.views.weights.weights_table import KEY, STATE
+from tests.support.whole_window import WholeWindow
 
 
 @pytest.fixture

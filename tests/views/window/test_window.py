@@ -17,10 +17,10 @@ from app.runs.checkpoint_files import checkpoints
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from tests.support.whole_window import WholeWindow
 from app.views.settings import Settings
 from app.views.ui import theme
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave, messages
 
 DIGITS = resource_path("examples", "digits.tape")
