@@ -42,10 +42,10 @@ class Breadcrumb(QWidget):
         self.note = label("", "caption", "text3")
         self.set_crumbs((NETWORK,))
 
-    def set_crumbs(self, crumbs: Sequence[Crumb], note: str = "") -> None:
-        """Show another path; `note` describes the last part."""
+    def set_crumbs(self, crumbs: Sequence[Crumb], note: str = "") -> bool:
+        """Show another path; `note` describes the last part. Return whether it was another."""
         if (tuple(crumbs), note) == self._shown:
-            return
+            return False
         self._shown = (tuple(crumbs), note)
         while self._row.count():
             old = present(self._row.takeAt(0)).widget()
@@ -73,6 +73,7 @@ class Breadcrumb(QWidget):
         self._row.addWidget(self.note)
         self.setAccessibleName(" / ".join(crumb.text for crumb in crumbs))
         self.fit(10_000)
+        return True
 
     def _put(self, part: QWidget) -> None:
         """Append a part to the row, and show it at once, since hidden parts have no size."""

@@ -162,10 +162,14 @@ class Canvas(QWidget):
 
     def set_analysis(self, analysis: Analysis) -> None:
         """Show shapes, parameter counts and problems."""
+        self.set_shapes(analysis)
+        self.callouts.show()
+
+    def set_shapes(self, analysis: Analysis) -> None:
+        """Show what `set_analysis` does but for the callout, which is placed once shapes are painted."""
         self.growth.learn(analysis)
         if self._running:
             self._show_widths()
-        self.callouts.show()
 
     def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
         """Show gradient norms on the nodes, oldest first, coloured on a log scale from `low` to `high`.

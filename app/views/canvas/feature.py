@@ -75,7 +75,7 @@ class CanvasFeature(Feature):
         """Show shapes on the canvas at once; other views wait for the whole analysis."""
         in_front = self.workspace.live.front_of(shapes)
         if in_front is not None:
-            self.canvas.set_analysis(in_front)
+            self.canvas.set_shapes(in_front)
 
     def _on_analysis(self) -> None:
         in_front = self.workspace.live.in_front

@@ -257,7 +257,10 @@ class Callout(QWidget):
 
     def point_at(self, spot: float, place: QRect, above: bool) -> None:
         """Move to a position, with the tip at an x of the parent, at the lower side if it is above."""
-        self._tip = min(max(spot - place.left(), 20), place.width() - 20)
+        tip = min(max(spot - place.left(), 20), place.width() - 20)
+        if (tip, above, place.topLeft()) == (self._tip, self._above, self.pos()):
+            return
+        self._tip = tip
         if above != self._above:
             self._above = above
             self._make_room_for_tip()

@@ -89,5 +89,5 @@ class WayOverCanvas(QObject):
             name = sheets[-1].name
             others = len(blocks.instances(project, name))
             note = f"class {name}" + (f" · {others} instances follow" if others > 1 else "")
-        self._canvas.breadcrumb.set_crumbs(crumbs, note)
-        arrange_overlays(self._canvas)
+        if self._canvas.breadcrumb.set_crumbs(crumbs, note):
+            arrange_overlays(self._canvas)

@@ -16,6 +16,8 @@ from PySide6.QtWidgets import QWidget
 from app.util import gc_pause
 
 LOOK = 1000  # milliseconds between two looks whether it is time
+AMID = 60  # milliseconds after an edit, in which its shapes come and are painted
+LATER = 20  # times in a row that a look is put off for edits
 
 _ACTS = frozenset((
     QEvent.Type.MouseMove, QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonRelease, QEvent.Type.Wheel,
@@ -30,10 +32,11 @@ class Housekeeping(QObject):
         """`edited` is emitted on user activity; `busy` returns whether work is in progress."""
         super().__init__(window)
         self._window, self._busy = window, busy
-        self._acted = monotonic()
+        self._acted = self._edited = monotonic()
+        self._put_off = 0  # looks in a row
         self._collector = gc_pause.Collector()
         self._active = False
-        edited.connect(self._act)
+        edited.connect(self._edit)
         self._timer = QTimer(self, interval=LOOK)
         self._timer.timeout.connect(self._collect_if_due)
 
@@ -64,10 +67,18 @@ class Housekeeping(QObject):
             self._act()
         return False
 
-    def _act(self, *_: object) -> None:
+    def _act(self) -> None:
         self._acted = monotonic()
 
+    def _edit(self, *_: object) -> None:
+        self._acted = self._edited = monotonic()
+
     def _collect_if_due(self) -> None:
+        if self._put_off < LATER and monotonic() - self._edited < AMID / 1000:
+            self._put_off += 1
+            QTimer.singleShot(AMID, self, self._collect_if_due)
+            return
+        self._put_off = 0
         if self._busy():
             self._act()
         self._collector.collect_due(self._rests)

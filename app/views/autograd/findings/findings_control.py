@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from app.engine.client import Question
     from app.engine.protocol import Request
     from app.engine.requests.observe import AnyCapture
+    from app.project.project import Project
     from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.inspector.inspector import TapeInspector
     from app.views.autograd.page import AutogradPage
@@ -77,7 +78,7 @@ class FindingsControl(QObject):
         capture.failed.connect(lambda _failure: self._captured())
         workspace.document.replaced.connect(lambda _project: self._forget())
         capture.turned.connect(lambda _subject: self._cleared())
-        workspace.document.changed.connect(lambda _before, _after: self._show_rows())
+        workspace.document.changed.connect(self._project_changed)
         inspector.above.append(self._above)
         inspector.below.append(self._below)
 
@@ -289,6 +290,10 @@ class FindingsControl(QObject):
             inspector.show_item(inspector.tape, inspector.shown_item())
             present(inspector.widget()).adjustSize()
             inspector.verticalScrollBar().setValue(at)
+
+    def _project_changed(self, before: Project, after: Project) -> None:
+        if before.training.recompute != after.training.recompute:
+            self._show_rows()
 
     def _show_rows(self, words: str = "") -> None:
         chosen = self._workspace.document.project.training.recompute

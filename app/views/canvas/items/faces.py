@@ -116,9 +116,17 @@ def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:
     """Return the nodes whose analysis differs from the previous one."""
     if before is None:
         return set(after.graph.nodes) | {node for node, _ in after.values}
+    if before.results and before.results.keys() == after.results.keys() and not (_passed(before) or _passed(after)):
+        then = before.results  # all that is known of a node is in its result
+        return {node for node, result in after.results.items() if then[node] is not result}
     values = {node for node, _ in differing(before.values, after.values)}
     known = differing(before.resolved, after.resolved) | differing(before.parameters, after.parameters)
     return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
+
+
+def _passed(analysis: Analysis) -> bool:
+    """Return whether something is known of muted nodes, which have no result."""
+    return analysis.walk is None or bool(analysis.walk.passed)
 
 
 def face_of(

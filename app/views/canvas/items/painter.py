@@ -32,6 +32,8 @@ CARDS = ((8.0, 10.0), (4.0, 5.0))  # of a block: how far each peeks out above, a
 GROUND = 0.35  # how far the ground of an unfolded block is from the canvas to a node's
 DOT, RING = 4.0, 6.0
 
+TEXTS = 1024  # that stay laid out
+
 FITS, REFUSES = "fits", "refuses"
 
 
@@ -42,13 +44,13 @@ class NodeLook:
         self.face, self.shape = face, shape
         self._sign = face.state if face.state in ("error", "warning") else _sign(face)
         room = shape.width - INSET - beside_name(face) - NAME_LEFT
-        self._name = elided(face.name, "node", room)
+        self._name = _line_of(face.name, "node", room)
         self._framed = face.inside is not None
         beside = NAME_LEFT + self._name.width + INSET if self._framed else INSET
-        self._line = elided(face.line, "label", shape.width - beside - (beside_name(face) if self._framed else INSET))
-        self._detail = elided(strip_words or face.detail, "caption", shape.width - 2 * INSET)
-        self._count = TextLine(face.count if counted and strip_words else "", "caption")
-        self._badge = TextLine(face.badge, "caption")
+        self._line = _line_of(face.line, "label", shape.width - beside - (beside_name(face) if self._framed else INSET))
+        self._detail = _line_of(strip_words or face.detail, "caption", shape.width - 2 * INSET)
+        self._count = _line_of(face.count if counted and strip_words else "", "caption")
+        self._badge = _line_of(face.badge, "caption")
         now = theme.current()
         known = face.category in now.categories
         self._category = now.categories[face.category if known else "block"]
@@ -263,9 +265,16 @@ def _ascent(role: str) -> float:
     return QFontMetricsF(theme.font(role)).ascent()
 
 
+@lru_cache(maxsize=TEXTS)
+def _line_of(text: str, role: str, width: float | None = None) -> TextLine:
+    """Return a text laid out, in a width if there is one: most of a node that an edit changes are as before."""
+    return TextLine(text, role) if width is None else elided(text, role, width)
+
+
 def forget_fonts() -> None:
     """Clear cached metrics after a change of fonts."""
     _ascent.cache_clear()
+    _line_of.cache_clear()
     geometry.forget_fonts()
 
 
