@@ -277,7 +277,11 @@ def pytest_exception_interact() -> None:
 
 
 def pytest_sessionfinish() -> None:
+    """Nothing stays copied: a platform without a clipboard frees that after the interpreter has ended, and QMimeData
+    that were made here would call it then."""
     _watch_no_more()
+    if (gui := sys.modules.get("PySide6.QtGui")) and gui.QGuiApplication.instance() is not None:
+        gui.QGuiApplication.clipboard().clear()
 
 
 def _watch_no_more() -> None:
