@@ -62,7 +62,7 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
     window = WholeWindow(Settings("TapedeckBench", "training"))
     window.resize(1600, 1000)
     window.show()
-    window.open_path(opened or path("examples", "digits.tape"))
+    window.files.open(opened or path("examples", "digits.tape"))
     window.overlay.set_value("Gradients")
 
     class Turns(QObject):
@@ -118,7 +118,7 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
         project = window.document.project
         training = replace(project.training, epochs=epochs)
         window.document.apply("Train for longer", replace(project, training=training))
-        window.show_page("curves")
+        window.pages.show("curves")
         QTimer.singleShot(500, turns.take)
         QTimer.singleShot(500 + int(1000 * IDLE * gaps), begin)
 

@@ -94,7 +94,7 @@ class Photographer:
         window.document.apply("Set in_features of fc2", replace(project, graph=graph))
         until(lambda: window.live.up_to_date and bool(window.live.errors))
         window.selection.set([self.node("fc2")])
-        window.show_page("problems")
+        window.pages.show("problems")
         self.take("error")
         window.document.undo_stack.undo()
         until(lambda: window.live.up_to_date and not window.live.errors)
@@ -110,11 +110,11 @@ class Photographer:
 
     def autograd(self) -> None:
         window = self.window
-        window.show_page("autograd")
+        window.pages.show("autograd")
         window.autograd_control.capture()
         until(lambda: window.room.tape is not None)
         window.toasts.clear()
-        window.show_page("problems")
+        window.pages.show("problems")
         idle()
         window.room.view.frame_all()
         node = next(node for node in window.room.tape.nodes if node.name.startswith("ConvolutionBackward"))
@@ -134,7 +134,7 @@ class Photographer:
 
     def code(self) -> None:
         window = self.window
-        window.show_page("code")
+        window.pages.show("code")
         window.selection.set([self.node("conv2")])
         self.take("code")
         window.document.undo_stack.setClean()

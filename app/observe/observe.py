@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from app.observe import tensors
 from app.observe.interface import interface_of
-from app.observe.observation import Call, Observation
+from app.observe.observation import Observation
 from app.observe.recorder import Recorder
 from app.source.interface import Interface
 from app.util import rng, user_frames
@@ -168,8 +168,3 @@ def _parts(value: Any, label: str) -> Iterator[tuple[str, list[Tensor]]]:
         return
     for key, part in parts:
         yield from _parts(part, f"{label}.{key}".removeprefix("."))
-
-
-def failed_call(observation: Observation) -> Call | None:
-    """Return the call that raised what left the model."""
-    return observation.calls[observation.failed] if observation.failed is not None else None

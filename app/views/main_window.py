@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
@@ -338,17 +336,6 @@ class MainWindow(QMainWindow):
         else:
             self.files.open_example(EXAMPLE)
 
-    def open_path(self, path: Path) -> bool:
-        return self.files.open(path)
-
-    def start_run(self) -> None:
-        self._make_pages()
-        self.run_control.run()
-
-    def show_page(self, key: str) -> None:
-        """Bring a page to the front."""
-        self.pages.show(key)
-
     # -- the window itself --------------------------------------------------------------------------------------------
 
     def closeEvent(self, event: QCloseEvent) -> None:
@@ -376,5 +363,5 @@ class MainWindow(QMainWindow):
             event.acceptProposedAction()
             takers[0]()
 
-    def _takers(self, data: QMimeData) -> list[Any]:
+    def _takers(self, data: QMimeData) -> list[Callable[[], object]]:
         return [take for each in self.features if (take := each.drop(data)) is not None]

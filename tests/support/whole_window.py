@@ -87,3 +87,8 @@ class WholeWindow(MainWindow):
     runs = Part(RunsFeature, lambda its: its.runs)
     runs_control = Part(RunsFeature, lambda its: its.runs_control)
     weights_control = Part(WeightsFeature, lambda its: its.weights_control)
+
+    def start_run(self) -> None:
+        """Make the pages, and start a run."""
+        self._make_pages()
+        self.run_control.run()

@@ -83,7 +83,7 @@ def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
 
 @pytest.fixture
 def window(qtbot, window: WholeWindow) -> WholeWindow:
-    window.open_path(DIGITS)
+    window.files.open(DIGITS)
     ready(qtbot, window)
     return window
 

@@ -178,7 +178,7 @@ def test_an_empty_canvas_says_what_belongs_here(page: CostTable) -> None:
 
 @pytest.fixture
 def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
-    window.open_path(path("examples/digits.tape"))
+    window.files.open(path("examples/digits.tape"))
     qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
     return window
 
@@ -205,14 +205,14 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
 
 
 def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, window: WholeWindow) -> None:
-    window.show_page("cost")
+    window.pages.show("cost")
     overview = window.inspector.overview
     assert "85,066" in window.status.text("parameters") and overview._verdict.isVisible()
     window.document.new()
     assert window.status.text("compute") == window.status.text("parameters") == "" and window.costs.empty.isVisible()
     assert not overview._verdict.isVisible(), "nothing has been checked yet"
     assert window.costs.model.rowCount() == 0
-    window.open_path(path("examples/digits.tape"))
+    window.files.open(path("examples/digits.tape"))
     qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
     assert window.costs.table.isVisible()
 

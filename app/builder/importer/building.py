@@ -14,7 +14,7 @@ from app.builder.blocks import Block, Blocks
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.importer import remarks
-from app.builder.importer.fallback_report import OPAQUE, Fallback, parent
+from app.builder.importer.fallback_report import Fallback, parent
 from app.builder.importer.fallbacks import FallbackChooser, ReadPastError
 from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.common_subexpressions import numbers_once
@@ -58,11 +58,6 @@ class Imported:
     comments: Comments = FrozenMap()
     fallbacks: tuple[Fallback, ...] = ()
     remarks: tuple[str, ...] = ()
-
-    @property
-    def opaque(self) -> bool:
-        """True if a class from the model's own file is an opaque node."""
-        return any(one.kind == OPAQUE for one in self.fallbacks)
 
 
 def import_module(

@@ -84,7 +84,7 @@ def texts(card: RecoveryCard) -> str:
 
 
 def test_edits_are_kept_until_they_are_saved(qtbot, window: WholeWindow, file: Path) -> None:
-    window.open_path(file)
+    window.files.open(file)
     before = file.read_bytes()
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
@@ -141,7 +141,7 @@ def test_opening_another_project_gives_the_journal_up_only_with_the_work(
 
 def test_a_window_that_is_closed_leaves_nothing(qtbot, qapp, file: Path) -> None:
     with windows.shown(qapp, "closing") as window:
-        window.open_path(file)
+        window.files.open(file)
         window.canvas.add_op("nn.ReLU")
         window.recovery.autosave.save()
         qtbot.waitUntil(lambda: len(journaled(window)) == 1)
@@ -177,7 +177,7 @@ def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: WholeWindow, 
 
 def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: WholeWindow, file: Path) -> None:
     """The save is the last of another project: it does not stand for what was drawn since."""
-    window.open_path(file)
+    window.files.open(file)
     window.canvas.add_op("nn.ReLU")
     assert window.files.save()
     window.files.new()

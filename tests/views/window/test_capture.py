@@ -24,9 +24,9 @@ LEFT = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def window(qtbot, window: WholeWindow) -> WholeWindow:
-    window.open_path(resource_path("examples", "U-Net.tape"))
+    window.files.open(resource_path("examples", "U-Net.tape"))
     ready(qtbot, window)
-    window.show_page("autograd")
+    window.pages.show("autograd")
     return window
 
 
@@ -61,9 +61,9 @@ def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(window: Wh
 
 
 def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeWindow, qtbot) -> None:
-    window.open_path(resource_path("examples", "MLP on digits.tape"))
+    window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
-    window.show_page("autograd")
+    window.pages.show("autograd")
     window.actions_by_key["capture"].trigger()
     field, wanted = window.options_control.batch.field, window.document.project.training.batch_size
     assert captured(qtbot, window) == wanted == field.value()
@@ -92,14 +92,14 @@ def kill_amid_a_capture(qtbot, window: WholeWindow, page: str) -> None:
     os.kill(shared().pid, signal.SIGSTOP)  # it answers nothing before it ends
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: asked(shared(), CaptureRequest))
-    window.show_page(page)
+    window.pages.show(page)
     with qtbot.waitSignal(window.engine.ended):
         os.kill(shared().pid, signal.SIGKILL)
     qtbot.waitUntil(lambda: not window.autograd_control.waits)
 
 
 def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_gone(window: WholeWindow, qtbot) -> None:
-    window.open_path(resource_path("examples", "MLP on digits.tape"))
+    window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     room = window.room
     kill_amid_a_capture(qtbot, window, "autograd")
@@ -110,9 +110,9 @@ def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_g
     assert not room.banner.isVisible() and not window.banner.isVisible()
     kill_amid_a_capture(qtbot, window, "network")
     assert window.banner.isVisible() and window.banner.title() == "The engine has ended"
-    window.show_page("autograd")
+    window.pages.show("autograd")
     assert room.banner.isVisible() and not window.banner.isVisible()
-    window.show_page("network")
+    window.pages.show("network")
     with qtbot.waitSignal(window.engine.ended):
         window.engine.warm()
         qtbot.waitUntil(lambda: shared().pid is not None)
@@ -123,7 +123,7 @@ def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_g
 
 
 def test_a_batch_under_way_is_not_shown_in_the_project_that_is_opened_meanwhile(window: WholeWindow, qtbot) -> None:
-    window.open_path(resource_path("examples", "MLP on digits.tape"))
+    window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     os.kill(shared().pid, signal.SIGSTOP)
     window.actions_by_key["capture"].trigger()

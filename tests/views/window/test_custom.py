@@ -38,7 +38,7 @@ def tape(tmp_path: Path, marker: Path) -> Path:
 
 
 def open_and_wait(qtbot, window: WholeWindow, path: Path) -> None:
-    assert window.open_path(path)
+    assert window.files.open(path)
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
 
 

@@ -33,9 +33,9 @@ from tests.views.window.test_window import ready
 def window(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> WholeWindow:
     file = tmp_path / "net.tape"
     project_file.write(small(epochs=3), file)
-    window.open_path(file)
+    window.files.open(file)
     ready(qtbot, window)
-    window.show_page("evaluation")
+    window.pages.show("evaluation")
     return window
 
 
@@ -49,7 +49,7 @@ def evaluated(qtbot: QtBot, window: WholeWindow) -> None:
 def trained(qtbot: QtBot, window: WholeWindow) -> Run:
     window.start_run()
     qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs), timeout=60_000)
-    window.show_page("evaluation")
+    window.pages.show("evaluation")
     return window.session.runs[-1]
 
 
@@ -80,7 +80,7 @@ def test_a_run_does_not_notice_that_it_is_evaluated(qtbot: QtBot, window: WholeW
     window.start_run()
     history = lambda: window.session.history  # noqa: E731
     qtbot.waitUntil(lambda: bool(history()) and len(history().steps) > 2, timeout=60_000)
-    window.show_page("evaluation")
+    window.pages.show("evaluation")
     evaluated(qtbot, window)
     qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
     made = window.session.runs[-1]
@@ -144,7 +144,7 @@ def test_a_drawing_does_not_come_along_into_the_next_project(qtbot: QtBot, windo
     trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
     trying.invert.setChecked(True)
     qtbot.waitUntil(lambda: trying.bars.called != "")
-    window.open_path(file)
+    window.files.open(file)
     assert trying.pad.empty and not trying.invert.isChecked() and trying.bars.called == ""
 
 
@@ -174,7 +174,7 @@ def test_newest_weights_are_those_of_the_newest_kept_run_also_after_reopening(
     window = opened(qtbot, path)
     made = trained(qtbot, window)
     last = float(made.history.epochs["val_loss"][-1])
-    window.open_path(path)  # the same window, whose last run is of what was open before
+    window.files.open(path)  # the same window, whose last run is of what was open before
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
     evaluated(qtbot, window)
     assert window.evaluation.found.weights.startswith("newest weights, of Run 1 at step ")

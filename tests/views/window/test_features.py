@@ -77,7 +77,7 @@ def test_a_page_is_made_late_and_stands_where_its_feature_says(qtbot: QtBot, win
     window.actions_by_key["show.count"].trigger()
     assert window.bottom.pane.page == "count" and counting.label.isVisible() and counting.tools.isVisible()
     qtbot.waitUntil(lambda: window.bottom.height() == 300)
-    window.show_page("problems")
+    window.pages.show("problems")
     assert not counting.tools.isVisible()
 
 
@@ -93,7 +93,7 @@ def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(windo
 
 def test_a_page_is_made_when_it_is_wanted_and_no_other(window: WholeWindow) -> None:
     counting = window.findChild(Counting)
-    window.show_page("count")
+    window.pages.show("count")
     assert counting.label.isVisible() and not window.furnished
     assert not any(hasattr(each, name) for each in window.features for name in ("curves", "room", "costs"))
     window.actions_by_key["find"].trigger()
@@ -152,5 +152,5 @@ def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(window: W
     window.furnish()
     beside = Beside([window.findChild(Counting).tools, window.curves.controls, window.costs.controls])
     for key in ("count", "curves", "cost", "curves", "count", "cost"):
-        window.show_page(key)
+        window.pages.show(key)
     assert beside.most == 1

@@ -34,14 +34,14 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def window(qtbot, qapp, file: Path) -> Iterator[WholeWindow]:
     with windows.shown(qapp, "file") as made:
-        made.open_path(file)
+        made.files.open(file)
         yield made
 
 
 @pytest.fixture
 def second(qtbot, qapp, window: WholeWindow, file: Path) -> Iterator[WholeWindow]:
     with windows.shown(qapp, "second") as made:
-        made.open_path(file)
+        made.files.open(file)
         yield made
 
 
@@ -95,7 +95,7 @@ def test_of_another_program_its_process_and_the_time_are_said(qtbot, window: Who
     project_file.write(Project(), other)
     owner = {"user": "ada", "host": "lab3", "pid": 812, "since": "2026-11-20T14:02:00+00:00"}
     file_lock.lock_beside(other).write_text(json.dumps(owner))
-    window.open_path(other)
+    window.files.open(other)
     assert "ada on lab3, process 812, since 2026-11-20" in banner(window).reason()
     press(window, "Edit anyway")
     assert file_lock.owner_in(file_lock.lock_beside(other)).pid == os.getpid()
@@ -130,7 +130,7 @@ def test_a_copy_has_no_file(qtbot, second: WholeWindow) -> None:
 
 def test_the_programs_own_examples_are_open_in_any_number_of_windows(qtbot, window: WholeWindow) -> None:
     path = resource_path("examples", "digits.tape")
-    window.open_path(path)
+    window.files.open(path)
     assert not file_lock.lock_beside(path).exists()
 
 

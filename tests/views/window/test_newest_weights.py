@@ -60,7 +60,7 @@ def learnt(path: Path) -> dict[str, torch.Tensor]:
 
 def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
     page = window.layer_page
-    window.show_page("layer")
+    window.pages.show("layer")
     qtbot.waitUntil(lambda: "conv1" in page._layers)
     page.show_layer("conv1")
     page.layerChosen.emit("conv1")
@@ -77,7 +77,7 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: W
 
 def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
     room = window.room
-    window.show_page("autograd")
+    window.pages.show("autograd")
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: room.tape is not None, timeout=60_000)
     assert room.head.below.text().endswith(WORDS) or room.head.summary.text().endswith(WORDS)

@@ -97,7 +97,7 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
         assert ({"parts.0", "parts.5"} <= titles(page)) is inside
         assert (corner() - before).manhattanLength() <= 2  # what was clicked stays under the pointer
     for front, inspector in (("observed", window.call_inspector), ("autograd", window.tape_inspector)):
-        window.show_page(front)
+        window.pages.show(front)
         assert window.inspectors.currentWidget() is inspector
 
 

@@ -76,13 +76,13 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
     assert window.findings_control.report.passed
     # a click there selects here
     key = next(key for key, part in room.scene.boxes.items() if part.link == "module:last")
-    window.show_page("autograd")
+    window.pages.show("autograd")
     room.scene.choose(key)
     part = opened._tree.by_key[opened.scene.current_key()]
     assert opened.observation.calls[part.first].path == "last"
     # and here selects there, with the way back
     box = next(key for key, one in opened._tree.by_key.items() if one.title == "first")
-    window.show_page("observed")
+    window.pages.show("observed")
     opened.scene.choose(box)
     assert {part.link for part in room.scene.linked_parts()} == {"module:first"}
     texts = [one for one in window.call_inspector.findChildren(QPushButton) if one.text() == "Show backward nodes"]

@@ -119,7 +119,7 @@ def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, s
     monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
     window.actions_by_key["place.several"].trigger()
     assert "(2)" in window.actions_by_key["place.several"].text()
-    window.show_page("curves")
+    window.pages.show("curves")
     window.run_control.run()
     reach(qtbot, window, "running", 20)
     ranks = [pid for pid in started if alive(pid)]  # the engine that wrote their script has ended

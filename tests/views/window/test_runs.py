@@ -34,7 +34,7 @@ def opened(qtbot, path: Path | None, *, charts: bool = True) -> WholeWindow:
     made = WholeWindow(Settings("TapedeckTest", "window"))
     made.resize(1280, 800)
     made.show()
-    made.open_path(path) if path is not None else made.document.new(small())
+    made.files.open(path) if path is not None else made.document.new(small())
     made.start()
     ready(qtbot, made)
     if charts:
@@ -57,7 +57,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def window(qtbot, window: WholeWindow, path: Path) -> WholeWindow:
-    window.open_path(path)
+    window.files.open(path)
     ready(qtbot, window)
     return window
 
@@ -155,7 +155,7 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -
     model = window.runs.model
     assert model.setData(model.index(1, 0), "baseline")
     qtbot.waitUntil(lambda: cell(window, 1, "Run") == "baseline")
-    window.show_page("runs")
+    window.pages.show("runs")
     window.runs.table.selectAll()
     qtbot.waitUntil(lambda: window.runs.compare.isVisible() and len(window.curves.loss.others.entries()) == 1)
     lines = window.runs.compare.model.rows
@@ -165,7 +165,7 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -
     names = [line.name for line in window.runs.compare.model.rows]
     assert {"net", "training.optimizer.name", "training.optimizer.lr", "data.source", "torch", "threads"} <= set(names)
     qtbot.waitUntil(lambda: window.curves.loss.others.entries()[0].label == "baseline")
-    window.show_page("curves")
+    window.pages.show("curves")
     window.curves.redraw()
     window.grab()
     window.runs.choose(first)

@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def window(qtbot: QtBot, window: WholeWindow, path: Path) -> WholeWindow:
-    window.open_path(path)
+    window.files.open(path)
     ready(qtbot, window)
     return window
 

@@ -94,7 +94,7 @@ def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) 
     finish(qtbot, window)
     assert snippets.page.status.text() == "Stopped." and snippets.page.output.toPlainText().strip() == "here"
     assert snippets.page.run.isEnabled() and not snippets.page.stop.isEnabled()
-    window.show_page("network")
+    window.pages.show("network")
     assert not snippets.toggle.isVisible()
     window.actions_by_key["capture"].trigger()
     assert snippets.toggle.value() == "net" and window.room.isVisible()
@@ -106,7 +106,7 @@ def test_a_file_runs_only_when_it_is_trusted(window, qtbot, tmp_path: Path) -> N
     file = tmp_path / "theirs.py"
     file.write_text(f"from pathlib import Path\nPath({str(mark)!r}).touch()\nx = torch.ones(1)\n")
     snippets.open(file)
-    window.show_page("autograd")
+    window.pages.show("autograd")
     assert snippets.page.banner.isVisible() and "not trusted" in snippets.page.banner.title()
     snippets.run()
     dialog = window.findChild(TrustDialog)

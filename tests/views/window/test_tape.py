@@ -24,7 +24,7 @@ LEFT = Qt.MouseButton.LeftButton
 @pytest.fixture
 def window(qtbot, window: WholeWindow) -> WholeWindow:
     """The window on the example, one batch captured and the tape in front."""
-    window.open_path(DIGITS)
+    window.files.open(DIGITS)
     ready(qtbot, window)
     capture(qtbot, window)
     window.tape_control.player.set_speed(None)

@@ -32,7 +32,7 @@ LEFT = Qt.MouseButton.LeftButton
 def window(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> WholeWindow:
     file = tmp_path / "net.tape"
     project_file.write(small(epochs=10_000), file)
-    window.open_path(file)
+    window.files.open(file)
     ready(qtbot, window)
     return window
 

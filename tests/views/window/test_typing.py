@@ -82,7 +82,7 @@ def test_every_field_of_the_training_tab_takes_what_is_typed(qtbot: QtBot, windo
     rows = window.problems_panel.rows
     assert rows, "the data do not fit, so there are problems whose rows change with what is typed"
     rows[0].setFocus()  # a person who was there once
-    window.show_page(page)
+    window.pages.show(page)
     seen = lines_of(window.training_form)
     assert len(seen) > 30
     # Fields go with their rows where a value is undone, so each is found again by its place.

@@ -19,7 +19,7 @@ from tests.views.window.test_window import DIGITS, ready
 
 @pytest.fixture
 def window(qtbot, window: WholeWindow) -> WholeWindow:
-    window.open_path(DIGITS)
+    window.files.open(DIGITS)
     ready(qtbot, window)
     return window
 
@@ -31,7 +31,7 @@ def with_points(qtbot, qapp) -> Iterator[WholeWindow]:
     settings.watch_points = to_text(WatchPoints(gradient_norm=1e-6))
     settings.sync()
     with shown(qapp, "watch") as made:
-        made.open_path(DIGITS)
+        made.files.open(DIGITS)
         made.start()
         ready(qtbot, made)
         yield made
@@ -121,7 +121,7 @@ def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(qtbot, 
 
 
 def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot, window):
-    window.show_page("layer")
+    window.pages.show("layer")
     analysis = window.live.analysis
     node = next(node for node, path in analysis.source.modules.items() if path == "conv1")
     window.network_selection.set([node], None)

@@ -31,7 +31,7 @@ LONG = 100_000  # epochs that no test waits for
 @pytest.fixture
 def window(qtbot, window: WholeWindow) -> WholeWindow:
     """The window on the example, checked and ready to run."""
-    window.open_path(DIGITS)
+    window.files.open(DIGITS)
     ready(qtbot, window)
     return window
 
@@ -84,7 +84,7 @@ def test_only_one_window_is_ever_shown(qtbot, qapp) -> None:
 def test_it_draws_before_torch_is_there(qtbot, qapp) -> None:
     window = WholeWindow(Settings("TapedeckTest", "early"))
     window.show()
-    window.open_path(DIGITS)
+    window.files.open(DIGITS)
     assert len(window.canvas.scene.nodes) == 12
     window.canvas.add_op("nn.ReLU")
     assert len(window.document.project.graph.nodes) == 13
@@ -98,7 +98,7 @@ def test_a_bad_file_leaves_the_open_project(qtbot, window: WholeWindow, tmp_path
     before = window.document.project
     bad = tmp_path / "bad.tape"
     bad.write_bytes(content)
-    assert not window.open_path(bad)
+    assert not window.files.open(bad)
     assert window.document.project is before
     assert window.banner.isVisible() and "bad.tape" in window.banner.title()
 
@@ -288,7 +288,7 @@ def test_a_net_with_several_inputs_learns_the_same_in_the_window(qtbot, window: 
     project = file.read(resource_path("examples", "Siamese net on digits.tape"))
     project = replace(project, data=replace(project.data, options=FrozenMap(count=200)))
     file.write(project, tmp_path / "pairs.tape")
-    window.open_path(tmp_path / "pairs.tape")
+    window.files.open(tmp_path / "pairs.tape")
     ready(qtbot, window)
     change(window, epochs=2)
     press(window, "run")
@@ -408,7 +408,7 @@ def test_a_save_that_fails_keeps_the_work(qtbot, window: WholeWindow, tmp_path: 
 
 def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> None:
     run_to_the_end(qtbot, window)
-    window.show_page("autograd")
+    window.pages.show("autograd")
     window.autograd_control.capture()
     qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
     conv = node(window, "conv2")
@@ -416,13 +416,13 @@ def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> 
     assert window.room.scene.linked_parts()
     assert window.inspector.node_page.header.name.text() == "conv2"
     assert window.curves.gradients.selected == {"conv2"}
-    window.show_page("code")
+    window.pages.show("code")
     lines = window.live.analysis.source.lines[conv]
     assert len(lines) == 2 and all(window.code.edit.is_selected_line(line) for line in lines)
 
 
 def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: WholeWindow) -> None:
-    window.show_page("autograd")
+    window.pages.show("autograd")
     window.autograd_control.capture()
     qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
     conv = next(n for n in window.room.tape.nodes if n.name.startswith("Convolution") and n.layer == "conv2")
@@ -475,11 +475,11 @@ def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: WholeWind
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     canvas, middle = window.canvas, window.middle
-    window.show_page("curves")  # leaves the canvas little room
+    window.pages.show("curves")  # leaves the canvas little room
     qtbot.waitUntil(lambda: canvas.height() < 340)
     for page in ("network", "autograd", "code"):
         window.notifier.say(f"Wrote {page}.py", "/home/me")
-        window.show_page(page)
+        window.pages.show(page)
         controls = [one for one in middle.findChildren(QAbstractButton) if one.isVisible()]
         controls += [one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible()]
         areas = [QRect(one.mapTo(middle, QPoint(0, 0)), one.size()) for one in controls]
