@@ -181,7 +181,7 @@ def test_newest_weights_are_those_of_the_newest_kept_run_also_after_reopening(
     closed(window)
     again = opened(qtbot, path)
     try:
-        again.show_page("evaluation")
+        again.pages.show("evaluation")
         evaluated(qtbot, again)
         assert again.evaluation.found.weights == "newest weights, of Run 1 at step 69"
         assert again.evaluation.found.loss == last
