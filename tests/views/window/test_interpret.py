@@ -22,8 +22,8 @@ from app.preflight import preflight
 from app.sources.spec import AskedModel
 from app.training.evaluation.evaluator import Evaluator
 from app.views.interpret.page import InterpretPage
-from app.views.main_window import MainWindow
 from app.views.observed.open_dialog import OpenModelDialog
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
 PATCHES = """
@@ -48,27 +48,27 @@ pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 @pytest.fixture
-def drawn(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def drawn(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("Transformer on digits.tape")
     ready(qtbot, window)
     return window
 
 
-def page_of(qtbot: QtBot, window: MainWindow) -> InterpretPage:
+def page_of(qtbot: QtBot, window: WholeWindow) -> InterpretPage:
     """Show the page and look at its first sample."""
-    window.show_page("attention")
+    window.pages.show("attention")
     page = window.interpreted
     page.empty.button.click()
     qtbot.waitUntil(lambda: page.reading is not None and page.reading.maps is not None)
     return page
 
 
-def here(window: MainWindow) -> Evaluator:
+def here(window: WholeWindow) -> Evaluator:
     """The net of the window in this process."""
     return Evaluator(preflight.job(window.document.project, window.live.analysis))
 
 
-def test_heads_are_muted_by_a_click_and_by_keys_with_the_loss_beside_them(qtbot: QtBot, drawn: MainWindow) -> None:
+def test_heads_are_muted_by_a_click_and_by_keys_with_the_loss_beside_them(qtbot: QtBot, drawn: WholeWindow) -> None:
     page = page_of(qtbot, drawn)
     tiles = page.heads.tiles
     assert tiles.count == 4 and "to rounding" in page.facts.text() and not page.unmute.isEnabled()
@@ -89,7 +89,7 @@ def test_heads_are_muted_by_a_click_and_by_keys_with_the_loss_beside_them(qtbot:
     assert not tiles.muted and page.effect.text().startswith("Click a head")
 
 
-def test_another_sample_is_looked_at_when_its_number_is_typed(qtbot: QtBot, drawn: MainWindow) -> None:
+def test_another_sample_is_looked_at_when_its_number_is_typed(qtbot: QtBot, drawn: WholeWindow) -> None:
     page = page_of(qtbot, drawn)
     assert page.found.sample.number == 0 and page.count.text() == "of 359"
     page.sample.setFocus()
@@ -101,7 +101,7 @@ def test_another_sample_is_looked_at_when_its_number_is_typed(qtbot: QtBot, draw
     assert "359 validation samples, counted from 0" in page.banner.reason()
 
 
-def test_an_engine_that_ends_is_replaced_at_the_next_look(qtbot: QtBot, drawn: MainWindow) -> None:
+def test_an_engine_that_ends_is_replaced_at_the_next_look(qtbot: QtBot, drawn: WholeWindow) -> None:
     page = page_of(qtbot, drawn)
     os.kill(shared().pid, signal.SIGKILL)
     qtbot.waitUntil(lambda: shared().pid is None or not _alive(shared().pid))
@@ -120,7 +120,7 @@ def _alive(pid: int) -> bool:
 
 
 @pytest.fixture
-def opened(qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch) -> Iterator[MainWindow]:
+def opened(qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch) -> Iterator[WholeWindow]:
     (tmp_path / "patches_opened.py").write_text(PATCHES)
     monkeypatch.chdir(tmp_path)
     before = list(sys.path)
@@ -134,7 +134,7 @@ def opened(qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch) -> Ite
     sys.modules.pop("patches_opened", None)
 
 
-def test_what_a_query_of_an_opened_model_looks_at_lies_over_the_picture(qtbot: QtBot, opened: MainWindow) -> None:
+def test_what_a_query_of_an_opened_model_looks_at_lies_over_the_picture(qtbot: QtBot, opened: WholeWindow) -> None:
     page = page_of(qtbot, opened)
     assert page.reading.path == "body.self_attn" and page.reading.grid == (1, 4, 4)
     assert page.overlay.washed and "a token before the patches" in page.query_words.text()
@@ -144,7 +144,7 @@ def test_what_a_query_of_an_opened_model_looks_at_lies_over_the_picture(qtbot: Q
     assert page.map.query == 6 and "query 6, patch 1, 1" in page.query_words.text()
 
 
-def test_integrated_gradients_of_the_worst_samples_are_shown(qtbot: QtBot, drawn: MainWindow) -> None:
+def test_integrated_gradients_of_the_worst_samples_are_shown(qtbot: QtBot, drawn: WholeWindow) -> None:
     pytest.importorskip("captum", reason="attributions are an extra")
     page = page_of(qtbot, drawn)
     page.view.setFocus()
