@@ -18,6 +18,7 @@ from app.views.feature import Feature
 from app.views.files.feature import FilesFeature
 from app.views.importing.feature import ImportingFeature
 from app.views.inspector.feature import InspectorFeature
+from app.views.interpret.feature import InterpretFeature
 from app.views.main_window import MainWindow
 from app.views.observed.feature import ObservedFeature
 from app.views.outline.feature import OutlineFeature
@@ -68,6 +69,7 @@ class WholeWindow(MainWindow):
     import_control = Part(ImportingFeature, lambda its: its.import_control)
     inspector = Part(InspectorFeature, lambda its: its.inspector)
     inspectors = Part(InspectorFeature, lambda its: its.inspectors)
+    interpreted = Part(InterpretFeature, lambda its: its.interpreted)
     call_inspector = Part(ObservedFeature, lambda its: its.call_inspector)
     observed = Part(ObservedFeature, lambda its: its.observed)
     outline = Part(OutlineFeature, lambda its: its.outline)
