@@ -150,7 +150,7 @@ class Numbers:
             self._to_b[""] = ""
         self._to_a.setdefault("", "")
         self._paths_a = {path: path for path in self._to_b}
-        self._native = max(_roundoff_of(a), _roundoff_of(b))
+        self._native = max(metrics.roundoff_of(a), metrics.roundoff_of(b))
         self._functions = True
         self._modules_of_a = dict(a.named_modules())
         self._called: dict[tuple[str, int], int] = {}
@@ -317,7 +317,7 @@ class Numbers:
         """Return what rounding explains in a call: by the coarser precision of both models, but of those that are
         coarser than the models' own by the finer one, or a cast would explain itself."""
         calls = [run.calls[key] for run in (one, forced) if key in run.calls]
-        run = max(_roundoff_of(one.model), _roundoff_of(forced.model))
+        run = max(one.roundoff, forced.roundoff)
         found = [call.roundoff or run for call in calls] or [run]
         native = max(self._native, run)
         roundoff = max(min(found), min(max(found), native), run)
@@ -565,12 +565,6 @@ def _mean_size(tensor: Tensor) -> float:
 
 def _bytes(model: nn.Module) -> int:
     return sum(one.numel() * one.element_size() for one in (*model.parameters(), *model.buffers()))
-
-
-def _roundoff_of(model: nn.Module) -> float:
-    """Return the coarsest unit roundoff among a model's parameters; that of the default dtype without any."""
-    found = {one.dtype for one in model.parameters() if one.is_floating_point()}
-    return max(map(metrics.unit_roundoff, found or {torch.get_default_dtype()}))
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from app.compare.results import Apart
 
@@ -25,6 +25,12 @@ _BITS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.float16: 
 def unit_roundoff(dtype: torch.dtype) -> float:
     """Return u, half the distance from 1 to the next number: 2^-24 of float32."""
     return torch.finfo(dtype).eps / 2
+
+
+def roundoff_of(model: nn.Module) -> float:
+    """Return the coarsest unit roundoff among a model's parameters; that of the default dtype without any."""
+    found = {one.dtype for one in model.parameters() if one.is_floating_point()}
+    return max(map(unit_roundoff, found or {torch.get_default_dtype()}))
 
 
 def bound(roundoff: float, length: int) -> float:

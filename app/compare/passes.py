@@ -90,6 +90,7 @@ class ModelPass:
         self, model: nn.Module, paths: Mapping[str, str], watch: tuple[str, int] | None = None
     ) -> None:  # fmt: skip
         self.model, self.watch = model, watch
+        self.roundoff = metrics.roundoff_of(model)
         self.calls: dict[tuple[str, int], Call] = {}
         self.gradients = Gradients()
         self.stack: list[Call] = []
