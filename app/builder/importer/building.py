@@ -130,7 +130,7 @@ class _Drawing:
             evaluation = self._either_way(chooser, False)[0] if asked else None
             check_chance(root, evaluation)
             if evaluation is not None:
-                with_evaluation(root, evaluation)
+                with_evaluation(root, evaluation, lambda: self._switch_op(chooser))
             keep_unused(root, self.model, self.catalog)
             self._tie(root, chooser)
         freeze(root)
@@ -139,6 +139,13 @@ class _Drawing:
         laid = FrozenMap({name: _laid(block) for name, block in blocks.items()})
         places = with_uncalled(graph, arrange(used_part(graph), {}), {})
         return Imported(graph, laid, *places, remarks=tuple(self.remarks))
+
+    def _switch_op(self, chooser: FallbackChooser) -> str | None:
+        """Return the op of a layer that passes on one of two values by the mode; None without generated layers."""
+        op = chooser.own.by_mode() if chooser.own is not None else None
+        if chooser.own is not None:
+            self.catalog = chooser.own.with_these(self.catalog)
+        return op
 
     def _check_model(self, chooser: FallbackChooser) -> None:
         """Raise TraceError for gradient hooks and partly frozen layers, which no traced call shows."""

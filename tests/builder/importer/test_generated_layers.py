@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+from app.builder.analysis import analyse
 from app.cli import run
 from app.engine.requests.import_model import ModelInput
 from app.project import custom_layers
+from app.source.compiled import make_module
 from tests.support.redrawn_nets import own_ops, redrawn
 
 
@@ -138,3 +141,44 @@ def test_layers_with_spectral_norm_are_nodes_of_their_own_and_change_their_buffe
     texts = "".join(Path(one).read_text() for one in project.layer_files)
     assert 'nn.utils.spectral_norm(self, "weight", n_power_iterations=2, eps=1e-12, dim=0)' in texts
     assert 'nn.utils.parametrizations.spectral_norm(self, "weight", n_power_iterations=1, eps=1e-06, dim=1)' in texts
+
+
+DEPTH = """
+def drop_path(x, rate, training):
+    if rate == 0.0 or not training:
+        return x
+    keep = 1 - rate
+    shape = (x.shape[0],) + (1,) * (x.ndim - 1)
+    mask = keep + torch.rand(shape, dtype=x.dtype, device=x.device)
+    mask.floor_()
+    return x.div(keep) * mask
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other, self.norm = nn.Linear(4, 4), nn.Linear(4, 4), nn.LayerNorm(4)
+
+    def forward(self, x):
+        x = x + drop_path(self.one(self.norm(x)), 0.4, self.training)
+        return x + drop_path(self.other(x).relu(), 0.2, self.training)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.last = nn.Sequential(Block(), Block()), nn.Linear(4, 2)
+
+    def forward(self, x):
+        x = self.blocks(x)
+        if self.training:
+            x = x + torch.randn_like(x) * 0.1
+        return self.last(x.tanh())
+"""
+
+
+def test_stochastic_depth_within_layers_is_drawn_and_passed_on_by_the_mode(file: Path) -> None:
+    project, source = redrawn(file, HEAD + DEPTH, ModelInput((3, 5, 4)))
+    assert set(own_ops(project)) == {"custom.by_mode:ByMode"} and len(own_ops(project)) == 3
+    assert len(project.blocks) >= 1 and source.count("nn.Linear(4, 4)") == 2
+    net = make_module(analyse(project.graph, custom_layers.ops_of(project)).source)
+    x = torch.randn(3, 5, 4)
+    assert torch.equal(net.eval()(x), net(x)) and not torch.equal(net.train()(x), net(x))

@@ -25,6 +25,7 @@ from app.builder.importer.lowering.binding import BindingError, Bound
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of, recordable
 from app.builder.importer.lowering.modules import arguments_of
 from app.builder.importer.lowering.parameter_order import wholly_frozen
+from app.builder.importer.state import mode_switch
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
@@ -140,16 +141,25 @@ class OwnClasses:
         if self._folder is None:
             raise BindingError(f"{node.target} is not among the ops")
         call = function_layers.layer_of(node, values)
+        return call.bound(self._written(call.text, f"torch_{call.name}").specs[0].key)
+
+    def by_mode(self) -> str | None:
+        """Return the op of a generated layer that passes on one of two values by the mode; None without a folder."""
+        return self._written(mode_switch.TEXT, "by_mode").specs[0].key if self._folder is not None else None
+
+    def _written(self, text: str, name: str) -> CustomFile:
+        """Return the file of a generated layer with this text. Raises BindingError."""
+        assert self._folder is not None
         files = (self.file, *self._packaged.values())
         known = {one.module: one.file.sha256 for one in files if one.file is not None}
-        file = package_classes.written(call.text, f"torch_{call.name}", self._folder, known)
+        file = package_classes.written(text, name, self._folder, known)
         if file.problem or file.classes[0].reason:
             raise BindingError(file.problem or file.classes[0].reason)
         if file.module not in self._packaged:
             if failed := self._load(file):
                 raise BindingError(failed)
             self._packaged[file.module] = file
-        return call.bound(file.specs[0].key)
+        return file
 
     def _load(self, file: CustomFile) -> str:
         """Import a file in isolation; return the error, "" if it loads."""

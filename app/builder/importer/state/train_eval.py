@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from app.builder.catalog.ops import COUNTED, IN_TRAINING
 from app.builder.importer.lowering.binding import BATCH_NORM
 from app.builder.importer.lowering.ir import Draft, DraftError
+from app.builder.importer.state.mode_switch import has_layers, switch
 
 _What = tuple[Any, ...]
 
 
-def with_evaluation(training: Draft, evaluation: Draft) -> None:
+def with_evaluation(training: Draft, evaluation: Draft, switch_op: Callable[[], str | None] = lambda: None) -> None:
     """Mark the outputs of the draft that was traced in training where evaluation returns others.
 
-    Raises DraftError if evaluation computes what training does not; its path is the innermost module that does so.
+    Other values that differ go through nodes of the op that `switch_op` returns, if any. Raises DraftError if
+    evaluation computes what training does not; its path is the innermost module that does so.
     """
     _settle_norms(training, evaluation)
     _settle_dropouts(training, evaluation)
@@ -25,6 +28,8 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
         return
     places = {told.key_of_output(source, output): (source, output) for source, output, *_ in training.wires}
     if not all(what in places for what in other):
+        if _switched(training, evaluation, switch_op):
+            return
         words = "it computes something in eval mode that it does not in training, and a network has one path only"
         path = innermost(training, evaluation)
         raise DraftError(f"{path or training.kind}: {words}", path, words)
@@ -35,6 +40,29 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
         made = training.add("output", training.fresh(f"eval_{name}"), {"when": "eval"})
         training.wires.append((*places[what], made.id, "input", 0))
         training.outputs.append(made.id)
+
+
+def _switched(training: Draft, evaluation: Draft, switch_op: Callable[[], str | None]) -> bool:
+    """Draw what differs by the mode within layers with `switch_op`, the innermost first; return whether that is
+    possible. A part without layers is left: it can be one node."""
+    others = {node.name: node for node in evaluation.nodes.values()}
+    for node in training.nodes.values():
+        other = others.get(node.name)
+        if node.inner is None or other is None or other.inner is None:
+            continue
+        if _CallKeys(node.inner).all_keys() != _CallKeys(other.inner).all_keys():
+            if not has_layers(node.inner) or not _switched(node.inner, other.inner, switch_op):
+                return False
+        other.inner = node.inner
+    told, asked = _CallKeys(training), _CallKeys(evaluation)
+    ends = ([_source(draft, node) for node in draft.outputs] for draft in (training, evaluation))
+    if [told.key_of_output(*one) for one in next(ends)] == [asked.key_of_output(*one) for one in next(ends)]:
+        return True
+    op = switch_op()
+    keys = (lambda one: told.key_of_output(*one)), (lambda one: asked.key_of_output(*one))
+    return op is not None and len(training.outputs) == len(evaluation.outputs) and switch(
+        training, evaluation, keys, op
+    )  # fmt: skip
 
 
 def innermost(training: Draft, evaluation: Draft) -> str:

@@ -114,6 +114,9 @@ def _like_another(function: Any, args: Any, kwargs: Any) -> Any:
     source = dtype_source(kwargs.get("dtype"))
     if source is None or not source.known.is_floating_point():
         return None
+    if function in _DRAWING:  # other precisions draw other numbers
+        drawing, named = _DRAWING[function], {name: kwargs[name] for name in ("size",) if name in kwargs}
+        return drawing(source.new_zeros(*args, **named))
     making = getattr(torch, function.__name__)  # as it is while a model is followed: it takes sizes of the graph
     return making(*args, **{name: value for name, value in kwargs.items() if name != "dtype"}).type_as(source)
 
@@ -294,6 +297,7 @@ def _item(x: Any, index: Any) -> Any:
     return _sizes(x, index) if plain else None
 
 
+_DRAWING: dict[Any, Callable[..., Any]] = {torch.rand: torch.rand_like, torch.randn: torch.randn_like}
 _DROPOUTS = tuple(getattr(F, name) for name in (*DROPOUTS, "feature_alpha_dropout"))
 _EMPTY, _EYE = torch.empty, torch.eye  # while a model is followed, torch has others under these names
 # By the name that a function of torch and a method of tensors share.
