@@ -68,8 +68,8 @@ class _Plan:
         feeds = self._feeds[0].get(mine, []), self._feeds[1].get(other, [])
         if [feed[:2] for feed in feeds[0]] != [feed[:2] for feed in feeds[1]]:
             return False
-        for (port, index, *one), (_, _, *two) in zip(*feeds, strict=True):
-            ours, theirs = (str(one[0]), int(one[1])), (str(two[0]), int(two[1]))
+        for one, two in zip(*feeds, strict=True):
+            (port, index), ours, theirs = one[:2], one[2:], two[2:]
             if self._keys[0](ours) == self._keys[1](theirs):
                 continue
             if self._equal(ours, theirs):
