@@ -41,7 +41,8 @@ drawn from one forward pass, its backward pass played, and, where that is possib
 calls and the boxes at first. *Played* counts the nodes of the tape and the parameters whose gradients equal the `.grad`
 of plain torch bit for bit. *Redrawn* counts the nodes of the drawing, whose outputs and gradients the import held
 against those of the model; a node *of their class* is a part that runs its own code, or a layer made for one function.
-Last comes why a model was not redrawn."""
+Of a model that takes lengths or tokens of a picture, a net around it that makes these of its inputs is redrawn. Last
+comes why a model was not redrawn."""
 COLUMNS = ("model", "input", "verdict", "drawn", "draw s", "played", "play s", "redrawn", "redraw s", "why")
 OWN = "of their class"  # nodes that run a class's own code
 LIMIT = 240.0  # seconds for one of the two processes of a model

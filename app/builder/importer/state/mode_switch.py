@@ -18,6 +18,7 @@ class ByMode(nn.Module):
     def forward(self, in_training: torch.Tensor, in_eval: torch.Tensor):
         return in_training if self.training else in_eval
 '''
+MOST_STEPS = 2_000  # after which a part is one node: what differs in it is everywhere
 _PORTS = "in_training", "in_eval"
 _OWNERS = ("nn.", "ops.", "custom.")
 Key = Callable[[Source], object]  # equal for equal computations
@@ -58,12 +59,16 @@ class _Plan:
         self._feeds = _feeds(training), _feeds(evaluation)
         self._places = {keys[0]((source, output)): (source, output) for source, output, *_ in training.wires}
         self._paired: dict[str, str] = {}
+        self._steps = 0
         self.chosen: dict[tuple[str, str, int], tuple[Source, Source]] = {}
 
     def follow(self, mine: str, other: str) -> bool:
         """Pair a node of each draft; return whether their inputs can be made equal."""
         if mine in self._paired:
             return self._paired[mine] == other
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            return False
         self._paired[mine] = other
         feeds = self._feeds[0].get(mine, []), self._feeds[1].get(other, [])
         if [feed[:2] for feed in feeds[0]] != [feed[:2] for feed in feeds[1]]:
