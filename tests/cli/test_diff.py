@@ -73,6 +73,16 @@ def test_two_versions_of_a_file_are_told_apart(versions: Path, capsys: pytest.Ca
     assert found(capsys, "old/net.py:Net", "old/net.py:Net", "--trust")[0] == 0
 
 
+def test_projects_of_a_file_run_it_once_it_is_trusted(versions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("old", "new"):
+        assert main(["import", f"{name}/net.py:Net", "--observe", "--trust", "-o", f"{name}.tape"]) == 0
+    capsys.readouterr()
+    assert main(["diff", "old.tape", "new.tape"]) == 1
+    assert "pass --trust" in capsys.readouterr().err
+    code, plain = found(capsys, "old.tape", "new.tape", "--trust")
+    assert code == 1 and plain["first"]["a"] == "blocks.0"
+
+
 def test_nothing_of_the_user_runs_before_trust(versions: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (versions / "new" / "net.py").write_text("open('ran', 'w')")
     assert main(["diff", "torchvision:resnet18", "new/net.py:Net"]) == 1

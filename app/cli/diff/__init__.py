@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,7 +126,8 @@ def _answered(request: Diff, options: argparse.Namespace) -> Difference:
         with gc_pause.put_off():
             from app.engine.tasks import diff as task
 
-        return task.answer(request)
+        with contextlib.redirect_stdout(sys.stderr):  # what a model prints is no result
+            return task.answer(request)
     except (CodedError, OSError) as error:
         raise cli.CommandError(str(error), 1) from error
 

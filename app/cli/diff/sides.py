@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from app.engine.requests.diff import DiffSide
+    from app.engine.requests.observe import Observe
     from app.runs.store import Kept
 
 FILES = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")
@@ -18,6 +19,7 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
     """Return what one argument names. Raises CommandError."""
     from app import cli
     from app.engine.requests.diff import DiffSide
+    from app.engine.requests.observe import Observe
 
     if not Path(text).exists() and "@" in text:
         text, _, of = text.rpartition("@")
@@ -40,20 +42,29 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
         if arguments != "{}" or options.input:
             raise cli.CommandError(f"--args and --input are for a model, and {path} is a project")
         project = cli.read(argparse.Namespace(project=path, trust=options.trust))
+        if (opened := project.opened) is not None:  # is made by its own code, and has its own inputs
+            model = Observe(opened.source, opened.arguments, opened.inputs, opened.folder)
+            return DiffSide(name, _trusted(model, options), weights)
         return DiffSide(name, cli.sound(project, alone=True).source, weights, project.training.start)
     return _model(text, name, options, arguments, weights)
 
 
 def _model(text: str, name: str, options: argparse.Namespace, arguments: str, weights: str) -> DiffSide:
-    from app import cli
     from app.cli import draw
     from app.engine.requests.diff import DiffSide
     from app.sources.spec import AskedModel
 
     request = draw.request_of(AskedModel(text, arguments, tuple(options.input), trust=options.trust))
-    if request.source.own_code and not options.trust:
-        raise cli.CommandError(f"{request.source.where or request.source} was not run; review it, then pass --trust", 1)
-    return DiffSide(name, replace(request, meta=False), weights)
+    return DiffSide(name, replace(_trusted(request, options), meta=False), weights)
+
+
+def _trusted(model: Observe, options: argparse.Namespace) -> Observe:
+    """Return a model whose code may run. Raises CommandError."""
+    from app import cli
+
+    if model.source.own_code and not options.trust:
+        raise cli.CommandError(f"{model.source.where or model.source} was not run; review it, then pass --trust", 1)
+    return model
 
 
 def stored_run(text: str, name: str | None) -> tuple[Kept, str] | None:
