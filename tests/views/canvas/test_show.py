@@ -483,6 +483,8 @@ def test_a_wire_turns_beyond_what_is_wider_in_its_column_and_a_steep_one_misses_
         (QRectF(0, 0, 100, 50), QRectF(700, 400, 100, 50), [QRectF(0, 100, 160, 60), QRectF(330, 60, 60, 120)]),
         (QRectF(700, 0, 100, 50), QRectF(0, 400, 100, 50), [QRectF(700, 100, 160, 60)]),
         (QRectF(0, 0, 76, 50), QRectF(480, 940, 76, 50), [QRectF(240, 380, 136, 50)]),
+        (QRectF(0, 0, 76, 50), QRectF(48, 900, 140, 72), [QRectF(-900, 250 * n, 1500, 50) for n in (1, 2, 3)]),
+        (QRectF(0, 0, 76, 50), QRectF(1048, -32, 105, 50), [QRectF(0, -139, 147, 72), QRectF(520, -180, 120, 230)]),
     )
     for source, target, between in cases:
         start, end = QPointF(source.right(), source.center().y()), QPointF(target.left(), target.center().y())

@@ -11,6 +11,7 @@ from app.views.canvas.wires.routes import CLEAR, LABEL_RISE, RADIUS, STUB, Obsta
 
 ASIDE = 10.0  # between a corridor and the nodes on its sides
 FAR = 400.0  # how far beside its ends a wire looks for a corridor
+FARTHEST = 4000.0  # and where it would run through a node else
 NARROWEST = 16.0  # between two rows
 THIN = 0.5  # half the width of the area in which a line is looked for
 TRIES = 3  # places at which a wire turns, on either side
@@ -33,10 +34,14 @@ def around(
         return way
     found = detour(start, end, source, target, obstacles, lanes) or way
     if blocking := _crossed(found, obstacles):
-        found = _beyond(blocking, start, end, source, target, obstacles, lanes) or found
+        for far in (FAR, FARTHEST):
+            if (led := _beyond(blocking, start, end, source, target, obstacles, lanes, far)) is not None:
+                found = led
+                break
     # What comes or goes anywhere in between may open a corridor, or close it.
     asked = QRectF(min(start.x(), end.x()), start.y(), abs(end.x() - start.x()), end.y() - start.y()).normalized()
-    wide = asked.adjusted(-FAR - 2 * STUB, 0, FAR + 2 * STUB, 0)
+    reach = (FARTHEST if blocking else FAR) + 2 * STUB
+    wide = asked.adjusted(-reach, 0, reach, 0)
     return replace(found, area=found.area.united(way.area).united(wide))
 
 
@@ -61,7 +66,7 @@ def _crossed(way: Route, obstacles: Obstacles) -> list[QRectF]:
 
 def _beyond(
     blocking: list[QRectF], start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles,
-    lanes: Obstacles,
+    lanes: Obstacles, far: float,
 ) -> Route | None:  # fmt: skip
     """Return a detour that leaves or arrives beyond the nodes that block the plain one: they are in its column, and
     reach further than the ends do. None if each crosses a node too."""
@@ -69,7 +74,7 @@ def _beyond(
     intos = sorted({rect.left() - ASIDE for rect in blocking if 0 < end.x() - rect.left() + ASIDE < FAR}, reverse=True)
     for out in (start.x() + STUB, *outs[:TRIES]):
         for into in (end.x() - STUB, *intos[:TRIES]):
-            found = detour(start, end, source, target, obstacles, lanes, out, into)
+            found = detour(start, end, source, target, obstacles, lanes, out, into, far)
             if found is not None and not _crossed(found, obstacles):
                 return found
     return None
@@ -77,18 +82,19 @@ def _beyond(
 
 def detour(
     start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, lanes: Obstacles,
-    out: float | None = None, into: float | None = None,
+    out: float | None = None, into: float | None = None, far: float = FAR,
 ) -> Route | None:  # fmt: skip
     """Out of the source's row, along a corridor and into the target's row; None where there is no room for it.
 
-    `out` and `into` are the x at which it turns behind its start and before its end.
+    `out` and `into` are the x at which it turns behind its start and before its end, `far` how far beside them a
+    corridor may be.
     """
     down = source.bottom() < target.top()
     top, bottom = (source.bottom(), target.top()) if down else (target.bottom(), source.top())
     if bottom - top < NARROWEST:
         return None
     out, into = start.x() + STUB if out is None else out, end.x() - STUB if into is None else into
-    left, right = min(out, into) - FAR, max(out, into) + FAR
+    left, right = min(out, into) - far, max(out, into) + far
     nodes = obstacles(QRectF(left, top, right - left, bottom - top))
     lane = _free([(rect.left() - ASIDE, rect.right() + ASIDE) for rect in nodes], left, right, into)
     if lane is None:

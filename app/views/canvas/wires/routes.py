@@ -147,14 +147,33 @@ def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstac
             break
         level = furthest(edge(in_the_way)) + side * CLEAR
     rise = min(40.0, (end.x() - start.x()) / 3)
+    out, into = _turn(start, level, rise, obstacles), _turn(end, level, -rise, obstacles)
+    if into - out < 2 * rise:
+        out, into = start.x(), end.x()
+    near, far = out + rise, into - rise
     path = QPainterPath(start)
-    near, far = start.x() + rise, end.x() - rise
-    path.cubicTo(start + QPointF(rise * 0.6, 0), QPointF(near - rise * 0.6, level), QPointF(near, level))
+    path.lineTo(out, start.y())
+    path.cubicTo(QPointF(out + rise * 0.6, start.y()), QPointF(near - rise * 0.6, level), QPointF(near, level))
     path.lineTo(far, level)
-    path.cubicTo(QPointF(far + rise * 0.6, level), end - QPointF(rise * 0.6, 0), end)
+    path.cubicTo(QPointF(far + rise * 0.6, level), QPointF(into - rise * 0.6, end.y()), QPointF(into, end.y()))
+    path.lineTo(end)
     area = path.boundingRect().adjusted(-1, -CLEAR, 1, CLEAR)
     label = QPointF((start.x() + end.x()) / 2, level + side * LABEL_RISE)
     return Route(path, label, far - near, area, side, _lane(near, far, level, label.y()))
+
+
+def _turn(port: QPointF, level: float, rise: float, obstacles: Obstacles) -> float:
+    """Return the x at which a wire turns between a port and a level: beyond the nodes of the port's column that are
+    wider than its own. `rise` is the width of the turn, negative before an input."""
+    x, side = port.x(), math.copysign(1.0, rise)
+    for _ in range(4):
+        turn = QRectF(QPointF(x, port.y()), QPointF(x + rise, level)).normalized()
+        in_the_way = obstacles(turn.adjusted(1, 1, -1, -1))
+        if not in_the_way:
+            straight = QRectF(port, QPointF(x, port.y())).normalized().adjusted(1, -NEAR, -1, NEAR)
+            return port.x() if straight.width() > 0 and obstacles(straight) else x
+        x = max(side * (rect.right() if side > 0 else rect.left()) for rect in in_the_way) * side + side * NEAR
+    return port.x()
 
 
 # --- Backward ---------------------------------------------------------------------------------------------------
