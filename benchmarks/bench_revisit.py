@@ -47,6 +47,7 @@ def slices(name: str, count: int, seconds: float) -> list[tuple[bool, float]]:
     training = replace(project.training, epochs=100_000, device="cpu")
     job = preflight.job(replace(project, training=training), analyse(project.graph))
     found: list[tuple[bool, float]] = []
+    order = random.Random(15)
     steps, began, clock, warm = 0, process_time(), perf_counter(), False
     for event in train(job, threads=1, watch=Switched):
         if isinstance(event, Failed):
@@ -58,7 +59,8 @@ def slices(name: str, count: int, seconds: float) -> list[tuple[bool, float]]:
             continue
         if warm:
             found.append((Switched.on, steps / (process_time() - began)))
-            Switched.on = len(found) % 4 in (1, 2)  # on, off, off, on
+            # Pairs in random order: telemetry has a rhythm of its own.
+            Switched.on = not Switched.on if len(found) % 2 else order.random() < 0.5
         warm = True
         if len(found) == count:
             break
