@@ -81,4 +81,7 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
         QTimer.singleShot(0, lambda: window.actions_by_key.trigger("open-source", model))
     # Hidden pages are created after the project has been opened and painted.
     QTimer.singleShot(0, lambda: QTimer.singleShot(0, window.start))
-    return application.exec()
+    status = application.exec()
+    if application.platformName() == "offscreen":  # it frees what was copied after the interpreter, which that may call
+        application.clipboard().clear()
+    return status

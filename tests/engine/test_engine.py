@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -77,6 +78,30 @@ def test_an_edit_sends_what_it_changed(engine: Engine) -> None:
     assert after.values == shapes_first(edited).values
     untouched = [node for node, result in after.results.items() if result is before.results.get(node)]
     assert len(untouched) == 4  # what the edit did not reach is the very same object
+
+
+def test_a_long_container_travels_as_what_differs_from_the_one_before() -> None:
+    here, there = Codec(0), Codec(1)
+
+    def received(value: Any) -> tuple[Any, int]:
+        generation, data = here.encode(value)
+        return there.decode(generation, data), len(str(data))
+
+    names = [f"name {n}" for n in range(100)]
+    for first, second in (
+        (tuple(names), ("other", *names[1:])),
+        (dict.fromkeys(names, 1), {**dict.fromkeys(names, 1), names[50]: 2.5}),
+        (FrozenMap(dict.fromkeys(names, 1)), FrozenMap({**dict.fromkeys(names, 1), names[50]: "ü"})),
+        (frozenset(names), frozenset(names[1:])),
+    ):
+        (one, whole), (other, part) = received(first), received(second)
+        assert (one, other) == (first, second) and type(other) is type(second)
+        assert isinstance(other, frozenset) or list(other) == list(second)  # in that order
+        assert part < whole / 10
+        again, nothing = received(type(second)(second))
+        assert again == second and nothing < 40
+    reordered = dict(reversed(dict.fromkeys(names, 1).items()))
+    assert list(received(reordered)[0].items()) == list(reordered.items())
 
 
 def test_an_engine_that_is_killed_is_said_and_started_again(engine: Engine) -> None:
