@@ -72,7 +72,7 @@ class Capturing:
         if step is not None and step > taken + 1:
             self.cancel(OVERTAKEN)
             self._later = step - 1, client, number
-            self._watcher.alone = None  # each step is looked at
+            self._watcher.settle()  # each step is looked at from here on
         else:
             if not self.standing:
                 self._record()

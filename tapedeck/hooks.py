@@ -2,8 +2,8 @@
 
 No hook is put on a module: one on all of them would cost every call, and what is compiled would be compiled anew.
 Each function here lets an error of ours switch the watching off, never end the script, and leaves no frame of its own
-in the traceback of an error of the script. What happens at nearly every step is done in the hook itself: a call of a
-function, which the caches have forgotten since the step before, costs a microsecond.
+in the traceback of an error of the script. What happens at nearly every step is done in the hook itself, with as few
+objects as possible: code that runs between two steps finds the processor's caches full of the script's.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Hooks:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher: Watcher | None = watcher
+        self._quick = watcher.quick
         self._depth = threading.local()
         self._unscaled: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}  # by the id of the scaled loss
         self._replaced: list[tuple[Any, str, Any]] = []
@@ -49,6 +50,7 @@ class Hooks:
     def remove(self) -> None:
         """Take the hooks away, and put back what was replaced unless somebody else has replaced it since."""
         watcher, self._watcher = self._watcher, None
+        self._quick.on = False
         if watcher is not None and watcher.actions is not None:
             watcher.actions.capturing.end_recording()
         for handle in self._handles:
@@ -59,6 +61,7 @@ class Hooks:
 
     def _failed(self, error: Exception) -> None:
         watcher, self._watcher = self._watcher, None
+        self._quick.on = False
         with contextlib.suppress(Exception):
             self.remove()
         if watcher is not None:
@@ -66,15 +69,17 @@ class Hooks:
                 watcher.finish(reason="stopped", note=f"Watching ended by an error: {type(error).__name__}: {error}")
 
     def _before_step(self) -> Callable[..., None]:
+        quick = self._quick
+
         def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if quick.on and not quick.looks and len(args) == 1 and not kwargs and quick.optimizer() is optimizer:
+                return
             watcher = self._watcher
             if watcher is None:
                 return
             try:
                 closure = len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure"))
-                alone = watcher.alone
-                known = alone is not None and alone.optimizer() is optimizer
-                if not known or closure or perf_counter() >= watcher.norms_due:
+                if not quick.on or closure or quick.optimizer() is not optimizer or perf_counter() >= watcher.norms_due:
                     watcher.before_step(optimizer, closure)
             except Exception as error:
                 self._failed(error)
@@ -82,27 +87,23 @@ class Hooks:
         return before_step
 
     def _after_step(self) -> Callable[..., None]:
+        quick, losses, noted = self._quick, self._quick.losses, self._quick.noted
+
         def after_step(optimizer: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+            if quick.on and (now := perf_counter()) < quick.due and quick.optimizer() is optimizer:
+                groups, end = optimizer.param_groups, len(losses)
+                if len(groups) == 1 and type(rate := groups[0].get("lr")) is float and end > quick.end:
+                    noted.append((now, end, rate))
+                    quick.end = end
+                    quick.spent += perf_counter() - now
+                    return
             watcher = self._watcher
             if watcher is None:
                 return
             if self._unscaled:
                 self._unscaled.clear()
             try:
-                now, alone, losses = perf_counter(), watcher.alone, watcher.losses
-                known = alone is not None and alone.optimizer() is optimizer
-                if alone is None or not known or now >= watcher.turn_due or not losses:
-                    watcher.after_step(optimizer)
-                    return
-                groups = optimizer.param_groups
-                if len(groups) != 1 or type(rate := groups[0].get("lr")) is not float or rate != alone.rate:
-                    watcher.after_step(optimizer)
-                    return
-                alone.steps += 1
-                watcher.step += 1
-                watcher.noted.append(("step", watcher.step, now - watcher.began, losses, "", alone))
-                watcher.previous, watcher.losses = losses, []
-                watcher.spent += perf_counter() - now
+                watcher.after_step(optimizer)
             except Exception as error:
                 self._failed(error)
             except BaseException as error:  # Ctrl+C while the script stands
@@ -112,21 +113,29 @@ class Hooks:
         return after_step
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        depth = self._depth
+        depth, quick, losses = self._depth, self._quick, self._quick.losses
+        in_backward, modes = torch._C._current_graph_task_id, torch._C._len_torch_function_stack
 
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if quick.on and type(tensors) is Tensor and grad_tensors is None and in_backward() == -1 and not modes():
+                try:
+                    if tensors.is_cpu and tensors.numel() == 1:
+                        losses.append(tensors.item())
+                    else:
+                        self._called(tensors, grad_tensors)
+                except Exception as error:
+                    self._failed(error)
+                try:
+                    return original(tensors, grad_tensors, *args, **kwargs)
+                except BaseException as error:
+                    if error.__traceback__ is not None:
+                        error.__traceback__ = error.__traceback__.tb_next
+                    raise
             watcher = self._watcher
             outermost = watcher is not None and not getattr(depth, "now", False)
             if watcher is not None and outermost:
                 depth.now = True
-                if type(tensors) is Tensor and grad_tensors is None and tensors.is_cpu and not self._unscaled:
-                    try:
-                        if tensors.numel() == 1:
-                            watcher.losses.append(tensors.item())
-                    except Exception as error:
-                        self._failed(error)
-                else:
-                    self._called(tensors, grad_tensors)
+                self._called(tensors, grad_tensors)
             try:
                 if watcher is not None and outermost and watcher.actions and watcher.actions.capturing.armed:
                     self._stand(tensors, grad_tensors, kwargs.get("inputs"))
@@ -174,6 +183,7 @@ class Hooks:
             scaled = original(scaler, outputs)
             if isinstance(outputs, Tensor) and isinstance(scaled, Tensor) and outputs.numel() == 1:
                 self._unscaled[id(scaled)] = (weakref.ref(scaled), outputs.detach())
+                self._quick.on = False  # until the next turn
             return scaled
 
         return _without_frame(scale)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,9 +27,9 @@ from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
 from tapedeck.frames import FrameFile, number
 
-NORMS = (0.1, 0.01)  # seconds between two looks at the gradients at least, and their share of the time at most
+NORMS = (0.2, 0.01)  # seconds between two looks at the gradients at least, and their share of the time at most
 MEMORY_EVERY = 0.5  # seconds
-TURN_EVERY = 0.02  # seconds
+TURN_EVERY = 0.05  # seconds
 FETCH_EVERY = 0.1  # seconds in which the losses on an accelerator are fetched together
 MOST_NOTED = 500  # steps
 ALONE = 50  # steps that another optimizer takes alone until it is the main one
@@ -56,14 +56,30 @@ class OptimizerState:
 _Noted = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # kind, step, seconds, losses, rate
 
 
+class Quick:
+    """Steps that nothing is told of but loss and rate, as the hooks note them while `on`: those of one `optimizer`, until
+    `due`. Each has its time, where its losses end in `losses`, and its rate. While it `looks`, its gradients may be due.
+    """
+
+    __slots__ = ("due", "end", "looks", "losses", "noted", "on", "optimizer", "spent")
+
+    def __init__(self) -> None:
+        self.on = self.looks = False
+        self.optimizer: Callable[[], object] = lambda: None
+        self.due = self.spent = 0.0  # seconds
+        self.losses: list[float | Tensor] = []
+        self.noted: list[tuple[float, int, float]] = []
+        self.end = 0  # where the losses of the last one end
+
+
 class Watcher:
     """Writes frames into a file and, with `listening`, does what is commanded between two steps.
 
     One that is not `speaking` writes nothing of its steps until it is asked to. With `only` no other optimizers are
     looked at; `known` are models by name, which need not be searched for.
 
-    `alone` is the only optimizer as long as nothing of its steps is told but the loss: until `norms_due` its gradients
-    need no look, and until `turn_due` the hooks note its steps without a call.
+    As long as there is one optimizer, and nothing of its steps is told but the loss, the hooks note them in `quick`
+    without a call, until `turn_due`.
     """
 
     def __init__(
@@ -77,14 +93,14 @@ class Watcher:
     ) -> None:
         self.file, self.speaking = file, speaking
         self.folder: Path = file.path.parent
-        self.step = 0
+        self._step = 0
+        self.quick = Quick()
         self.states: dict[int, OptimizerState] = {}
         self.actions = Actions(self, listening) if listening is not None else None
         self._known = dict(known or {})
         self._only = None if only is None else tuple(weakref.ref(each) for each in only)
         self._main: OptimizerState | None = None
-        self.alone: OptimizerState | None = None
-        self.losses: list[float | Tensor] = []
+        self.losses = self.quick.losses
         self.previous: list[float | Tensor] = []  # those that the optimizer before stepped by
         self.noted: list[_Noted] = []
         self._fetches = False  # there are losses on an accelerator
@@ -96,7 +112,36 @@ class Watcher:
         self.spent = 0.0
         self.began = math.nan
 
+    @property
+    def step(self) -> int:
+        """The number of steps that the main optimizer has taken."""
+        return self._step + len(self.quick.noted)
+
     # -- what the hooks call ------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Take over the steps that the hooks have noted; they call for each step until the next turn."""
+        quick = self.quick
+        quick.on = False
+        if not quick.noted:
+            return
+        (state,) = self.states.values()
+        start = 0
+        for now, end, rate in quick.noted:
+            self._step += 1
+            self.previous = self.losses[start:end]
+            words = ""
+            if rate != state.rate:
+                state.rate, state.rates = rate, (rate,)
+                words = _rate_words(rate)
+            self.noted.append(("step", self._step, now - self.began, self.previous, words, state))
+            start = end
+        state.steps += len(quick.noted)
+        state.steps_at_main = state.steps
+        self.spent += quick.spent
+        del self.losses[:start]
+        quick.noted.clear()
+        quick.end, quick.spent = 0, 0.0
 
     def backward_called(self, loss: Tensor) -> None:
         """Remember a loss: its value where it is on the CPU, else a copy that is fetched with others."""
@@ -113,6 +158,7 @@ class Watcher:
         capturing = self.actions.capturing if self.actions is not None else None
         if capturing is None or not capturing.armed:
             return
+        self.settle()
         if self.speaking:
             self._write_noted()
         held = [each for state in self.states.values() if state.layers for each in state.layers.parameters]
@@ -123,7 +169,7 @@ class Watcher:
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
         """Look at the gradients, where that is due."""
         began = perf_counter()
-        self.alone = None
+        self.settle()
         state = self.states.get(id(optimizer))
         if state is None or state.optimizer() is not optimizer:
             if self._only is not None and all(each() is not optimizer for each in self._only):
@@ -131,7 +177,7 @@ class Watcher:
             state = self._meet(optimizer)
         state.closure = closure
         if closure:
-            self.losses = []
+            self.losses.clear()
         elif self.speaking and (self._measuring or began >= self.norms_due):
             self._measure_if_due(state, began)
         self.spent += perf_counter() - began
@@ -139,12 +185,14 @@ class Watcher:
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Tell of a step, and do what was commanded."""
         began = perf_counter()
+        self.settle()
         state = self.states.get(id(optimizer))
         if state is None:
             return
         if state.closure and self.speaking:
             self._measure_if_due(state, began)
-        losses, self.losses = self.losses, []
+        losses = self.losses[:]
+        self.losses.clear()
         if state.closure:
             del losses[1:]
         if losses:
@@ -156,7 +204,7 @@ class Watcher:
         if main is None or main.optimizer() is None or state.steps - state.steps_at_main > ALONE:
             main = self._main = state
         if state is main:
-            self.step += 1
+            self._step += 1
             for each in self.states.values():
                 each.steps_at_main = each.steps
         if self.speaking:
@@ -164,6 +212,7 @@ class Watcher:
         if self.actions is not None and self.actions.capturing.later:
             self.actions.capturing.after_step(self.step)
         if began < self.turn_due:
+            self._be_quick()
             self.spent += perf_counter() - began
         else:
             self._turn(state is main, began)
@@ -180,28 +229,42 @@ class Watcher:
         ended = perf_counter()
         self.spent += ended - began
         self.turn_due = ended + TURN_EVERY
-        (*others, last) = self.states.values()
-        looked = self._measuring or (self.actions is not None and self.actions.capturing.later)
-        self.alone = last if self.speaking and not (others or last.closure or looked) else None
         if self.actions is not None:
             self.began += self.actions.obey(main)
             if self.actions.paused:
                 self.turn_due = 0.0
+        self._be_quick()
+
+    def _be_quick(self) -> None:
+        """Have the hooks note the steps until the next turn, if nothing but losses is to be told of them."""
+        capturing = self.actions.capturing if self.actions is not None else None
+        (*others, last) = self.states.values()
+        looked = self._measuring or (capturing is not None and (capturing.later or capturing.armed))
+        optimizer = last.optimizer()
+        if not self.speaking or others or last.closure or looked or optimizer is None:
+            return
+        quick = self.quick
+        quick.optimizer, quick.due = last.optimizer, self.turn_due
+        quick.looks = self.norms_due <= self.turn_due
+        quick.on = True
 
     def skipped(self) -> None:
         """Tell that a gradient scaler left a step out, since its gradients were not finite."""
-        self.losses = []
+        self.settle()
+        self.losses.clear()
         if self.speaking:
             self._write_noted()
             self.file.tell("skipped", epoch=1, step=self.step + 1)
 
     def stepped(self, optimizer: object) -> int:
         """Return how many steps an optimizer has taken."""
+        self.settle()
         state = self.states.get(id(optimizer))
         return state.steps if state is not None else 0
 
     def finish(self, **ending: object) -> None:
         """Write all there is, and the last frame; then let go of everything."""
+        self.settle()
         if self.actions is not None:
             self.actions.capturing.ended()
         if self.speaking:
@@ -324,7 +387,7 @@ class Watcher:
         if len(groups) > 1 or len(self.states) > 1:
             self._write_noted()
             self._tell_rates()
-        return f', "rate": {number(rates[0])}' if kind == "step" else ""
+        return _rate_words(rates[0]) if kind == "step" else ""
 
     def _write_noted(self) -> None:
         """Add the lines of the steps that wait; losses on an accelerator are read off it together."""
@@ -424,6 +487,10 @@ class Watcher:
             resident=resident(),
         )  # fmt: skip
         self.file.tell("looking", step=self.step, steps=self.step, spent=self.spent, seconds=seconds)
+
+
+def _rate_words(rate: float) -> str:
+    return f', "rate": {number(rate)}'
 
 
 def resident() -> int | None:
