@@ -57,8 +57,10 @@ _Noted = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # ki
 
 
 class Quick:
-    """Steps that nothing is told of but loss and rate, as the hooks note them while `on`: those of one `optimizer`, until
-    `due`. Each has its time, where its losses end in `losses`, and its rate. While it `looks`, its gradients may be due.
+    """Steps of which nothing is told but loss and rate, as the hooks note them while `on`.
+
+    They are of one `optimizer`, and end at `due`; each has its time, where its losses end in `losses`, and its rate.
+    While it `looks`, its gradients may be due to be looked at.
     """
 
     __slots__ = ("due", "end", "looks", "losses", "noted", "on", "optimizer", "spent")
