@@ -67,7 +67,7 @@ class Quick:
 
     def __init__(self) -> None:
         self.on = self.looks = False
-        self.optimizer: Callable[[], object] = lambda: None
+        self.optimizer: Callable[[], Any] = lambda: None
         self.due = self.spent = 0.0  # seconds
         self.losses: list[float | Tensor] = []
         self.noted: list[tuple[float, int, float]] = []
