@@ -30,6 +30,7 @@ def slices(name: str, count: int, seconds: float) -> list[tuple[bool, float]]:
 
     from app.builder.analysis import analyse
     from app.preflight import preflight
+    from app.project import custom_layers
     from app.training.events import Failed, StepDone
     from app.training.loop import train
     from app.training.monitoring.watcher import Watcher
@@ -45,7 +46,8 @@ def slices(name: str, count: int, seconds: float) -> list[tuple[bool, float]]:
 
     project = _jobs.NETS[name][0]()
     training = replace(project.training, epochs=100_000, device="cpu")
-    job = preflight.job(replace(project, training=training), analyse(project.graph))
+    analysis = analyse(project.graph, custom_layers.ops_of(project))
+    job = preflight.job(replace(project, training=training), analysis)
     found: list[tuple[bool, float]] = []
     order = random.Random(15)
     steps, began, clock, warm = 0, process_time(), perf_counter(), False
