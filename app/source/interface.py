@@ -71,11 +71,11 @@ class Interface:
 
     @property
     def own_losses(self) -> tuple[Returned, ...]:
-        """The losses that the model computed itself: `loss`, else those whose names say so, else the numbers that it
-        returned in place of anything else."""
+        """The losses that the model computes itself: `loss`, also if it was None this time, else those whose names say
+        so, else the numbers that it returned in place of anything else."""
         floats = [one for one in self.returns if one.dtype.startswith(("float", "bfloat"))]
         numbers = tuple(one for one in floats if not one.shape)
-        total = tuple(one for one in numbers if one.name == "loss")
+        total = tuple(one for one in self.returns if one.name == "loss" and (one in numbers or not one.dtype))
         named = tuple(one for one in numbers if "loss" in one.name.lower())
         return total or named or (numbers if len(numbers) == len(floats) else ())
 

@@ -106,8 +106,8 @@ def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window
     qtbot.waitUntil(lambda: [*form.data.fields.choices] == ["pixels", "labels"])
     assert form.loss.output.choices() == ("logits", "loss")
     form.loss.output.edited.emit("loss")
-    row = OutputLoss("loss", Choice("OwnLoss"))
-    assert window.document.project.training.losses == (row,)
+    measured, row = OutputLoss("logits", Choice("CrossEntropyLoss"), 0.0), OutputLoss("loss", Choice("OwnLoss"))
+    assert window.document.project.training.losses == (measured, row)
     (problem,) = window.live.errors
     assert problem.message == "The model is not given the target" and window.run_control.blocked == "Fix 1 error to run"
     window.cures.apply_to_network(problem.cures[0])
@@ -116,6 +116,7 @@ def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window
     window.run_control.run()
     wait_for(qtbot, window, "done")
     assert [*window.session.current.history.epochs["train_loss"]] == by_itself(window)
+    assert window.session.current.history.epochs["val_accuracy"][-1] > 0
     form.loss.output.edited.emit("logits")
     assert window.document.project.training.losses == ()
 
