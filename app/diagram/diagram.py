@@ -14,6 +14,7 @@ from app.util.late_dataclass import dataclass
 
 Shape = Literal["op", "leaf", "folded", "call"]
 Direction = Literal["LR", "RL", "TB", "BT"]
+Mark = Literal["", "added", "removed", "moved", "changed"]
 
 
 class DrawingError(CodedError, ValueError):
@@ -33,7 +34,8 @@ class Box(msgspec.Struct, frozen=True):
     `under` is the id of a box under which this one hangs (a parameter under its operation) instead of a position in the
     row. `link` is the node on the canvas that it represents, if any. `tags` are texts for a tag at its lower edge, from
     the longest to the shortest, of which the first that fits is shown: the layout leaves no room for them, so they come
-    and go without moving anything.
+    and go without moving anything. `mark` says how it differs in a picture of two graphs, in colour; its texts say it
+    too.
     """
 
     id: str
@@ -47,6 +49,7 @@ class Box(msgspec.Struct, frozen=True):
     under: str | None = None
     link: str | None = None
     tags: tuple[str, ...] = ()
+    mark: Mark = ""
 
 
 class Arrow(msgspec.Struct, frozen=True):
@@ -71,6 +74,7 @@ class Group:
     caption: str = ""
     link: str | None = None
     tags: tuple[str, ...] = ()
+    mark: Mark = ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -64,16 +65,28 @@ def answer(
     """
     engine = engine_of(model)
     try:
+        return answer_in(engine, request, patience, cancelled, tell)
+    except TimeoutError as error:
+        raise ObserveTimeoutError(timeout_words(model, patience)) from error
+    except EngineDiedError as error:
+        raise SourceError(death_words(model, engine)) from error
+
+
+def answer_in(
+    engine: OwnEngine, request: Request[A], patience: float = math.inf, cancelled: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _words: None,
+) -> A:  # fmt: skip
+    """Have a request answered in a process of its own, and end that. Raises SourceError once it is cancelled,
+    TimeoutError after `patience` seconds, EngineDiedError, and what the handler raises."""
+    try:
         question, end = engine.ask(request, tell), time.monotonic() + patience
         while not question.done():
             if cancelled():
                 raise SourceError("cancelled")
             if time.monotonic() > end:
-                raise ObserveTimeoutError(timeout_words(model, patience))
+                raise TimeoutError
             futures.wait([question], POLL_INTERVAL)
         return question.result()
-    except EngineDiedError as error:
-        raise SourceError(death_words(model, engine)) from error
     finally:
         engine.kill()
         engine.close()

@@ -58,7 +58,7 @@ MODULES = """
     engine.requests.train engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
     engine.requests.interpret.reading interpret.results
-    engine.requests.diff compare.results compare.modes
+    engine.requests.diff engine.requests.diff.reading compare.results compare.modes
     engine.requests.observe observe.observation sources.spec sources.opened source.interface observe.figures
 """
 

@@ -26,15 +26,15 @@ def _canvas(*keys: str) -> tuple[str, ...]:
 
 MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
     "file": ("&File", (
-        "new", "gallery", "open", "import", "open-model", "recent", "examples", "-", "save", "save-as", "-",
-        "load-weights", "save-weights", "-", "export", "export-drawing", "recover", "-", "quit",
+        "new", "gallery", "open", "import", "open-model", "compare-with", "recent", "examples", "-", "save",
+        "save-as", "-", "load-weights", "save-weights", "-", "export", "export-drawing", "recover", "-", "quit",
     )),
     "edit": ("&Edit", (
         "undo", "redo", "-",
         *_canvas("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"), "-", "find",
     )),
     "view": ("&View", (
-        "show.network", "show.autograd", "show.observed", "show.attention", "show.code", "-",
+        "show.network", "show.autograd", "show.observed", "show.attention", "show.diff", "show.code", "-",
         *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"), "-",
         "show.problems", "show.tape", "show.cost", "show.curves", "show.console", "show.runs", "show.evaluation",
         "show.layer", "-", "docks", "theme", "reduce-motion",

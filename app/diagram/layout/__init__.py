@@ -1,4 +1,4 @@
-"""Layout of drawings: `arrange` turns a `Drawing` and the sizes of its boxes into a `Layout`."""
+"""Layout of drawings: `arrange` turns a `Drawing` and its boxes' sizes into a `Layout`, `pack` one without arrows."""
 
 from app.diagram.layout.arrange import (
     HEADER,
@@ -11,6 +11,7 @@ from app.diagram.layout.arrange import (
     estimated_sizes,
     no_progress,
 )
+from app.diagram.layout.packing import pack
 from app.diagram.layout.tree_layout import Rect
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "arrange",
     "estimated_sizes",
     "no_progress",
+    "pack",
 ]

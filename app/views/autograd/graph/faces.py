@@ -24,6 +24,8 @@ from app.views.ui.theme import ROLES, Theme, faded, font, mix, svg
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
 LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
 INSET = 10.0
+MARKS = {"added": "run", "removed": "error", "moved": "accent", "changed": "warn"}  # tokens of what differs
+MARKED = 0.12  # share of its colour in what is marked
 TAG_OVERHANG = 8.0  # by which the text of a tag may be wider than its box
 
 
@@ -166,7 +168,8 @@ class BoxFace:
         radius = {"op": 5.0, "leaf": 9.0, "folded": 6.0, "call": 5.0}[box.shape]
         if not detail:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(mix(theme.raised, theme.categories[box.category], 0.15 if box.shape == "leaf" else 0.45))
+            color = theme.color(MARKS[box.mark]) if box.mark else theme.categories[box.category]
+            painter.setBrush(mix(theme.raised, color, 0.15 if box.shape == "leaf" else 0.45))
             painter.drawRect(area)
             paint_rings(painter, area, 0.0, theme, state)
             return
@@ -175,10 +178,14 @@ class BoxFace:
         painter.setPen(QPen(line, 1))
         ground = theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised
         ground = theme.errorBg if raised_error else ground
+        if box.mark:
+            line = theme.color(MARKS[box.mark])
+            ground = mix(ground, line, MARKED)
+            painter.setPen(_mark_pen(line, box.mark))
         painter.setBrush(theme.backBg if played is not None and played.next else ground)
         painter.drawRoundedRect(area, radius, radius)
         if box.shape == "call":
-            painter.setPen(QPen(theme.categories[box.category], 3))
+            painter.setPen(QPen(line if box.mark else theme.categories[box.category], 3))
             painter.drawLine(QPointF(1.5, 5), QPointF(1.5, self.height - 5))
         if box.shape == "folded":
             _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered, vector)
@@ -238,7 +245,8 @@ class GroupFace:
         """Paint with the top left corner at the painter's origin."""
         width, height = size
         area = QRectF(0.5, 0.5, width - 1, height - 1)
-        painter.setPen(QPen(theme.line2, 1))
+        mark = self.group.mark
+        painter.setPen(_mark_pen(theme.color(MARKS[mark]), mark) if mark else QPen(theme.line2, 1))
         painter.setBrush(theme.frame)
         painter.drawRoundedRect(area, 6, 6)
         _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered, vector)
@@ -326,6 +334,11 @@ def _tag(painter: QPainter, tag: Text, theme: Theme, vector: bool) -> None:
     painter.setBrush(theme.panel)
     painter.drawRoundedRect(QRectF(tag.x - 4, tag.middle - 7, tag.width + 8, 14), 4, 4)
     tag.paint(painter, color, vector)
+
+
+def _mark_pen(color: QColor, mark: str) -> QPen:
+    """Return the pen around what differs; what is gone has a dashed line."""
+    return QPen(color, 1.5, Qt.PenStyle.DashLine if mark == "removed" else Qt.PenStyle.SolidLine)
 
 
 def _header(

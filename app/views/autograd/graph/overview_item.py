@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Layout, Rect
 from app.util import gc_pause
-from app.views.autograd.graph.faces import ItemState, paint_rings
+from app.views.autograd.graph.faces import MARKS, ItemState, paint_rings
 from app.views.autograd.graph.playback_paint import paint_far
 from app.views.ui.graphview.minimap import MapRects
 from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched
@@ -86,10 +86,12 @@ class Boxes(_Mapped):
             for name, color in now.categories.items()
             for leaf in (False, True)
         }
+        marks = {mark: mix(now.raised, now.color(token), 0.6).rgba() for mark, token in MARKS.items()}
         plain, on_way = layers[BOXES].fills, layers[WAY_BOXES].fills
         for box, rect in self.members:
             into = on_way if box.id in way else plain
-            into[colors[box.category, box.shape == "leaf"]].append(QRectF(*rect))
+            color = marks[box.mark] if box.mark else colors[box.category, box.shape == "leaf"]
+            into[color].append(QRectF(*rect))
         return _about([rect for _, rect in self.members])
 
     def frame_of(self, one: Box) -> str | None:

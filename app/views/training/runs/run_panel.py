@@ -38,12 +38,14 @@ class RunPanel(QWidget):
     """The table of runs with buttons.
 
     `runChosen(run)` is emitted for a run of this window, `keptChosen(kept)` for a stored one, to show its curves;
-    `compared(rows)` when several are selected. The other signals request the action in their name.
+    `compared(rows)` when several are selected; `modelsCompared(older, newer)` asks where the models of two part. The
+    other signals request the action in their name.
     """
 
     runChosen = Signal(object)
     keptChosen = Signal(object)
     compared = Signal(object)
+    modelsCompared = Signal(object, object)
     runRequested = Signal()
     renamed = Signal(object, str)
     continued = Signal(object)
@@ -225,6 +227,16 @@ class RunPanel(QWidget):
         rows = self.selected_rows
         return rows[0].kept if len(rows) == 1 else None
 
+    @property
+    def _two(self) -> tuple[Kept, Kept] | None:
+        """The older and the newer stored run, if exactly two are selected."""
+        kept = [row.kept for row in self.selected_rows if row.kept is not None]
+        return (kept[1], kept[0]) if len(kept) == len(self.selected_rows) == 2 else None
+
+    def _compare_models(self) -> None:
+        if self._two is not None:
+            self.modelsCompared.emit(*self._two)
+
     def _enable(self) -> None:
         rows, one = self.selected_rows, self._one
         going = self._session is not None and self._session.active
@@ -275,6 +287,7 @@ class RunPanel(QWidget):
         one, any_kept = self._one is not None, any(row.kept is not None for row in self.selected_rows)
         for words, act, able in (
             ("Rename", self._rename, one),
+            ("Compare models of these runs", self._compare_models, self._two is not None),
             ("Open folder", lambda: self._emit_for_selected(self.opened), one),
             ("Export as TensorBoard…", lambda: self._emit_for_selected(self.exported), one),
             ("Delete…", self._delete, any_kept),

@@ -67,6 +67,7 @@ class RunsControl(QObject):
         panel.runChosen.connect(self._show_run)
         panel.keptChosen.connect(self._show_stored)
         panel.compared.connect(self.compare)
+        panel.modelsCompared.connect(lambda a, b: workspace.commands.trigger("compare-runs", a, b))
         panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
         panel.renamed.connect(self.rename)
         panel.deleted.connect(self.ask_delete)

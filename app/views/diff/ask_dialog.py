@@ -1,0 +1,191 @@
+"""The dialog "Compare with": two models, or one in two modes; nothing of a person's own runs before it is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPlainTextEdit
+
+from app.compare.modes import Modes
+from app.engine.requests.diff import Diff, DiffSide
+from app.engine.requests.import_model import ImportRequestError, parse_arguments
+from app.engine.requests.observe import Observe
+from app.sources.spec import SourceError, parse_input
+from app.views.diff.side_reader import AskedSide, SideReader
+from app.views.importing.import_pages import FormField, code_field
+from app.views.ui import theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.fields import ChoiceField
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
+
+if TYPE_CHECKING:
+    from app.runs.store import Kept
+    from app.views.workspace import Workspace
+
+SOURCES = "file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   net.tape   a run   W.pt   SOURCE@W.pt"
+INPUTS = "One a line, with the batch first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Without any they are proposed."
+FILTER = "Models, projects and weights (*.py *.tape *.pt *.pth *.safetensors *.ckpt *.bin)"
+OTHER, ITSELF = "other", "itself"
+PAIRS = (
+    ("float32", "bfloat16"), ("float32", "float16"), ("float64", "float32"), ("eval", "train"), ("eager", "compiled"),
+    ("cpu", "cuda"),
+)  # fmt: skip
+TRAINS = (("both", "eval() and train()", (False, True)), ("eval", "eval()", (False,)), ("train", "train()", (True,)))
+
+
+class AskDiffDialog(Dialog):
+    """`current` is the open project or model as a side, None with the reason `why` where it cannot run; an empty field
+    A means it. `compare(request, sides)` receives what is to be compared, and which sides are what is open."""
+
+    def __init__(
+        self, workspace: Workspace, current: DiffSide | None, why: str, runs: Iterable[Kept],
+        compare: Callable[[Diff, frozenset[str]], object],
+    ) -> None:  # fmt: skip
+        super().__init__("Compare models", workspace.window)
+        self._current, self._compare = current, compare
+        self._reader = SideReader(workspace, self)
+        self.what = Segmented([(OTHER, "With another model"), (ITSELF, "In two modes")], "What is compared")
+        self.a, self.b = code_field(""), code_field("file.py:Class")
+        if current is not None:
+            self.a.setPlaceholderText(f"{current.name}, which is open")
+        else:
+            self.a.setPlaceholderText("file.py:Class")
+        self.pair = ChoiceField([(pair, f"{pair[0]} and {pair[1]}") for pair in PAIRS], PAIRS[0])
+        self.trains = ChoiceField([(key, text) for key, text, _ in TRAINS], "both")
+        self.arguments = code_field('{"num_classes": 10}')
+        self.inputs = QPlainTextEdit()
+        self.inputs.setFont(theme.font("code"))
+        self.inputs.setPlaceholderText("1x3x224x224")
+        self.inputs.setTabChangesFocus(True)
+        self.inputs.setFixedHeight(round(2 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
+        without = f"{why} Name another model." if why else "Empty: what is open."
+        self.entries = {
+            "a": FormField("A", self.a, without, self._chooser(self.a, runs)),
+            "b": FormField("B", self.b, SOURCES, self._chooser(self.b, runs)),
+            "pair": FormField("Modes", self.pair, "The same weights and the same batch in both"),
+            "trains": FormField("Run in", self.trains),
+            "arguments": FormField("Arguments of constructors, as JSON", self.arguments),
+            "inputs": FormField("Inputs", self.inputs, INPUTS),
+        }
+        self.body.addWidget(self.what)
+        for entry in self.entries.values():
+            self.body.addWidget(entry)
+        self.state = label("", "label", "text3", wrap=True)
+        self.body.addWidget(self.state)
+        self.body.addStretch(1)
+        self.add_button("Cancel").clicked.connect(self.reject)
+        self.compare_button = self.add_button("Compare", "primary", default=True)
+        self.compare_button.clicked.connect(self.start)
+        for name, field in (("a", self.a), ("b", self.b), ("arguments", self.arguments)):
+            field.textChanged.connect(lambda _text, name=name: self._typed(name))
+        self.inputs.textChanged.connect(lambda: self._typed("inputs"))
+        self.what.changed.connect(lambda _key: self._offer())
+        self.setMinimumSize(520, 420)
+        self.resize(640, 520)
+        self._offer()
+        (self.b if current is not None else self.a).setFocus()
+
+    def _chooser(self, field: QLineEdit, runs: Iterable[Kept]) -> Button:
+        """Return a button that fills a field from a file or from the project's runs."""
+        button = Button("Choose", icon="folder")
+        menu = QMenu(button)
+        menu.addAction("File…", lambda: self._browse(field))
+        menu.addSeparator()
+        for kept in runs:
+            menu.addAction(kept.record.title, partial(field.setText, str(kept.folder)))
+        button.setMenu(menu)
+        return button
+
+    def _browse(self, field: QLineEdit) -> None:
+        name, _ = QFileDialog.getOpenFileName(self, "Compare with a file", str(Path.home()), FILTER)
+        if name:
+            field.setText(f"{name}:" if name.endswith(".py") else name)
+            field.setFocus()
+
+    def _offer(self) -> None:
+        itself = self.what.value() == ITSELF
+        self.entries["b"].setVisible(not itself)
+        self.entries["pair"].setVisible(itself)
+        self._typed("a")
+
+    def _typed(self, entry: str) -> None:
+        self.entries[entry].complain("")
+        has_a = self._current is not None or bool(self.a.text().strip())
+        ready = has_a and (self.what.value() == ITSELF or bool(self.b.text().strip()))
+        self.compare_button.setEnabled(ready)
+
+    # -- comparing
+
+    def start(self) -> None:
+        """Read both sides, and hand over what is to be compared."""
+        lines = tuple(line for line in self.inputs.toPlainText().splitlines() if line.strip())
+        arguments = self.arguments.text().strip()
+        checks: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("arguments", lambda: parse_arguments(arguments)), ("inputs", lambda: [*map(parse_input, lines)]),
+        )  # fmt: skip
+        if not all([self._fits(entry, check) for entry, check in checks]):
+            return
+        typed = self.a.text().strip()
+        first: AskedSide | DiffSide | None = AskedSide(typed, arguments, lines) if typed else self._current
+        if first is None:
+            return
+        if not typed and lines and isinstance(first, DiffSide) and isinstance(first.model, Observe):
+            first = replace(first, model=replace(first.model, inputs=tuple(map(parse_input, lines))))
+        sides = [first]
+        if self.what.value() == OTHER:
+            sides.append(AskedSide(self.b.text().strip(), arguments, lines or _inputs_of(first)))
+        self._enable(False)
+        self._reader.read(sides, self._read, self._refuse)
+
+    def _read(self, sides: tuple[DiffSide, ...]) -> None:
+        trains = next(values for key, _, values in TRAINS if key == self.trains.value())
+        a, modes = sides[0], None
+        b = sides[-1]
+        if self.what.value() == ITSELF:
+            modes = Modes(*self.pair.value())
+            a, b = (replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b))
+        is_open = not self.a.text().strip()
+        which = frozenset(("a", "b") if modes is not None else ("a",)) if is_open else frozenset[str]()
+        self.accept()
+        self._compare(Diff(a, b, modes, trains), which)
+
+    def _refuse(self, place: int, words: str) -> None:
+        self._enable(True)
+        entry = ("a", "b")[place]
+        self.entries[entry].complain(words)
+        self.entries[entry].field.setFocus()
+
+    def _fits(self, entry: str, check: Callable[[], object]) -> bool:
+        try:
+            check()
+        except (SourceError, ImportRequestError) as error:
+            self.entries[entry].complain(f"{str(error).removesuffix('.')}.")
+            self.entries[entry].field.setFocus()
+            return False
+        return True
+
+    def _enable(self, on: bool) -> None:
+        for entry in self.entries.values():
+            entry.setEnabled(on)
+        self.what.setEnabled(on)
+        self.compare_button.setEnabled(on)
+        self.state.setText("" if on else "Reading what is compared…")
+
+    def reject(self) -> None:
+        """Close it; what is being read is dropped."""
+        self._reader.forget()
+        super().reject()
+
+
+def _inputs_of(side: AskedSide | DiffSide) -> tuple[str, ...]:
+    """Return the inputs that the other side is called with."""
+    if isinstance(side, DiffSide) and isinstance(side.model, Observe):
+        return tuple(map(str, side.model.inputs))
+    return ()

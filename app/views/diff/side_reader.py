@@ -1,0 +1,161 @@
+"""Read the two things that a person wants compared: files by the engine, sources as they are written; then ask whether
+code of the person's own may run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
+
+from app.builder.catalog.custom import CustomFile, module_name, read_text
+from app.engine.requests.diff import DiffSide
+from app.engine.requests.diff.reading import PROJECT, WEIGHTS, ReadSide
+from app.engine.requests.import_model import ImportRequestError
+from app.engine.requests.observe import Observe, request_of
+from app.source.layer_files import LayerFile, LayerFileError, allowed
+from app.sources.finding import file_of
+from app.sources.spec import FILES, AskedModel, SourceError
+from app.util.late_dataclass import dataclass
+from app.views.importing.import_pages import ModelTrustDialog
+from app.views.ui.background import WorkerFailure
+
+if TYPE_CHECKING:
+    from app.views.workspace import Workspace
+
+KEY = "side of a comparison"
+
+Then = Callable[[tuple[DiffSide, ...]], object]
+Refuse = Callable[[int, str], object]
+
+
+class CompareTrustDialog(ModelTrustDialog):
+    """Shows the file of a model before it runs to be compared."""
+
+    warning = (
+        "To compare its model, Python runs this file, and what it imports, in a separate process with all your "
+        "permissions: it can read and change your files and use the network. Trust it only if you know what it does. "
+        "You are asked again after every edit."
+    )
+    agree = "Trust and compare"
+
+
+@dataclass(frozen=True)
+class AskedSide:
+    """What a person wrote: a source as File > Open a model takes it, a project, the folder of a run, a checkpoint or a
+    file of weights, each perhaps with `@` and its weights. `inputs` and `arguments` are those of a source."""
+
+    text: str
+    arguments: str = ""
+    inputs: tuple[str, ...] = ()
+
+
+class SideReader(QObject):
+    """Reads sides one after another."""
+
+    def __init__(self, workspace: Workspace, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._workspace, self._parent = workspace, parent
+
+    def read(self, asked: Sequence[AskedSide | DiffSide], then: Then, refuse: Refuse) -> None:
+        """Read all, ask about what may not run yet, and hand them to `then`; or say to `refuse(which, why)`."""
+        self._next(list(asked), [], then, refuse)
+
+    def forget(self) -> None:
+        """Drop what is being read."""
+        self._workspace.engine.forget(KEY)
+
+    def _next(self, waiting: list[AskedSide | DiffSide], found: list[DiffSide], then: Then, refuse: Refuse) -> None:
+        place = len(found)
+        if not waiting:
+            self._ask_trust(tuple(found), 0, then, refuse)
+            return
+        one, rest = waiting[0], waiting[1:]
+
+        def go_on(side: DiffSide) -> None:
+            self._next(rest, [*found, side], then, refuse)
+
+        def failed(failure: WorkerFailure) -> None:
+            refuse(place, _sentence(failure.error))
+
+        try:
+            side = one if isinstance(one, DiffSide) else _side_of(one)
+        except (SourceError, ImportRequestError) as error:
+            refuse(place, _sentence(error))
+            return
+        if isinstance(side, ReadSide):
+            self._workspace.engine.ask(KEY, side, on_answer=go_on, on_error=failed)
+        else:
+            go_on(side)
+
+    def _ask_trust(self, sides: tuple[DiffSide, ...], place: int, then: Then, refuse: Refuse) -> None:
+        """Show the files that would run one after another, and go on once each is trusted."""
+        if place == len(sides):
+            then(sides)
+            return
+
+        def go_on() -> None:
+            self._ask_trust(sides, place + 1, then, refuse)
+
+        model = sides[place].model
+        if not isinstance(model, Observe) or not model.source.own_code:
+            go_on()
+            return
+        path = file_of(model.source, model.folder)
+        if path is None:
+            refuse(place, f"There is no file for {model.source.where or model.source.kind}.")
+            return
+        try:
+            read = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
+        except LayerFileError as error:
+            refuse(place, _sentence(error))
+            return
+        if allowed(read.sha256):
+            go_on()
+            return
+        layers = self._workspace.layers
+        agreed: list[object] = []
+        before = layers.trust.before(path)
+        dialog = CompareTrustDialog(
+            CustomFile(path, read.module, read, trusted=False), before.text if before else "", self._parent
+        )
+
+        def ended(_result: int) -> None:
+            dialog.deleteLater()
+            if agreed:
+                go_on()
+            else:
+                refuse(place, f"{path.name} was not trusted, so nothing of it was run.")
+
+        dialog.trusted.connect(layers.let_run)
+        dialog.trusted.connect(agreed.append)
+        dialog.finished.connect(ended)
+        dialog.open()
+
+
+def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
+    """Return the side, or the request that reads it. Raises SourceError and ImportRequestError."""
+    text, weights = asked.text, ""
+    if not Path(text).expanduser().exists() and "@" in text:
+        text, _, weights = text.rpartition("@")
+    path = Path(text).expanduser()
+    file = Path(weights).expanduser() if weights else None
+    if file is not None and file.is_file():
+        weights = str(file.absolute())
+    if path.is_dir() or path.suffix in (PROJECT, *WEIGHTS):
+        return ReadSide(str(path.absolute()), weights)
+    if file is not None and not file.is_file():
+        raise SourceError(f"There is no file {weights}")
+    request = request_of(AskedModel(text, asked.arguments, asked.inputs))
+    if request.source.kind in FILES:
+        raise SourceError(f"{text} is a graph that the window only looks at; compare it with tapedeck diff --trust")
+    name = f"{text} with {Path(weights).name}" if weights else text
+    return DiffSide(name, replace(request, meta=False), weights)
+
+
+def _sentence(error: BaseException) -> str:
+    words = str(error).strip() or type(error).__name__
+    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."
