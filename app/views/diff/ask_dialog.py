@@ -57,15 +57,15 @@ class AskDiffDialog(Dialog):
             self.a.setPlaceholderText(f"{current.name}, which is open")
         else:
             self.a.setPlaceholderText("file.py:Class")
-        self.pair = ChoiceField([(pair, f"{pair[0]} and {pair[1]}") for pair in PAIRS], PAIRS[0])
-        self.trains = ChoiceField([(key, text) for key, text, _ in TRAINS], "both")
+        self.pair = ChoiceField([(pair, f"{pair[0]} and {pair[1]}") for pair in PAIRS], PAIRS[0], pairs=True)
+        self.trains = ChoiceField([(key, text) for key, text, _ in TRAINS], "both", pairs=True)
         self.arguments = code_field('{"num_classes": 10}')
         self.inputs = QPlainTextEdit()
         self.inputs.setFont(theme.font("code"))
         self.inputs.setPlaceholderText("1x3x224x224")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(2 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
-        without = f"{why} Name another model." if why else "Empty: what is open."
+        without = f"{why} Name another model." if why else "Left empty, it is what is open"
         self.entries = {
             "a": FormField("A", self.a, without, self._chooser(self.a, runs)),
             "b": FormField("B", self.b, SOURCES, self._chooser(self.b, runs)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
 
 from app.compare.report import to_plain, to_text
 from app.compare.results import Difference, First, Layer
@@ -150,7 +151,9 @@ class DiffControl(QObject):
             return
         self._request = request
         self._page.show_compared(answer)
-        self._page.home.setFocus()
+        focused = QApplication.focusWidget()
+        if self._page.isVisible() and (focused is None or self._page.isAncestorOf(focused)):
+            self._page.home.setFocus()
 
     def _note(self) -> None:
         """Say that the open project is another by now than the one that was compared."""

@@ -10,7 +10,7 @@ from app.compare.results import Added, Apart, Layer
 from app.util.late_dataclass import dataclass
 
 COLUMNS = (
-    "Layer in A", "Layer in B", "Class", "Forward error", "Added", "Cosine", "Backward error", "Added", "Cosine",
+    "Layer in A", "Layer in B", "Class", "Forward", "Added", "Cosine", "Backward", "Added", "Cosine",
 )  # fmt: skip
 LAYER_A, LAYER_B, CLASS, FORWARD, ADDED, COSINE, BACKWARD, BACKWARD_ADDED, BACKWARD_COSINE = range(9)
 NUMBERS = frozenset(range(FORWARD, len(COLUMNS)))
@@ -155,7 +155,7 @@ def words_of(layer: Layer) -> str:
 
 def as_text(rows: LayerRows, places: Sequence[int]) -> str:
     """Return rows as tab-separated text."""
-    names = (*COLUMNS[:ADDED], "Forward added", "Forward cosine", COLUMNS[BACKWARD], "Backward added",
-             "Backward cosine")  # fmt: skip
+    passes = [f"{name} {what}" for name in ("Forward", "Backward") for what in ("error", "added", "cosine")]
+    names = (*COLUMNS[:FORWARD], *passes)
     lines = [names, *(tuple(text_of(rows.layers[at], column) for column in range(len(COLUMNS))) for at in places)]
     return "\n".join("\t".join(line) for line in lines)

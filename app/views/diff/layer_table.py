@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHeaderView, QMenu, QTableView, QWidget
 
 from app.compare.results import Layer
 from app.views.diff import layer_rows
-from app.views.diff.layer_rows import COLUMNS, LAYER_A, LAYER_B, MEANINGS, NUMBERS, LayerRows
+from app.views.diff.layer_rows import CLASS, COLUMNS, LAYER_A, LAYER_B, MEANINGS, NUMBERS, LayerRows
 from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, plain, side
 
 ROW_HEIGHT = 24
 SAMPLED = 200  # rows that are measured for the widths of the columns
-ARROW = 22  # room for the sort arrow
-LONGEST = 260  # pixels of a path
+LONGEST, WIDEST = 260, 110  # pixels of a path and of a class, where there is no room for more
+LIMITS = {LAYER_A: LONGEST, LAYER_B: LONGEST, CLASS: WIDEST}
 
 
 class LayersModel(ColumnsModel):
@@ -115,9 +115,14 @@ class LayerTable(QTableView):
         for row, place in enumerate(self.layers.rows):
             if self.layers.layers.layers[place].a == path:
                 self.selectRow(row)
-                self.scrollTo(self.layers.index(row, LAYER_A))
+                self._center()
+                QTimer.singleShot(0, self, self._center)  # once the table has its height
                 return True
         return False
+
+    def _center(self) -> None:
+        if self.currentIndex().isValid():
+            self.scrollTo(self.currentIndex().siblingAtColumn(LAYER_A), QTableView.ScrollHint.PositionAtCenter)
 
     def current(self) -> Layer | None:
         """Return the selected layer."""
@@ -178,13 +183,9 @@ class LayerTable(QTableView):
             return
         shown = [column for column in range(len(COLUMNS)) if not self.isColumnHidden(column)]
         header = self.horizontalHeader()
-        wanted = {
-            column: max(self.sizeHintForColumn(column) + 6, header.sectionSizeHint(column) + ARROW // 2)
-            for column in shown
-        }
+        wanted = {column: max(self.sizeHintForColumn(column) + 4, header.sectionSizeHint(column)) for column in shown}
+        if sum(wanted.values()) > self.viewport().width():
+            wanted = {column: min(width, LIMITS.get(column, width)) for column, width in wanted.items()}
         spare = max(self.viewport().width() - sum(wanted.values()), 0)
-        paths = [column for column in (LAYER_A, LAYER_B) if column in wanted]
         for column in shown:
-            more = spare // 2 // len(paths) if column in paths else spare // 2 // (len(shown) - len(paths))
-            least = min(wanted[column], LONGEST) if column in paths else wanted[column]
-            self.setColumnWidth(column, least + more)
+            self.setColumnWidth(column, wanted[column] + spare // len(shown))

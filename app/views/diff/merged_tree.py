@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import groupby
 
-from app.compare.results import Difference, Layer
+from app.compare.results import Difference, Layer, Setting
 from app.diagram.diagram import Box, Drawing, Group, Mark
 from app.util.formatting import counted
 from app.util.late_dataclass import dataclass
@@ -76,9 +76,10 @@ class MergedTree:
             module = self._of_a(pair.a)
             module.mark, module.kind, module.notes = "moved", pair.kind, (f"{pair.b or 'the model'} in B",)
         for each in structure.changed:
-            module = self._of_a(each.a)
-            module.mark = "changed"
-            module.notes += tuple(setting.text for setting in each.settings)
+            module, settings = self._of_a(each.a), [one for one in each.settings if not _only_elsewhere(one)]
+            if settings:
+                module.mark = "changed"
+                module.notes += tuple(setting.text for setting in settings)
         for layer in found.layers:
             self._called(layer)
         self.root.name = self.root.kind or "Model"
@@ -188,6 +189,11 @@ class MergedTree:
 
         put(self.root, None)
         return Drawing(tuple(boxes), (), tuple(groups), "LR", self.root.name)
+
+
+def _only_elsewhere(setting: Setting) -> bool:
+    """Return whether two classes have one name in two files: their code is compared by what it computes."""
+    return setting.name == "class" and setting.a.rpartition(".")[2] == setting.b.rpartition(".")[2]
 
 
 def _insert(among: list[Module], module: Module) -> None:

@@ -163,7 +163,9 @@ class DiffPage(QWidget):
         self.names = label("", "label", "text2")
         self.names.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.which = Segmented([(LAYERS, "Layers"), (STRUCTURE, "Structure"), (REPORT, "Report")], "What is shown")
-        self.copy = Button("Copy", icon="copy")
+        self.copy = Button(icon="copy")
+        self.copy.setToolTip("Copy the result")
+        self.copy.setAccessibleName("Copy the result")
         menu = QMenu(self.copy)
         menu.addAction("Copy as text", lambda: self.copyRequested.emit(TEXT))
         menu.addAction("Copy as JSON", lambda: self.copyRequested.emit(JSON))
@@ -213,7 +215,8 @@ class DiffPage(QWidget):
         self.which.changed.connect(self._show_view)
         self.filter.changed.connect(lambda _key: self._show_layers())
         self.verdict.followed.connect(self._follow_first)
-        self.table.chosen.connect(self.layerChosen)
+        self.table.chosen.connect(self._layer_chosen)
+        self.structure.chosen.connect(self._module_chosen)
         self.table.opened.connect(lambda layer: self.lineRequested.emit("a", layer))
 
     @property
@@ -268,9 +271,11 @@ class DiffPage(QWidget):
         self.set_note("")
         self.report.setPlainText(compared.report)
         adding = len(compared.rows.adding)
-        if found.layers:
-            self.facts.setText(f"{adding:,} of {counted(len(found.layers), 'layer call')} add more than rounding "
-                               "explains; grey ones inherit their error")  # fmt: skip
+        calls = counted(len(found.layers), "layer call")
+        self.facts.setText(
+            f"{adding:,} of {calls} {'add' if adding > 1 else 'adds'} more than rounding explains; grey ones inherit"
+            if adding else f"None of {calls} adds more than rounding explains"
+        )  # fmt: skip
         self.which.set_option_enabled(LAYERS, bool(found.layers), "Nothing was run, so no layer has numbers")
         self.filter.set_option_enabled("adding", bool(adding), "No layer adds more than rounding explains")
         if not adding:
@@ -332,7 +337,14 @@ class DiffPage(QWidget):
         if not self.table.choose(one.a):
             self.layerChosen.emit(one)
 
-    def show_module(self, one: First | Layer) -> None:
-        """Select a layer in the picture of both."""
-        self.which.set_value(STRUCTURE)
-        self.structure.reveal(f"a:{one.a}")
+    def _layer_chosen(self, layer: Layer) -> None:
+        """Have its lines shown, and select it in the picture of both."""
+        self.layerChosen.emit(layer)
+        if self.structure.scene.current_key() != f"a:{layer.a}":
+            self.structure.reveal(f"a:{layer.a}")
+
+    def _module_chosen(self, key: str) -> None:
+        """Select the row of a module that was selected in the picture."""
+        layer = self.table.current()
+        if key.startswith("a:") and (layer is None or layer.a != key[2:]):
+            self.table.choose(key[2:])

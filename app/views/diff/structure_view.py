@@ -74,6 +74,7 @@ class StructureView(QSplitter):
         self.tree: MergedTree | None = None
         self._opened: frozenset[str] = frozenset()
         self._outdated = False
+        self._wanted = ""  # what is selected once the picture is laid out
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
         self.view.setAccessibleName("Modules of both models")
@@ -102,7 +103,7 @@ class StructureView(QSplitter):
 
     def set_tree(self, tree: MergedTree | None) -> None:
         """Show another pair of models, opened to what differs."""
-        self.tree = tree
+        self.tree, self._wanted = tree, ""
         self.scene.choose("")
         self.model.set_changes(tree.changes() if tree is not None else [])
         self.table.setVisible(bool(self.model.rows))
@@ -122,7 +123,9 @@ class StructureView(QSplitter):
             return
         around = self.tree.around(key)
         rows = frozenset(f"{one}{ROWS}" for one in around)
-        if key in self.scene.boxes or key in self.scene.groups:
+        if not self.isVisible():
+            self._wanted = key
+        elif key in self.scene.boxes or key in self.scene.groups:
             self._choose(key)
         else:
             self._redraw(self._opened | around | rows, key)
@@ -173,8 +176,12 @@ class StructureView(QSplitter):
 
     def showEvent(self, event: Any) -> None:
         super().showEvent(event)
+        key, self._wanted = self._wanted, ""
         if self._outdated and self.tree is not None:
-            self._redraw(self._opened)
+            around = self.tree.around(key) if key else frozenset()
+            self._redraw(self._opened | around, key)
+        elif key:
+            self.reveal(key)
         self._fit_columns()
 
     def _choose(self, key: str) -> None:

@@ -29,12 +29,12 @@ def read_side(request: ReadSide, _context: Context) -> DiffSide:
             return _side_of(store.project_of(found[0]), found[0].record.title, str(_checkpoint(*found)))
         if request.weights and not Path(request.weights).is_file():
             raise SourceError(f"There is no file {request.weights}, and no run of that name")
+        if not path.is_file():
+            raise SourceError(f"There is no run in {path}" if path.is_dir() else f"There is no file {path}")
         if path.suffix == PROJECT:
             return _side_of(file.read(path), path.name, request.weights)
     except (OSError, RunError, ProjectFileError) as error:
         raise SourceError(str(error)) from error
-    if not path.is_file():
-        raise SourceError(f"There is no run in {path}" if path.is_dir() else f"There is no file {path}")
     return DiffSide(path.name, None, str(path))
 
 

@@ -1,0 +1,215 @@
+"""The page "Compare": two models asked for by keys, the layer where they part, both in one picture, and what goes
+wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.compare.results import Alone, Changed, Difference, Moved, Setting, Structure
+from app.diagram.layout import Sizes, pack
+from app.engine import observe_process
+from app.engine.own_engine import OwnEngine
+from app.project.project import Project
+from app.views.diff import control as control_module
+from app.views.diff.ask_dialog import ITSELF, AskDiffDialog
+from app.views.diff.merged_tree import MergedTree
+from app.views.diff.page import STRUCTURE, DiffPage
+from app.views.diff.side_reader import CompareTrustDialog
+from app.views.main_window import MainWindow
+from tests.views.window.test_window import ready
+
+NET = """
+import pathlib
+from torch import nn
+
+pathlib.Path({marker!r}).touch()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.norm = nn.LayerNorm(8, eps={eps})
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x)).relu())
+"""
+
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, eps in (("one", 1e-5), ("two", 1e-3)):
+        (tmp_path / f"{name}_net.py").write_text(NET.format(marker=str(tmp_path / f"ran_{name}"), eps=eps))
+    return tmp_path
+
+
+@pytest.fixture
+def digits(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    return window
+
+
+def asked(qtbot: QtBot, window: MainWindow) -> AskDiffDialog:
+    window.actions_by_key["compare-with"].trigger()
+    qtbot.waitUntil(lambda: any(part.isVisible() for part in window.findChildren(AskDiffDialog)))
+    return next(part for part in window.findChildren(AskDiffDialog) if part.isVisible())
+
+
+def agree(qtbot: QtBot, dialog: AskDiffDialog, word: str) -> None:
+    """Answer the question about a file."""
+    qtbot.waitUntil(lambda: any(one.isVisible() for one in dialog.findChildren(CompareTrustDialog)))
+    question = next(one for one in dialog.findChildren(CompareTrustDialog) if one.isVisible())
+    button = next(one for one in question.findChildren(QPushButton) if one.text() == word)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def itself(qtbot: QtBot, window: MainWindow) -> DiffPage:
+    """Compare the open project in float32 and bfloat16."""
+    dialog = asked(qtbot, window)
+    dialog.what.set_value(ITSELF)
+    qtbot.keyClick(dialog, Qt.Key.Key_Return)
+    return window.diff
+
+
+def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
+    qtbot: QtBot, window: MainWindow, nets: Path
+) -> None:
+    dialog = asked(qtbot, window)
+    qtbot.keyClicks(dialog.a, "one_net.py:Net")
+    qtbot.keyClicks(dialog.b, "two_net.py:Net")
+    qtbot.keyClicks(dialog.inputs, "2x4")
+    dialog.b.setFocus()
+    qtbot.keyClick(dialog.b, Qt.Key.Key_Return)
+    agree(qtbot, dialog, "Trust and compare")
+    assert not [*nets.glob("ran_*")]
+    agree(qtbot, dialog, "Trust and compare")
+    page = window.diff
+    qtbot.waitUntil(lambda: page.compared is not None)
+    assert page.compared.found.first.a == "norm" and "They part at norm, in the forward pass" in (
+        page.verdict.sentence.text()
+    )
+    assert {one.name for one in nets.glob("ran_*")} == {"ran_one", "ran_two"} and "two_net" not in sys.modules
+    # its row is selected and marked, and its line is shown in both files
+    assert page.table.current().a == "norm" and page.home is page.table
+    qtbot.waitUntil(lambda: "two_net.py" in page.lines.b.caption.text())
+    line = NET.splitlines().index("        return self.last(self.norm(self.first(x)).relu())") + 1
+    assert page.lines.a.edit.is_selected_line(line) and page.lines.b.edit.is_selected_line(line)
+    model = page.table.layers
+    tones = {model.layer_at(row).a: model.data(model.index(row, 0), Qt.ItemDataRole.AccessibleTextRole)
+             for row in range(model.rowCount())}  # fmt: skip
+    assert tones["norm"] == "norm, adds" and tones["last"] == "last, inherited"
+    # by a click on the head the largest error of its own comes first
+    header = page.table.horizontalHeader()
+    at = QPoint(header.sectionViewportPosition(4) + 12, header.height() // 2)
+    qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert model.layer_at(0).a == "norm" and page.table.current().a == "norm"
+    # both in one picture, where the layer is selected too
+    page.which.set_value(STRUCTURE)
+    qtbot.waitUntil(lambda: page.structure.scene.current_key() == "a:norm")
+    box = next(one for one in page.structure.drawing().boxes if one.id == "a:norm")
+    assert box.mark == "changed" and "eps 1e-05 → 0.001" in box.lines
+    assert [one.key for one in page.structure.model.rows] == ["a:norm"]
+    qtbot.keyClick(page.structure.view, Qt.Key.Key_Left)
+    assert page.table.current().a == "first"
+    page.copy_menu.actions()[1].trigger()
+    qtbot.waitUntil(lambda: QGuiApplication.clipboard().text().startswith("{"))
+    assert json.loads(QGuiApplication.clipboard().text())["first"]["line_b"] == line
+
+
+def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: MainWindow, nets: Path) -> None:
+    dialog = asked(qtbot, digits)
+    assert dialog.a.placeholderText().startswith("digits")
+    for words, why in (
+        ("no_such.tape", "There is no file"), ("nothing", "names no model"), ("one_net.py:Net", "was not trusted"),
+    ):  # fmt: skip
+        dialog.b.setText(words)
+        qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
+        if words == "one_net.py:Net":
+            agree(qtbot, dialog, "Not now")
+        qtbot.waitUntil(lambda why=why: why in dialog.entries["b"].note.text())
+    assert not (nets / "ran_one").exists() and digits.diff.compared is None and not digits.diff.working_on
+
+
+def test_the_open_project_in_two_modes_leads_to_its_nodes_until_another_is_opened(
+    qtbot: QtBot, digits: MainWindow
+) -> None:
+    page = itself(qtbot, digits)
+    qtbot.waitUntil(lambda: page.compared is not None)
+    assert "Nothing differs beyond rounding" in page.verdict.sentence.text()
+    page.table.choose("conv2")
+    qtbot.keyClick(page.table, Qt.Key.Key_Return)
+    assert digits.pages.is_front("network")
+    chosen = {digits.document.project.graph.nodes[one].name for one in digits.selection.ids}
+    assert chosen == {"conv2"}
+    digits.document.new(Project())
+    assert page.note.text() == "A and B are of the project that was open before." and page.compared is not None
+    digits.show_page("diff")
+    page.table.setFocus()
+    qtbot.keyClick(page.table, Qt.Key.Key_Return)  # its lines, now that there is no node
+    assert digits.pages.is_front("diff") and "generated code" in page.lines.a.caption.text()
+
+
+def test_a_process_that_is_killed_and_a_cancel_leave_what_is_shown(
+    qtbot: QtBot, digits: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = itself(qtbot, digits)
+    qtbot.waitUntil(lambda: page.compared is not None)
+    before = page.compared
+    begun: list[OwnEngine] = []
+    ask = observe_process.answer_in
+
+    def kept(engine: OwnEngine, request: object, **more: object) -> object:
+        os.kill(engine.pid, signal.SIGSTOP)  # it computes for as long as the test wants
+        begun.append(engine)
+        return ask(engine, request, **more)
+
+    monkeypatch.setattr(control_module.observe_process, "answer_in", kept)
+    itself(qtbot, digits)
+    qtbot.waitUntil(lambda: bool(begun))
+    os.kill(begun[0].pid, signal.SIGKILL)
+    qtbot.waitUntil(page.banner.isVisible)
+    assert "killed" in page.banner.reason() and page.compared is before and not page.working_on
+    itself(qtbot, digits)
+    qtbot.waitUntil(lambda: len(begun) == 2)
+    assert page.cancel.isVisible()
+    page.table.setFocus()
+    qtbot.keyClick(page.table, Qt.Key.Key_Escape)
+    assert not page.working_on and page.compared is before
+    qtbot.waitUntil(lambda: begun[1].pid is None)
+
+
+def test_both_hierarchies_are_one_tree_and_equal_ones_fold_into_a_row() -> None:
+    pairs = [("", ""), ("body", "body"), *((f"body.{at}", f"body.{at}") for at in range(6)),
+             ("body.6", "body.7"), ("head", "head")]  # fmt: skip
+    structure = Structure(
+        tuple(pairs), (Alone("body.6", "ReLU"),), (Alone("old", "Linear"),), (Moved("body.6", "body.7", "Linear"),),
+        (Changed("head", "head", (Setting("out_features", "3", "4"),)),),
+    )  # fmt: skip
+    tree = MergedTree(Difference("a", "b", structure=structure))
+    drawn = tree.drawing(tree.opened())
+    texts = [(box.title, box.mark) for box in drawn.boxes]
+    assert texts == [("0 … 5", ""), ("6", "moved"), ("6", "added"), ("head", "changed"), ("old", "removed")]
+    whole = tree.drawing(tree.opened() | {"a:body*"})
+    assert len(whole.boxes) == len(drawn.boxes) + 5
+    placed = pack(whole, Sizes({box.id: (100, 40) for box in whole.boxes}), 400)
+    rects = [*placed.boxes.values()]
+    assert max(one.right for one in rects) <= 400 and len({one.y for one in rects}) > 2
+    for at, one in enumerate(rects):
+        assert not any(one.x < other.right and other.x < one.right and one.y < other.bottom and other.y < one.bottom
+                       for other in rects[:at])  # fmt: skip
