@@ -334,8 +334,8 @@ class DiffPage(QWidget):
     def show_layer(self, one: First | Layer) -> None:
         """Select the row of a layer, which shows its lines."""
         self.which.set_value(LAYERS)
-        if not self.table.choose(one.a):
-            self.layerChosen.emit(one)
+        self.table.choose(one.a)
+        self.layerChosen.emit(one)
 
     def _layer_chosen(self, layer: Layer) -> None:
         """Have its lines shown, and select it in the picture of both."""

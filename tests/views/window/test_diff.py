@@ -162,7 +162,8 @@ def test_the_open_project_in_two_modes_leads_to_its_nodes_until_another_is_opene
     digits.show_page("diff")
     page.table.setFocus()
     qtbot.keyClick(page.table, Qt.Key.Key_Return)  # its lines, now that there is no node
-    assert digits.pages.is_front("diff") and "generated code" in page.lines.a.caption.text()
+    qtbot.waitUntil(lambda: "generated code" in page.lines.a.caption.text())
+    assert digits.pages.is_front("diff")
 
 
 def test_a_process_that_is_killed_and_a_cancel_leave_what_is_shown(
