@@ -185,7 +185,7 @@ def test_a_process_that_is_killed_and_a_cancel_leave_what_is_shown(
     qtbot.waitUntil(lambda: bool(begun))
     os.kill(begun[0].pid, signal.SIGKILL)
     qtbot.waitUntil(page.banner.isVisible)
-    assert "killed" in page.banner.reason() and page.compared is before and not page.working_on
+    assert "SIGKILL" in page.banner.reason() and page.compared is before and not page.working_on
     itself(qtbot, digits)
     qtbot.waitUntil(lambda: len(begun) == 2)
     assert page.cancel.isVisible()
