@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
     from app.interpret.captum_extra import captum_missing
 
+    samples = asked.samples(options)
     if missing := captum_missing():
         raise cli.CommandError(missing, 1)
     if options.out is not None:
@@ -49,9 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from app.engine.requests.interpret.reading import ReadAttributions
     from app.engine.tasks.interpret import reading
 
-    request = ReadAttributions(
-        net.net, asked.samples(options), options.method, options.target, options.layer, options.argument
-    )
+    request = ReadAttributions(net.net, samples, options.method, options.target, options.layer, options.argument)
     found = net.answer(request, reading.attributions)
     if options.json:
         plain = [{name: value for name, value in asked.plain(one).items() if name != "values"} for one in found]
