@@ -149,7 +149,7 @@ def _say_disk(job: Job, parameters: int) -> None:
 
     if within := job.training.revisit_seconds:
         size = bytes_text(estimated_bytes(job.training, parameters))
-        print(f"checkpoints for revisiting: one at least every {within:g} s, each about {size} (estimate)")
+        print(f"checkpoints for revisiting: one about every {within / 2:g} s, each about {size} (estimate)")
 
 
 def _say_kept(folder: Path) -> None:

@@ -114,10 +114,10 @@ def test_a_checkpoint_is_due_so_early_that_reading_the_data_is_within_the_second
     from app.training.checkpoints.placing import Placing
 
     placing = Placing(30.0, set_up=4.0, now=100.0)
-    assert placing.every == 26.0 and not placing.due(125.0) and placing.due(126.0)
+    assert placing.every == 11.0 and not placing.due(110.0) and placing.due(111.0)
     placing.placed(127.0)
-    assert not placing.due(152.9) and placing.due(153.0)
-    assert Placing(2.0, set_up=40.0, now=0.0).every == 1.0
+    assert not placing.due(137.9) and placing.due(138.0)
+    assert Placing(2.0, set_up=40.0, now=0.0).every == 0.5
 
 
 def test_the_first_step_of_a_condition_is_that_of_the_figures_of_every_step(every_step: None, tmp_path: Path) -> None:

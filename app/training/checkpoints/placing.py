@@ -6,18 +6,19 @@ from pathlib import Path
 
 from app.training.config import TrainingConfig
 
-LEAST = 0.5  # of the seconds asked for are between two checkpoints at least, however long reading the data takes
+HALF = 0.5  # of the seconds asked for are for the start of a process, the capture, and a machine that does more
+LEAST = 0.25  # of them are between two checkpoints at least, however long reading the data takes
 # Tensors of the size of a parameter that an optimizer keeps for it.
 _KEPT = {"SGD": 0, "Adagrad": 1, "RMSprop": 1, "Rprop": 2, "LBFGS": 20, "Adafactor": 0, "Muon": 1}
 
 
 class Placing:
-    """Decides when the next checkpoint is due: whoever re-lives a step reads the data and a checkpoint first, and then
-    runs as long as the run did, so that long is taken off the seconds that were asked for.
+    """Decides when the next checkpoint is due: whoever re-lives a step starts, reads the data and a checkpoint, runs as
+    long as the run did, and captures, so that steps get half of the seconds less those of reading.
     """
 
     def __init__(self, within: float, set_up: float, now: float) -> None:
-        self.every = max(within - set_up, LEAST * within)
+        self.every = max(HALF * within - set_up, LEAST * within)
         self._next = now + self.every
 
     def due(self, seconds: float) -> bool:
