@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import is_
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 class Figures:
     """A run's history and title; `source` maps its layers to nodes, None if its net is not open.
 
-    `beside` are the titles and histories of runs compared with it.
+    `beside` are the titles and histories of runs compared with it, `folder` is where the run is stored, None if it is
+    not.
     """
 
     history: History
@@ -27,6 +29,7 @@ class Figures:
     source: Source | None = None
     loss: str = ""
     beside: tuple[tuple[str, History], ...] = ()
+    folder: Path | None = None
 
     def same(self, other: Figures) -> bool:
         """Return whether these are the figures of the same runs, those beside them under the same names."""
@@ -36,21 +39,31 @@ class Figures:
 
 
 class ShownRun(QObject):
-    """`changed(Figures or None)` is emitted when another run is shown, `layer_chosen(path)` when a layer is clicked."""
+    """`changed(Figures or None)` is emitted when another run is shown, `layer_chosen(path)` when a layer is clicked,
+    `stepped(step or None)` when the pages show another step of the run; None is the newest."""
 
     changed = Signal(object)
     layer_chosen = Signal(str)
+    stepped = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.figures: Figures | None = None
+        self.step: int | None = None
         self.selected: frozenset[str] = frozenset()  # layers of the nodes that are selected
 
     def show(self, figures: Figures | None) -> None:
         """Show a run, or none. The one that is shown already stays as it is."""
         if figures is None or self.figures is None or not figures.same(self.figures):
             self.figures = figures
+            self.choose_step(None)
             self.changed.emit(figures)
+
+    def choose_step(self, step: int | None) -> None:
+        """Show what was recorded of a step; None for the newest."""
+        if step != self.step:
+            self.step = step
+            self.stepped.emit(step)
 
     def choose_layer(self, path: str) -> None:
         """Select the nodes of a layer."""

@@ -64,6 +64,7 @@ class AutogradControl(QObject):
         self._folder = leftovers.TemporaryFolder()  # a run's weights, as they were at a capture
         # The request of the newest graph, as the diagnostics run it. None before a capture.
         self.diagnosed: AnyCapture | None = None
+        self.shows_step = False  # that of a script or of a stored run, which ran as it did
         self.left_out = ""  # what of the options of that capture the diagnostics leave out, as a sentence
         self.pictures = PictureExport(self._background, self._settings, workspace.window)
         self._formats: Pages = {}  # formats of the net's own graph besides pictures
@@ -227,7 +228,20 @@ class AutogradControl(QObject):
         else:
             self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: show())
 
-    # -- steps of a script
+    # -- steps of runs and scripts
+
+    def show_step(self, tape: Tape, held: HeldStep) -> None:
+        """Show a step of a run as it was re-lived, in place of the drawn net's newest graph."""
+        self.turn_to(NET)
+        self.go_on()
+        for asks in (self._background, self._engine):
+            asks.forget(CAPTURE)
+        words = f"step {held.step:,} of {held.script}"
+        show = partial(self._show, tape, held, words)
+        if len(tape.nodes) <= FEW:
+            show()
+        else:
+            self._background.ask(CAPTURE, prepare, tape, on_answer=lambda _tape: show())
 
     def capture_step(self) -> None:
         """Capture the next step of the watched script, which stands there until `go_on`."""
@@ -288,6 +302,7 @@ class AutogradControl(QObject):
 
     def _show(self, tape: Tape, batch: AnyCapture, weights: str) -> None:
         self._newest_of[self.subject] = tape, batch, weights
+        self.shows_step = isinstance(batch, HeldStep)
         self.diagnosed, self.left_out = batch.diagnosed, batch.options.left_out
         self._room.set_weights(weights)
         self.captured.emit(tape, batch)

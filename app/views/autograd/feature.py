@@ -9,6 +9,8 @@ from app.views.feature import Action, Feature, Page, Steps
 from app.views.training.runs.run_control import NO_SCRIPT
 
 if TYPE_CHECKING:
+    from app.autograd.tape import Tape
+    from app.engine.requests.capture import HeldStep
     from app.engine.requests.observe import Observe
     from app.observe.observation import CallPlace
     from app.views.autograd.capture_control import AutogradControl
@@ -70,6 +72,7 @@ class AutogradFeature(Feature):
             Action("gradcheck-here", "Run gradcheck &here", lambda: self.findings_control.check_selected(), late=True),
             Action("what-if-checkpoint", "What if a bloc&k were checkpointed", self._show("checkpoint"), late=True),
             Action("capture-model", "", self._capture_model),
+            Action("show-step", "", self._show_step),
             Action("show-backward", "", self._show_backward),
             Action("snippet", "&Snippet of PyTorch", self._show_snippet, "Ctrl+Shift+Return", "code"),
         )  # fmt: skip
@@ -216,6 +219,12 @@ class AutogradFeature(Feature):
             return
         self.workspace.pages.show("autograd")
         self.autograd_control.capture_step()
+
+    def _show_step(self, tape: Tape, held: HeldStep) -> None:
+        """Show a step of a run that the engine holds."""
+        self.workspace.pages.show("autograd")
+        self.snippets.show(NET)
+        self.autograd_control.show_step(tape, held)
 
     def _go_on(self) -> None:
         if hasattr(self, "autograd_control"):

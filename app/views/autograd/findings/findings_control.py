@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 WORK = "findings"  # the key of the question
+OF_RUN = "Diagnostics run the batch again from the newest weights. This step of a run can be looked at and played."
 OF_SCRIPT = "Diagnostics run the batch again, and the script has run it already. Its tape can be looked at and played."
 
 
@@ -111,7 +112,9 @@ class FindingsControl(QObject):
 
     def _why_not(self) -> str:
         """Say why what is shown cannot be diagnosed, "" if a capture is missing."""
-        return OF_SCRIPT if self._capture.subject == SCRIPT and self._room.tape is not None else ""
+        if not self._capture.shows_step or self._room.tape is None:
+            return ""
+        return OF_SCRIPT if self._capture.subject == SCRIPT else OF_RUN
 
     def check_net(self) -> None:
         self._check(None, "the whole net", WholeNet())

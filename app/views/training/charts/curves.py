@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
+import numpy as np
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QWidget
@@ -74,6 +75,7 @@ class Curves(QWidget):
     runRequested = Signal()
     layerSelected = Signal(str)  # a node's id
     layerHovered = Signal(object)  # a node's id, or None
+    stepChosen = Signal(int)  # a chart was clicked at this step
 
     def __init__(self, charts: Charts | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -91,6 +93,7 @@ class Curves(QWidget):
         self._range = (0.0, 1.0)
         self._moving = False
         self._cursor: tuple[Chart, int] | None = None
+        self._step: int | None = None  # where the cursor stays when the pointer is elsewhere
         self._drawn = (-1, -1, -1, -1)
         self._waiting: list[Chart] = []  # charts that the current redraw has not reached
         self._stale: list[Chart] = []  # charts that show less than the history has, the oldest picture first
@@ -100,6 +103,7 @@ class Curves(QWidget):
         self._timer.timeout.connect(self._redraw_if_new)
         self._fit = QTimer(self, singleShot=True, interval=0)  # several views are resized at once
         self._fit.timeout.connect(self._redraw_shown)
+        self._below: QWidget | None = None
         self._unpainted: list[Chart] = []
         self._next_painting = QTimer(self, singleShot=True, interval=PAINTING)
         self._next_painting.timeout.connect(self._paint_next)
@@ -144,11 +148,20 @@ class Curves(QWidget):
         self.gradients.layerHovered.connect(self._tell_hover)
         for chart in self.charts:
             chart.plot.view.handled.connect(self._on_handled)
+            chart.plot.view.clicked.connect(self._on_clicked)
             chart.plot.released.connect(self.follow)
             chart.plot.view.sigResized.connect(lambda _view: self._fit.start())
             chart.plot.pointed.connect(self._on_pointed)
         theme.manager().changed.connect(self._restyle)
         self.set_smoothing(self.controls.smoothing)
+
+    def add_below(self, widget: QWidget) -> None:
+        """Put a widget under the charts."""
+        layout = self.layout()
+        assert layout is not None
+        layout.addWidget(widget)
+        self._below = widget
+        widget.setVisible(self.has_run)
 
     # Content
 
@@ -178,6 +191,7 @@ class Curves(QWidget):
         `source` maps layers to nodes. None shows the empty state.
         """
         self._history = history or History()
+        self._step = None
         self._source = source
         self._known = ((), {})
         for overlays in (self.loss.others, self.accuracy.others):
@@ -186,6 +200,8 @@ class Curves(QWidget):
             self._paint_in_turns()
         self._stack.setCurrentWidget(self.cards if history is not None else self.empty)
         self.controls.set_run(history is not None)
+        if self._below is not None:
+            self._below.setVisible(history is not None)
         self._drawn = (-1, -1, -1, -1)
         self.set_mode(self._scale.mode)
 
@@ -274,7 +290,7 @@ class Curves(QWidget):
             chart.plot.set_x_range(*self._range)
             self._moving = False
         chart.redraw()
-        chart.point_at(self._cursor[1] if self._cursor else None)
+        chart.point_at(self._index())
         if self._cursor is not None and chart is self._cursor[0]:
             self._show_readout(*self._cursor)
         self.redraw_seconds += perf_counter() - began
@@ -365,8 +381,23 @@ class Curves(QWidget):
         self._cursor = None if index is None else (chart, index)
         self._show_cursor()
 
+    def _on_clicked(self, x: float, _y: float) -> None:
+        if (index := self._scale.nearest(x)) is not None:
+            self.stepChosen.emit(int(self._history.steps["step"][index]))
+
+    def set_step(self, step: int | None) -> None:
+        """Keep the cursor of all charts at a step while the pointer is elsewhere; None for the newest."""
+        self._step = step
+        self._show_cursor()
+
+    def _index(self) -> int | None:
+        """Return the index of the step under the pointer, else of the chosen one; None for the newest."""
+        if self._cursor is not None or self._step is None:
+            return self._cursor[1] if self._cursor is not None else None
+        return int(np.searchsorted(self._history.steps["step"], self._step))
+
     def _show_cursor(self) -> None:
-        index = self._cursor[1] if self._cursor else None
+        index = self._index()
         for chart in self.charts:
             chart.point_at(index)
             if self._cursor is None or chart is not self._cursor[0]:

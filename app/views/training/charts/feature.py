@@ -78,6 +78,8 @@ class ChartsFeature(Feature):
         curves.layerHovered.connect(chosen.hover)
         chosen.changed.connect(self._selected)
         workspace.shown_run.layer_chosen.connect(curves.choose_layer)
+        workspace.shown_run.stepped.connect(lambda _step: self.paint_gradients())
+        workspace.commands.trigger("timeline-of-curves", curves)
         self._made = True
         curves.room = workspace.session.room
         self._show()
@@ -143,10 +145,20 @@ class ChartsFeature(Feature):
         """Draw strips on the nodes that are as they were when the run began."""
         workspace, run = self.workspace, self.workspace.session.current
         wanted = self._gradients is not None and workspace.overlays.chosen == GRADIENTS
-        shown = self._gradients.read(within=workspace.place.path) if self._gradients and wanted else None
+        shown = (
+            self._gradients.read(within=workspace.place.path, until=self._until())
+            if self._gradients and wanted
+            else None
+        )
         if run is None or shown is None:
             workspace.overlays.draw_gradients({})
             return
         same = workspace.run_control.unchanged(run, workspace.place.block)
         norms = {node: values for node, values in shown.norms.items() if node in same}
         workspace.overlays.draw_gradients(norms, shown.low, shown.high)
+
+    def _until(self) -> int | None:
+        """Return the chosen step of this window's run; None for the newest, or if another run is shown."""
+        figures, run = self.workspace.shown_run.figures, self.workspace.session.current
+        same = figures is not None and run is not None and figures.history is run.history
+        return self.workspace.shown_run.step if same else None

@@ -103,12 +103,17 @@ class GradientOverlay:
         self._source, self._history = source, history
         self._bounds = BoundsTracker()
 
-    def read(self, newest: int = NEWEST, within: Path = ()) -> Overlay | None:
-        """Return the current overlay of a graph; None before the first measurement. The cost is constant."""
+    def read(self, newest: int = NEWEST, within: Path = (), until: int | None = None) -> Overlay | None:
+        """Return the overlay of a graph, as it was `until` a step; None before the first measurement. The cost is
+        constant.
+        """
         bounds = self._bounds.update(self._history)
         if bounds is None:
             return None
-        rows = self._history.gradients.matrix()[:, -newest:]
+        rows = self._history.gradients.matrix()
+        if until is not None:
+            rows = rows[:, : int(np.searchsorted(self._history.gradient_steps, until, "right"))]
+        rows = rows[:, -newest:]
         source = self._source.within(within) if within else self._source
         of_node: dict[str, list[int]] = {}
         for number, nodes in enumerate(nodes_by_layer(source, self._history.layers).values()):

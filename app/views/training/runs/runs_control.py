@@ -106,7 +106,8 @@ class RunsControl(QObject):
 
     def _show_stored(self, kept: Kept) -> None:
         def shown(history: History) -> None:
-            figures = Figures(history, kept.record.title, self._same_source(kept), kept.record.loss)
+            source = self._same_source(kept)
+            figures = Figures(history, kept.record.title, source, kept.record.loss, folder=kept.folder)
             self._workspace.shown_run.show(figures)
 
         self._ask("run shown", "The run cannot be shown", store.history_of, kept, then=shown)
@@ -134,7 +135,8 @@ class RunsControl(QObject):
             beside = tuple((row.title, history) for row, history in zip(others, shown[1:], strict=True))
             source = first.run.job.source if first.run is not None else self._same_source(kept[0])
             loss = first.run.job.training.loss_name if first.run is not None else kept[0].record.loss
-            self._workspace.shown_run.show(Figures(shown[0], first.title, source, loss, beside))
+            figures = Figures(shown[0], first.title, source, loss, beside, kept[0].folder)
+            self._workspace.shown_run.show(figures)
 
         self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
         panel = self._panel

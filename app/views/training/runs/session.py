@@ -66,7 +66,8 @@ class Run:
     @property
     def figures(self) -> Figures:
         """Return what the charts show of the run."""
-        return Figures(self.history, f"Run {self.display_number}", self.job.source, self.job.training.loss_name)
+        title, folder = f"Run {self.display_number}", self.recorder.kept.folder if self.recorder is not None else None
+        return Figures(self.history, title, self.job.source, self.job.training.loss_name, folder=folder)
 
     @property
     def active(self) -> bool:

@@ -1,0 +1,145 @@
+"""The line under the charts on which a step of the shown run is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QSizePolicy, QSlider, QWidget
+
+from app.training.history import History
+from app.util import formatting
+from app.views.ui.layouts import hbox
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.numbers import NumberField
+from app.views.ui.widgets.painting import label
+
+if TYPE_CHECKING:
+    from app.training.columns import Array
+
+RELIVE, CANCEL = "Re-live step", "Cancel"
+HINT = "Step of the run that charts, gradient strips and layers show. Click a chart, drag here, or type a step"
+RELIVE_HINT = "Compute this step again from the nearest checkpoint, verify it, and open its graph"
+
+
+class TimelineBar(QWidget):
+    """Chooses a step of a run: `stepChosen(step)`, None for the newest. `reliveRequested(step)` asks for the step to be
+    computed again, `cancelRequested` no longer.
+    """
+
+    stepChosen = Signal(object)
+    reliveRequested = Signal(int)
+    cancelRequested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._history = History()
+        self._step: int | None = None
+        self._busy = False
+        self._can_relive = False
+        self.slider = QSlider(Qt.Orientation.Horizontal)
+        self.slider.setAccessibleName("Step of the run")
+        self.slider.setToolTip(HINT)
+        self.field = NumberField(1, minimum=1)
+        self.field.setAccessibleName("Step")
+        self.field.setToolTip(HINT)
+        self.field.setFixedWidth(86)
+        self._of = label("", "caption", "text2")
+        self._of.setFixedWidth(self._of.fontMetrics().horizontalAdvance("of 10,000,000"))
+        self.newest = Button("Newest", "link")
+        self.newest.setToolTip("Show the newest step again, and follow the run (Esc)")
+        self.relive = Button(RELIVE, "secondary", "step-back")
+        self.relive.setToolTip(RELIVE_HINT)
+        self.words = label("", "caption", "text2")
+        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        hbox(
+            label("Step", "caption", "text2"), self.field, self._of, (self.slider, 3), self.newest, self.relive,
+            (self.words, 3), on=self, margins=(12, 2, 12, 4), spacing=8,
+        )  # fmt: skip
+        self.slider.valueChanged.connect(self._slid)
+        self.field.edited.connect(self._typed)
+        self.newest.clicked.connect(lambda: self.stepChosen.emit(None))
+        self.relive.clicked.connect(self._ask)
+        self.show_run(None, False)
+
+    @property
+    def _steps(self) -> Array:
+        return self._history.steps["step"]
+
+    def show_run(self, history: History | None, can_relive: bool, why_not: str = "") -> None:
+        """Show another run, at its newest step; `why_not` says why its steps cannot be re-lived."""
+        self._history = history or History()
+        self._can_relive = can_relive
+        self.relive.setToolTip(RELIVE_HINT if can_relive else why_not or RELIVE_HINT)
+        self.words.setText("")
+        self._step = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Follow a history that has grown."""
+        count = len(self._history.steps)
+        last = int(self._steps[-1]) if count else 0
+        with QSignalBlocker(self.slider):
+            self.slider.setRange(0, max(count - 1, 0))
+            if self._step is None:
+                self.slider.setValue(max(count - 1, 0))
+        if self._step is None and not self.field.hasFocus():
+            self.field.set_value(max(last, 1))
+        self._of.setText(f"of {formatting.grouped_digits(last)}" if count else "")
+        self._enable()
+
+    def _enable(self) -> None:
+        there = bool(len(self._history.steps))
+        for widget in (self.slider, self.field):
+            widget.setEnabled(there)
+        self.newest.setEnabled(self._step is not None)
+        self.relive.setEnabled(self._busy or there and self._can_relive)
+
+    def show_step(self, step: int | None) -> None:
+        """Show the chosen step; None for the newest."""
+        self._step = step
+        if step is not None:
+            with QSignalBlocker(self.slider):
+                self.slider.setValue(self._index(step))
+            if self.field.value() != step:
+                self.field.set_value(step)
+        self.refresh()
+
+    def _index(self, step: int) -> int:
+        """Return the index of the recorded step nearest to a step."""
+        steps = self._steps
+        right = min(int(np.searchsorted(steps, step)), len(steps) - 1)
+        left = max(right - 1, 0)
+        return left if step - steps[left] < steps[right] - step else right
+
+    def _slid(self, index: int) -> None:
+        if index < len(self._history.steps):
+            self.stepChosen.emit(int(self._steps[index]))
+
+    def _typed(self, value: object) -> None:
+        if isinstance(value, int) and len(self._history.steps):
+            self.stepChosen.emit(int(self._steps[self._index(value)]))
+
+    def _ask(self) -> None:
+        if self._busy:
+            self.cancelRequested.emit()
+            return
+        step = self._step if self._step is not None else int(self._steps[-1])
+        self.stepChosen.emit(step)
+        self.reliveRequested.emit(step)
+
+    def show_busy(self, busy: bool, words: str = "") -> None:
+        """Show that a step is being re-lived, or what came of it."""
+        self._busy = busy
+        self.relive.setText(CANCEL if busy else RELIVE)
+        self.words.setText(words)
+        self.words.setToolTip(words)
+        self._enable()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self._step is not None:
+            self.stepChosen.emit(None)
+            return
+        super().keyPressEvent(event)
