@@ -15,9 +15,9 @@ from app.project.project import Project
 from app.runs import store
 from app.util.formatting import figure
 from app.util.resources import path as resource_path
-from app.views.main_window import MainWindow
 from app.views.training.timeline.feature import TimelineFeature
 from app.views.training.timeline.timeline_bar import CANCEL, RELIVE
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
 
 EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
@@ -28,11 +28,11 @@ def small(**training: object) -> Project:
 
 
 @pytest.fixture
-def trained(qtbot, window: MainWindow, tmp_path: Path) -> Iterator[MainWindow]:
+def trained(qtbot, window: WholeWindow, tmp_path: Path) -> Iterator[WholeWindow]:
     """A window whose run has ended, with its charts."""
     file = tmp_path / "net.tape"
     project_file.write(small(), file)
-    window.open_path(file)
+    window.files.open(file)
     ready(qtbot, window)
     window.run_control.run()
     wait_for(qtbot, window, "done")
@@ -41,11 +41,11 @@ def trained(qtbot, window: MainWindow, tmp_path: Path) -> Iterator[MainWindow]:
     timeline(window).relive_control.cancel()
 
 
-def timeline(window: MainWindow) -> TimelineFeature:
+def timeline(window: WholeWindow) -> TimelineFeature:
     return next(each for each in window.features if isinstance(each, TimelineFeature))
 
 
-def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbot, trained: MainWindow) -> None:
+def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbot, trained: WholeWindow) -> None:
     bar, curves = timeline(trained).timeline, trained.curves
     nodes = trained.document.project.graph.nodes.values()
     conv1 = trained.canvas.scene.nodes[next(node.id for node in nodes if node.name == "conv1")]
@@ -75,7 +75,7 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     assert trained.shown_run.step == 7 and bar.slider.value() == 6
 
 
-def test_a_step_is_re_lived_and_its_graph_played_to_the_recorded_norms(qtbot, trained: MainWindow) -> None:
+def test_a_step_is_re_lived_and_its_graph_played_to_the_recorded_norms(qtbot, trained: WholeWindow) -> None:
     bar, history = timeline(trained).timeline, trained.curves.history
     step = int(history.gradient_steps[1])
     trained.shown_run.choose_step(step)
@@ -102,7 +102,7 @@ def test_a_step_is_re_lived_and_its_graph_played_to_the_recorded_norms(qtbot, tr
     assert "This step of a run" in trained.findings_control.page.empty.accessibleDescription()
 
 
-def test_re_living_is_cancelled_and_what_cannot_be_re_lived_is_said(qtbot, trained: MainWindow) -> None:
+def test_re_living_is_cancelled_and_what_cannot_be_re_lived_is_said(qtbot, trained: WholeWindow) -> None:
     bar = timeline(trained).timeline
     trained.shown_run.choose_step(40)
     qtbot.mouseClick(bar.relive, Qt.MouseButton.LeftButton)
