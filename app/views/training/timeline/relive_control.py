@@ -76,14 +76,14 @@ class ReliveControl(QObject):
             self._workspace.notifier.show_unexpected(f"The step was not re-lived: {failure.error}", failure.traceback)
 
     def _answered(self, found: Revisited) -> None:
-        self._bar.show_busy(False, told(found))
+        self._bar.show_busy(False, result_text(found))
         if self._held is not None:
             self._workspace.engine.release(self._held)
         self._held = found.held
         if found.parted is not None:
             self._workspace.shown_run.choose_step(found.parted.step)
             self._workspace.notifier.refuse(
-                f"{found.run} cannot be re-lived beyond this step", parted_words(found.parted)
+                f"{found.run} cannot be re-lived beyond this step", parting_text(found.parted)
             )
         if found.tape is None or found.held is None:
             return
@@ -92,10 +92,10 @@ class ReliveControl(QObject):
             self._workspace.notifier.say(f"{found.run}, step {formatting.grouped_digits(found.step)}", note)
 
 
-def told(found: Revisited) -> str:
+def result_text(found: Revisited) -> str:
     """Say in a line how a step was re-lived.
 
-    >>> told(Revisited("Run 1", 30, 2, 7, "", 0, 29, 0.5, 0.5, True, (), None, None, None))
+    >>> result_text(Revisited("Run 1", 30, 2, 7, "", 0, 29, 0.5, 0.5, True, (), None, None, None))
     '29 recorded steps verified'
     """
     if found.parted is not None:
@@ -106,10 +106,10 @@ def told(found: Revisited) -> str:
     return f"{count} recorded {plural(found.verified, 'step')} verified"
 
 
-def parted_words(parted: Parted) -> str:
+def parting_text(parted: Parted) -> str:
     """Say where a re-lived run is no longer the recorded one, and why if that is known.
 
-    >>> parted_words(Parted(7, "gradients", "fc1", ("fc1", "fc2"), "Noise", line="net.py:4"))
+    >>> parting_text(Parted(7, "gradients", "fc1", ("fc1", "fc2"), "Noise", line="net.py:4"))
     'At step 7 the gradients differ, first in fc1. Noise at net.py:4 gives other results for the same inputs.'
     """
     where = f", first in {parted.layer}" if parted.layer else ""
