@@ -25,7 +25,7 @@ from app.views.diff.ask_dialog import ITSELF, AskDiffDialog
 from app.views.diff.merged_tree import MergedTree
 from app.views.diff.page import STRUCTURE, DiffPage
 from app.views.diff.side_reader import CompareTrustDialog
-from app.views.main_window import MainWindow
+from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
 NET = """
@@ -58,13 +58,13 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def digits(qtbot: QtBot, window: MainWindow) -> MainWindow:
+def digits(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     return window
 
 
-def asked(qtbot: QtBot, window: MainWindow) -> AskDiffDialog:
+def asked(qtbot: QtBot, window: WholeWindow) -> AskDiffDialog:
     window.actions_by_key["compare-with"].trigger()
     qtbot.waitUntil(lambda: any(part.isVisible() for part in window.findChildren(AskDiffDialog)))
     return next(part for part in window.findChildren(AskDiffDialog) if part.isVisible())
@@ -78,7 +78,7 @@ def agree(qtbot: QtBot, dialog: AskDiffDialog, word: str) -> None:
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def itself(qtbot: QtBot, window: MainWindow) -> DiffPage:
+def itself(qtbot: QtBot, window: WholeWindow) -> DiffPage:
     """Compare the open project in float32 and bfloat16."""
     dialog = asked(qtbot, window)
     dialog.what.set_value(ITSELF)
@@ -87,7 +87,7 @@ def itself(qtbot: QtBot, window: MainWindow) -> DiffPage:
 
 
 def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
-    qtbot: QtBot, window: MainWindow, nets: Path
+    qtbot: QtBot, window: WholeWindow, nets: Path
 ) -> None:
     dialog = asked(qtbot, window)
     qtbot.keyClicks(dialog.a, "one_net.py:Net")
@@ -132,7 +132,7 @@ def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
     assert json.loads(QGuiApplication.clipboard().text())["first"]["line_b"] == line
 
 
-def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: MainWindow, nets: Path) -> None:
+def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: WholeWindow, nets: Path) -> None:
     dialog = asked(qtbot, digits)
     assert dialog.a.placeholderText().startswith("digits")
     for words, why in (
@@ -147,7 +147,7 @@ def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: 
 
 
 def test_the_open_project_in_two_modes_leads_to_its_nodes_until_another_is_opened(
-    qtbot: QtBot, digits: MainWindow
+    qtbot: QtBot, digits: WholeWindow
 ) -> None:
     page = itself(qtbot, digits)
     qtbot.waitUntil(lambda: page.compared is not None)
@@ -159,7 +159,7 @@ def test_the_open_project_in_two_modes_leads_to_its_nodes_until_another_is_opene
     assert chosen == {"conv2"}
     digits.document.new(Project())
     assert page.note.text() == "A and B are of the project that was open before." and page.compared is not None
-    digits.show_page("diff")
+    digits.pages.show("diff")
     page.table.setFocus()
     qtbot.keyClick(page.table, Qt.Key.Key_Return)  # its lines, now that there is no node
     qtbot.waitUntil(lambda: "generated code" in page.lines.a.caption.text())
@@ -167,7 +167,7 @@ def test_the_open_project_in_two_modes_leads_to_its_nodes_until_another_is_opene
 
 
 def test_a_process_that_is_killed_and_a_cancel_leave_what_is_shown(
-    qtbot: QtBot, digits: MainWindow, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, digits: WholeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = itself(qtbot, digits)
     qtbot.waitUntil(lambda: page.compared is not None)
