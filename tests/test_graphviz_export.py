@@ -188,5 +188,5 @@ def test_json_needs_nobody_and_has_all(tmp_path: Path, monkeypatch: pytest.Monke
     assert [len(read[part]) for part in ("boxes", "arrows", "groups")] == [5, 5, 3]
     assert read["groups"][2] == {
         "id": "deep", "title": "deep", "category": "io", "parent": "inner", "caption": "", "link": None,
-        "tags": [],
+        "tags": [], "mark": "",
     }  # fmt: skip

@@ -108,10 +108,9 @@ class StructureView(QSplitter):
         self.model.set_changes(tree.changes() if tree is not None else [])
         self.table.setVisible(bool(self.model.rows))
         self._fit_columns()
-        if tree is None:
-            self.scene.empty()
-            return
-        self._redraw(tree.opened())
+        self.scene.empty()
+        if tree is not None:
+            self._redraw(tree.opened())
 
     def drawing(self) -> Drawing | None:
         """Return the picture as it is folded."""
@@ -164,13 +163,13 @@ class StructureView(QSplitter):
         def show(done: ArrangedDrawing) -> None:
             if tree is not self.tree:
                 return
-            first = self.scene.drawing is None or not key
+            first = self.scene.drawing is None
             self.scene.show_arranged(done)
             self.minimap.rebuild()
+            if first or not key:
+                self.view.show_corner(self.scene.content_rect().topLeft(), QPointF(EDGE, EDGE), 1.0)
             if key and (key in self.scene.boxes or key in self.scene.groups):
                 self._choose(key)
-            elif first:
-                self.view.show_corner(self.scene.content_rect().topLeft(), QPointF(EDGE, EDGE), 1.0)
 
         self._background.ask(KEY, laid_out, tree, opened, width, on_answer=show)
 
