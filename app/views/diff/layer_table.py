@@ -17,7 +17,7 @@ from app.views.ui.tables import ColumnsModel, Index, plain, side
 
 ROW_HEIGHT = 24
 SAMPLED = 200  # rows that are measured for the widths of the columns
-LONGEST, WIDEST = 260, 110  # pixels of a path and of a class, where there is no room for more
+LONGEST, WIDEST = 260, 92  # pixels of a path and of a class, where there is no room for more
 LIMITS = {LAYER_A: LONGEST, LAYER_B: LONGEST, CLASS: WIDEST}
 
 
