@@ -131,6 +131,7 @@ def _training_rooms(window: Any, folder: Path, until: Callable[[str, Callable[[]
     page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
     until("tried", lambda: page.trying.bars.called != "")
     window.pages.show("layer")
+    until("shows layers", lambda: hasattr(window, "layer_control") and bool(window.layer_page._layers))
     layer = next(iter(window.layer_page._layers))
     window.layer_page.show_layer(layer)
     window.layer_page.layerChosen.emit(layer)

@@ -90,6 +90,8 @@ def test_a_long_collection_waits_until_nobody_works(kept: Kept, monkeypatch: pyt
     monkeypatch.setattr(gc_pause, "perf_counter", lambda: next(ends))
     look = kept.housekeeping._collect_if_due
     hold = [[[] for _ in range(NEW)]]
+    kept.edits.edited.emit()
+    now[0] = 1.0
     look()
     assert len(kept.full) == 1, "nobody knows yet that it takes half a second"
     kept.edits.edited.emit()
@@ -97,11 +99,12 @@ def test_a_long_collection_waits_until_nobody_works(kept: Kept, monkeypatch: pyt
     hold.append([[] for _ in range(NEW)])
     look()
     assert len(kept.full) == 1, "somebody has just done something"
-    now[0] += 2
+    now[0] += 3
     look()
     assert len(kept.full) == 2
     now[0] = gc_pause.LONG_REST
     kept.edits.edited.emit()
+    now[0] += 1
     hold.append([[] for _ in range(NEW)])
     look()
     assert len(kept.full) == 3, "the last one took no time"

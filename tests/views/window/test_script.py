@@ -266,7 +266,7 @@ def test_another_rank_is_chosen_and_tells_its_steps(
     try:
         window.actions_by_key.trigger("watch-file", tmp_path / "frames.jsonl")
         qtbot.waitUntil(lambda: len(session.ranks) == 2 and len(session.history.steps) > 3)
-        assert menu.menuAction().isEnabled()
+        qtbot.waitUntil(menu.menuAction().isEnabled)
         assert [(each.text(), each.isChecked()) for each in menu.actions()] == [("Rank 0", True), ("Rank 1", False)]
         assert "rank 0 of 2" in window.status.text("run")
         other = tmp_path / "rank-1" / "frames.jsonl"

@@ -63,6 +63,7 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     assert f"grad {figure(norm, 2)}" in conv1._words
     view = curves.loss.plot.view
     x = float(steps[20])
+    qtbot.waitUntil(lambda: curves.loss.plot.isVisible() and view.viewRange()[0][1] >= steps[-1])
     at = curves.loss.plot.mapFromScene(view.mapViewToScene(QPointF(x, sum(view.viewRange()[1]) / 2)))
     qtbot.mouseClick(curves.loss.plot.viewport(), Qt.MouseButton.LeftButton, pos=at)
     qtbot.waitUntil(lambda: abs((trained.shown_run.step or 0) - x) <= 1)

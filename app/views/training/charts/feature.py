@@ -33,6 +33,7 @@ class ChartsFeature(Feature):
         super().__init__(workspace)
         self._painted = 0.0
         self._made = False
+        self._layers: tuple[str, ...] = ()  # those that the selection was looked for in
         self._gradients: GradientOverlay | None = None
         self._another = QTimer(self, singleShot=True, interval=TURN)  # the turn that starts a run is long enough
         self._another.timeout.connect(self._show)
@@ -83,7 +84,6 @@ class ChartsFeature(Feature):
         self._made = True
         curves.room = workspace.session.room
         self._show()
-        self._selected(chosen.ids)
         return None
 
     def _on_run(self, figures: Figures | None) -> None:
@@ -104,8 +104,10 @@ class ChartsFeature(Feature):
             return
         self.curves.loss.set_loss_name(figures.loss)
         self.curves.set_history(figures.history, figures.source, figures.beside)
+        self._selected(self.workspace.network_selection.ids)
 
     def _selected(self, ids: frozenset[str], _origin: object = None) -> None:
+        self._layers = self.curves.history.layers
         self.curves.select_nodes(ids)
         self.workspace.shown_run.select(self.curves.gradients.selected)
 
@@ -131,11 +133,13 @@ class ChartsFeature(Feature):
             self.workspace.overlays.draw_gradients({})
 
     def _progressed(self) -> None:
-        session = self.workspace.session
+        workspace, session = self.workspace, self.workspace.session
         if session.current is None:
             return
         if self._made:
             self.curves.refresh()
+            if self.curves.history.layers != self._layers:  # known from the first norms on
+                self._selected(workspace.network_selection.ids)
         now = time.monotonic()
         if now - self._painted > STRIPS / session.room or not session.active:
             self._painted = now
