@@ -258,7 +258,7 @@ def main() -> None:
     undone = undos(window)
     figures = [
         Figure("edit amid 200 layers to its new shapes painted, p50", "ms", (percentile(edited, 0.5),)),
-        Figure("  p95", "ms", (percentile(edited, 0.95),), aim=16),
+        Figure("  p95", "ms", (percentile(edited, 0.95),), aim=12),
         Figure("  with the form of the layer open, p95", "ms", (percentile(with_form, 0.95),), aim=16),
         Figure("undo of any edit, p50", "ms", (percentile(undone, 0.5),)),
         Figure("  p95", "ms", (percentile(undone, 0.95),), aim=16),

@@ -127,6 +127,7 @@ def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
     assert [one.key for one in page.structure.model.rows] == ["a:norm"]
     qtbot.keyClick(page.structure.view, Qt.Key.Key_Left)
     assert page.table.current().a == "first"
+    QGuiApplication.clipboard().clear()
     page.copy_menu.actions()[1].trigger()
     qtbot.waitUntil(lambda: QGuiApplication.clipboard().text().startswith("{"))
     assert json.loads(QGuiApplication.clipboard().text())["first"]["line_b"] == line
