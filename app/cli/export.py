@@ -54,7 +54,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         ),
     )
     parser.add_argument("--folded", action="store_true", help="with --drawing: keep blocks collapsed")
-    parser.add_argument("--onnx", type=Path, help="export as ONNX, verified likewise (pip install tapedeck[onnx])")
+    parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
     parser.set_defaults(command=run)
     return parser
 

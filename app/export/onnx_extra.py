@@ -13,4 +13,4 @@ def onnx_missing() -> str:
     if not missing:
         return ""
     verb = "are" if len(missing) > 1 else "is"
-    return f"ONNX needs {', '.join(missing)}, which {verb} not installed: pip install tapedeck[onnx]"
+    return f"ONNX needs {', '.join(missing)}, which {verb} not installed: pip install tapedeck-torch[onnx]"

@@ -1,7 +1,7 @@
 """Export a run as TensorBoard event files: grouped scalars, histograms, input images, and the graph.
 
 Events of an active run are written as they come, its weights at every checkpoint; a stored run is exported to the same
-tags. TensorBoard is an extra: `pip install tapedeck[tensorboard]`.
+tags. TensorBoard is an extra: `pip install tapedeck-torch[tensorboard]`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from app.training.job import Job
 
 FOLDER = "tensorboard"
-MISSING = "TensorBoard is not installed. Install it: pip install tapedeck[tensorboard]"
+MISSING = "TensorBoard is not installed. Install it: pip install tapedeck-torch[tensorboard]"
 PICTURES = 32  # samples of the batch that is shown
 
 # The tag of each field of an event; the part before the slash is its group in TensorBoard.

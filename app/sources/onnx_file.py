@@ -30,7 +30,7 @@ def read(path: Path) -> Observation:
     try:
         onnx: Any = importlib.import_module("onnx")
     except ImportError as error:
-        raise SourceError("to read ONNX files, install the package onnx: pip install tapedeck[onnx]") from error
+        raise SourceError("to read ONNX files, install the package onnx: pip install tapedeck-torch[onnx]") from error
     try:
         model = onnx.load(str(path), load_external_data=False)
         if path.stat().st_size < _SMALL:

@@ -88,7 +88,7 @@ def test_without_its_packages_onnx_says_what_to_type(
     with pytest.raises(FormatError, match="onnx_of_nowhere, which is not installed"):
         write_format(PAIR, {}, tmp_path / "net.onnx", "ONNX")
     assert cli.run(["export", str(DIGITS), "--onnx", str(tmp_path / "net.onnx")]) == 2
-    assert "pip install tapedeck[onnx]" in capsys.readouterr().err
+    assert "pip install tapedeck-torch[onnx]" in capsys.readouterr().err
 
 
 # --- The command

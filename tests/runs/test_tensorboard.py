@@ -77,7 +77,7 @@ def test_without_tensorboard_it_is_said_how_to_get_it(tmp_path: Path, monkeypatc
     from app.runs.record import RunError
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(RunError, match=r"pip install tapedeck\[tensorboard\]"):
+    with pytest.raises(RunError, match=r"pip install tapedeck-torch\[tensorboard\]"):
         tensorboard.writer(tmp_path / "events")
     a_job = job(epochs=1)
     kept = store.begin(tmp_path, Project("digits"))

@@ -158,7 +158,7 @@ def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(
     dialog = ExportDialog(tmp_path, "untrained, initialised with seed 0")
     qtbot.addWidget(dialog)
     dialog.show()
-    assert not dialog.boxes["onnx"].isEnabled() and "pip install tapedeck[onnx]" in dialog.words["onnx"].text()
+    assert not dialog.boxes["onnx"].isEnabled() and "pip install tapedeck-torch[onnx]" in dialog.words["onnx"].text()
     dialog.boxes["certify"].setChecked(True)
     assert dialog.export_button.isEnabled() and dialog.choice().certify
     dialog.boxes["code"].setChecked(False)
