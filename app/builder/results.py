@@ -135,8 +135,8 @@ class Analysis:
 def known(
     graph: Graph, walk: Plan, results: Mapping[str, StepResult], before: Analysis | None = None
 ) -> Analysis:  # fmt: skip
-    """Build an analysis from the results of a sheet's calls, without problems. Cheap: lookups only, and of what is not
-    as in the analysis `before`."""
+    """Build an analysis, without problems, from the results of a sheet's calls. Only looks up what differs from the
+    analysis `before`, so it is cheap."""
     changed = _changed(walk, results, before) if before is not None else None
     if before is not None and changed is not None:
         outcomes = {node: result.outcome for node, result in changed.items() if isinstance(result.outcome, Ran)}

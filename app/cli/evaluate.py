@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
-    """Return the weights of --checkpoint or --weights, else the newest of the project's runs, and what they are called;
+    """Return the weights of --checkpoint or --weights, else the newest of the project's runs, with their name;
     None for start weights. Raises RunError, WeightsError, CheckpointError."""
     from app import cli
     from app.export.weights import load_weights

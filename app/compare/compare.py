@@ -133,7 +133,7 @@ def _in_mode(model: nn.Module, mode: str) -> nn.Module:
 
 
 class Numbers:
-    """Both models run on one batch. `train_a` and `train_b` are their modes; `double` says that rounding is told from
+    """Runs both models on one batch. `train_a` and `train_b` are their modes; `double` says that rounding is told from
     other differences in double precision, `shared` that B has A's weights."""
 
     def __init__(

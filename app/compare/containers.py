@@ -34,7 +34,7 @@ def replace_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int =
             return value
         if type(value) is dict:
             return changed
-        fresh: Any = copy.copy(value)  # a class of its own, such as the outputs of transformers
+        fresh: Any = copy.copy(value)  # a subclass, such as the ModelOutput of transformers
         for key, one in changed.items():
             fresh[key] = one
         return fresh

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
@@ -82,7 +83,7 @@ class Gradients:
     refused: str = ""
 
 
-class ModelPass:
+class ModelPass(ABC):
     """Runs a model with hooks on some of its modules: `paths` maps their paths to the keys that calls are kept by.
     `watch` is the key of the call whose own operations are kept."""
 
@@ -128,21 +129,22 @@ class ModelPass:
 
     # -- what a kind of pass does
 
+    @abstractmethod
     def enter(self, call: Call, tensor: Tensor) -> Tensor:
         """Take a tensor that a call is given, and return what it gets in its place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self, call: Call, output: Any) -> Any:
         """Take what a call returned, and return what its caller gets."""
-        raise NotImplementedError
 
-    def begun(self, call: Call) -> None:
+    def begun(self, call: Call) -> None:  # noqa: B027  for those that need it
         """A call has got all its tensors."""
 
+    @abstractmethod
     def backward(self, output: Any) -> None:
-        raise NotImplementedError
+        """Run backward from what the model returned. Raises what torch raises."""
 
-    def finished(self) -> None:
+    def finished(self) -> None:  # noqa: B027  for those that need it
         """Both passes have run, and gradients are still there."""
 
     # -- hooks

@@ -123,10 +123,13 @@ class Server:
 
     def _receive(self, message: Any) -> None:
         if isinstance(message, protocol.Ask):
+            request = None
             gc_pause.begin()  # until the answer is sent, if it is prompt
-            request = self._codec.decode(message.generation, message.body)
-            if not request.prompt:
-                gc_pause.end()
+            try:
+                request = self._codec.decode(message.generation, message.body)
+            finally:
+                if request is None or not request.prompt:
+                    gc_pause.end()
             context = self._open[message.number] = Context(self, message.number, request.left_alone)
             self._lane(message.lane).put((message.number, request, context))
         elif isinstance(message, protocol.Send):

@@ -70,7 +70,7 @@ class Asked:
         return self.source if isinstance(self.source, ModelCapture) else Handle(0, 0)
 
     def answer(self, request: Any, task: Callable[[Any, Any], A]) -> A:
-        """Have a request answered: here, or in a process of its own where a person's code runs. Raises CommandError."""
+        """Answer a request here, or in a separate process if it runs the user's code. Raises CommandError."""
         from app import cli
         from app.autograd.errors import CaptureError
         from app.data.sources import DataError

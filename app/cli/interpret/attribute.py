@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def line(found: Attribution) -> str:
-    """Say in one line what was attributed, and how complete it is."""
+    """Describe an attribution and its completeness in one line."""
     sample = found.sample
     told = f"sample {sample.number}{f', label {sample.label}' if sample.label else ''}: "
     told += f"{found.method} of {found.target} (score {found.score:.4g})"

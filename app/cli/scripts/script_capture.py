@@ -14,7 +14,7 @@ NO_STEP = "no step was captured"
 
 
 def begin(options: argparse.Namespace, frames: Path) -> None:
-    """Start the process that writes the step, as no child of the script's; what it says goes to stderr."""
+    """Start a detached process that writes the captured step; its output goes to stderr."""
     words = [sys.executable, "-m", f"{PROGRAM}.cli.scripts.script_capture", str(frames), str(options.capture),
              str(options.out.resolve()), options.group, *["--play"] * options.play,
              *["--unfolded"] * options.unfolded]  # fmt: skip
@@ -26,7 +26,7 @@ def begin(options: argparse.Namespace, frames: Path) -> None:
     between = os.fork()
     if not between:
         try:
-            # In a session of its own: Ctrl+C in the terminal is the script's.
+            # Detached from the terminal: its Ctrl+C is meant for the script.
             subprocess.Popen(
                 words, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
             )

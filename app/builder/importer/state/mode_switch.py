@@ -45,7 +45,7 @@ def switch(training: Draft, evaluation: Draft, keys: tuple[Key, Key], op: str) -
 
 
 def has_layers(draft: Draft) -> bool:
-    """Return whether a part has layers or tensors of its own."""
+    """Return whether a part has submodules, parameters or buffers."""
     owners = (node.inner is not None or node.op in ("parameter", "buffer") or node.op.startswith(_OWNERS)
               for node in draft.nodes.values())  # fmt: skip
     return any(owners)
