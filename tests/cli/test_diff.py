@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_weights_of_a_file_belong_to_their_side(versions: Path, capsys: pytest.C
     assert code == 1 and alone["first"] is None and alone["weights"][0]["differing"] == 512
 
 
-def test_runs_are_compared_with_their_settings(
+def test_runs_are_compared_with_their_settings_and_at_their_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from app.views.export import headless_pictures
@@ -124,7 +125,19 @@ def test_runs_are_compared_with_their_settings(
     assert all(one["relative"] > 0.1 for one in plain["weights"] if one["count"])
     settings = {one["name"]: (one["a"], one["b"]) for one in plain["settings"]}
     assert settings["training.seed"] == ("1", "2") and settings["net"] == ("net A", "net A") and "torch" in settings
-    assert found(capsys, f"{project}@1", str(tmp_path / "digits.runs" / "0001"), "--eval")[0] == 0
+    folder = tmp_path / "digits.runs" / "0001"
+    assert found(capsys, f"{project}@1", str(folder), "--eval")[0] == 0
+    # a step that has a checkpoint, and the same one re-lived in a copy that has lost it
+    copied = tmp_path / "copied"
+    shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("step-*"))
+    code, plain = found(capsys, f"{project}@1/20", f"{copied}@20", "--eval")
+    assert code == 0 and not any(one["distance"] for one in plain["weights"])
+    assert "from its checkpoint step-00000020.pt" in plain["remarks"][0]
+    assert "re-lived from its start" in plain["remarks"][1] and "verified by the hashes" in plain["remarks"][1]
+    code, plain = found(capsys, f"{copied}@0", f"{copied}@2", "--eval")
+    assert code == 1 and plain["a"] == "Run 1 at step 0" and all(one["distance"] for one in plain["weights"])
+    assert main(["diff", f"{copied}@0", f"{copied}@999"]) == 1
+    assert "has no step 999: it has steps 1 to 23" in capsys.readouterr().err
 
 
 def test_a_project_equals_itself_and_one_model_its_lower_precision(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,17 +6,20 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli.run_output import CLEARED
+
 if TYPE_CHECKING:
-    from app.compare.results import Difference, Setting
+    from app.compare.results import Difference
     from app.engine.requests.diff import Diff
 
 WORDS = """
 A and B are projects (net.tape), models as `tapedeck draw` takes them (file.py:Class, torchvision:resnet18), runs
-(net.tape@3, net.tape@NAME/best, a folder of a run) or files of weights; SOURCE@weights.pt is a model with weights.
+(net.tape@3, net.tape@NAME/best, a folder of a run), steps of runs (net.tape@3/4000, FOLDER@4000), which are re-lived
+where no checkpoint has them, or files of weights; SOURCE@weights.pt is a model with weights.
 Their modules are matched, both run on the same batch with the same weights and seed, forward and backward, and the
 first layer that adds more than rounding can explain is named, with its line in each. With --modes A is compared with
 itself, such as in float32 and in bfloat16. Exit code 0: nothing differs beyond rounding, 1: something does. Your own
@@ -48,6 +51,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--structure", action="store_true", help="compare modules and settings, run nothing")
     parser.add_argument("--batch", type=_positive, default=2, help="samples of a project's random batch (2)")
     parser.add_argument("--seed", type=_seed, default=0, help="of weights, random inputs and dropout (0)")
+    parser.add_argument("--data", help="folder for downloaded datasets, to re-live steps of runs")
     parser.add_argument("--trust", action="store_true", help="run the code of A and B, which you have reviewed")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (300)")
@@ -76,8 +80,6 @@ def run(options: argparse.Namespace) -> int:
         raise cli.CommandError("--timeout must be a number of seconds above 0")
     request = request_of(options)
     found = _answered(request, options)
-    if settings := _settings(options):
-        found = replace(found, settings=settings)
     if options.json:
         print(json.dumps(to_plain(found), ensure_ascii=False, allow_nan=False))
     else:
@@ -100,7 +102,7 @@ def request_of(options: argparse.Namespace) -> Diff:
     if options.modes is None:
         args_b = options.args if options.args_b is None else options.args_b
         b = sides.side_of(options.b, options, args_b, options.weights_b)
-        return Diff(a, b, None, trains, options.batch, options.seed, not options.structure)
+        return Diff(a, b, None, trains, options.batch, options.seed, not options.structure, options.data)
     if options.weights_b or options.args_b is not None or options.structure:
         raise cli.CommandError("--weights-b, --args-b and --structure are for a second model")
     try:
@@ -108,7 +110,7 @@ def request_of(options: argparse.Namespace) -> Diff:
     except ModeError as error:
         raise cli.CommandError(f"--modes: {error}") from error
     one, other = (replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b))
-    return Diff(one, other, modes, trains, options.batch, options.seed)
+    return Diff(one, other, modes, trains, options.batch, options.seed, data_root=options.data)
 
 
 def _answered(request: Diff, options: argparse.Namespace) -> Difference:
@@ -122,29 +124,21 @@ def _answered(request: Diff, options: argparse.Namespace) -> Difference:
     own = next((one.model for one in (request.a, request.b) if one.own_code and isinstance(one.model, Observe)), None)
     try:
         if own is not None:
-            return observe_process.answer(request, own, options.timeout)
+            return observe_process.answer(request, own, options.timeout, tell=_progress(options))
         with gc_pause.put_off():
             from app.engine.tasks import diff as task
 
         with contextlib.redirect_stdout(sys.stderr):  # what a model prints is no result
-            return task.answer(request)
+            return task.answer(request, _progress(options))
     except (CodedError, OSError) as error:
         raise cli.CommandError(str(error), 1) from error
+    finally:
+        if not options.json and sys.stderr.isatty():
+            print(CLEARED, end="", file=sys.stderr, flush=True)
 
 
-def _settings(options: argparse.Namespace) -> tuple[Setting, ...]:
-    """Return configuration and environment of two runs, side by side; none if both are no runs."""
-    from app.cli.diff import sides
-    from app.compare.results import Setting
-    from app.runs import compare
-
-    if options.b is None:
-        return ()
-    runs = []
-    for text in (options.a, options.b):
-        base, _, name = text.rpartition("@") if not Path(text).exists() and "@" in text else (text, "", None)
-        kept = sides.stored_run(base, name)
-        if kept is None:
-            return ()
-        runs.append(kept[0])
-    return tuple(Setting(one.name, *one.values) for one in compare.settings(runs))
+def _progress(options: argparse.Namespace) -> Callable[[str], None]:
+    """Return what shows what is being done, on a terminal."""
+    if options.json or not sys.stderr.isatty():
+        return lambda _words: None
+    return lambda words: print(f"{CLEARED}{words} ", end="", file=sys.stderr, flush=True)

@@ -47,7 +47,7 @@ def _stored_run(folder: Path) -> Kept:
     return Kept(folder, record.read(folder))
 
 
-def job_of(project: Project, data_root: str) -> Job:
+def job_of(project: Project, data_root: str | None) -> Job:
     """Return the job of a stored project."""
     if project.opened is not None:
         return preflight.job(project, opened.analysis_of(project), data_root)

@@ -14,13 +14,11 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
+from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QHeaderView,
     QMenu,
     QStackedLayout,
-    QTableView,
     QWidget,
 )
 
@@ -30,7 +28,7 @@ from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox
-from app.views.ui.tables import ColumnsModel, Index, plain, side
+from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 ROW_HEIGHT = 26
 _ARROW = 22
 NOT_YET = ("Not computed yet", "The cost of each layer is shown here once computed.")
-_SAMPLED = 200  # rows that are measured for the widths of the columns
 
 
 class CostModel(ColumnsModel):
@@ -130,33 +127,14 @@ class TotalModel(ColumnsModel):
         return None
 
 
-class _Table(QTableView):
-    """Rows that are chosen whole. Ctrl+C is the table's own while it has the focus."""
+class _Table(RowsTable):
+    """Tells where the mouse is."""
 
-    copied = Signal()
     left = Signal()
-    opened = Signal(QModelIndex)
 
     def __init__(self, model: ColumnsModel, name: str) -> None:
-        super().__init__()
-        self.setModel(model)
+        super().__init__(model, name, ROW_HEIGHT)
         self.setMouseTracking(True)
-        plain(self, name, ROW_HEIGHT)
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
-            if event.matches(QKeySequence.StandardKey.Copy) or event.matches(QKeySequence.StandardKey.SelectAll):
-                event.accept()
-                return True
-        return super().event(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
-            self.copied.emit()
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentIndex().isValid():
-            self.opened.emit(self.currentIndex())
-        else:
-            super().keyPressEvent(event)
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
@@ -192,13 +170,7 @@ class CostTable(QWidget):
 
     def _set_up_tables(self) -> None:
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        header = self.table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        header.setResizeContentsPrecision(_SAMPLED)
-        header.setStretchLastSection(True)
-        header.setSortIndicatorClearable(True)
-        header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
-        self.table.setSortingEnabled(True)
+        self.table.sort_by_header()
         self.total.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.total.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.total.horizontalHeader().hide()
@@ -220,8 +192,7 @@ class CostTable(QWidget):
         bars = self.table.horizontalScrollBar(), self.total.horizontalScrollBar()
         bars[0].valueChanged.connect(bars[1].setValue)
         self.table.selectionModel().selectionChanged.connect(self._rows_selected)
-        for signal in (self.table.doubleClicked, self.table.opened):
-            signal.connect(lambda index: self.jump_requested.emit(self.model.rows[index.row()].node))
+        self.table.rowOpened.connect(lambda index: self.jump_requested.emit(self.model.rows[index.row()].node))
         self.table.entered.connect(lambda index: self._selection.hover(self.model.rows[index.row()].node))
         self.table.left.connect(lambda: self._selection.hover(None))
         self.table.copied.connect(self.copy)

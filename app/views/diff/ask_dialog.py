@@ -13,9 +13,10 @@ from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPlainTextEdit
 
 from app.compare.modes import Modes
 from app.engine.requests.diff import Diff, DiffSide
-from app.engine.requests.import_model import ImportRequestError, parse_arguments
+from app.engine.requests.import_model import parse_arguments
 from app.engine.requests.observe import Observe
-from app.sources.spec import SourceError, parse_input
+from app.runs.checkpoint_files import checkpoints
+from app.sources.spec import parse_input
 from app.views.diff.side_reader import AskedSide, SideReader
 from app.views.importing.import_pages import FormField, code_field
 from app.views.ui import theme
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
     from app.views.workspace import Workspace
 
-SOURCES = "file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   net.tape   a run   W.pt   SOURCE@W.pt"
+SOURCES = (
+    "file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   net.tape   a run   RUN@STEP   W.pt   SOURCE@W.pt"
+)
 INPUTS = "One a line, with the batch first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Without any they are proposed."
 FILTER = "Models, projects and weights (*.py *.tape *.pt *.pth *.safetensors *.ckpt *.bin)"
+MOST = 20  # checkpoints of a run that are listed
 OTHER, ITSELF = "other", "itself"
 PAIRS = (
     ("float32", "bfloat16"), ("float32", "float16"), ("float64", "float32"), ("eval", "train"), ("eager", "compiled"),
@@ -51,6 +55,7 @@ class AskDiffDialog(Dialog):
         super().__init__("Compare models", workspace.window)
         self._current, self._compare = current, compare
         self._reader = SideReader(workspace, self)
+        self._data_root = str(workspace.settings.data_folder)
         self.what = Segmented([(OTHER, "With another model"), (ITSELF, "In two modes")], "What is compared")
         self.a, self.b = code_field(""), code_field("file.py:Class")
         if current is not None:
@@ -99,9 +104,29 @@ class AskDiffDialog(Dialog):
         menu.addAction("File…", lambda: self._browse(field))
         menu.addSeparator()
         for kept in runs:
-            menu.addAction(kept.record.title, partial(field.setText, str(kept.folder)))
+            of_run = menu.addMenu(kept.record.title.replace("&", "&&"))
+            of_run.aboutToShow.connect(partial(self._list_weights, of_run, field, kept))
         button.setMenu(menu)
         return button
+
+    def _list_weights(self, menu: QMenu, field: QLineEdit, kept: Kept) -> None:
+        """Offer the weights of a run: the best, a checkpoint, or those after a step."""
+        menu.clear()
+        menu.addAction("Best weights", partial(field.setText, str(kept.folder)))
+        menu.addAction("After a step…", partial(self._ask_step, field, kept))
+        menu.addSeparator()
+        for one in checkpoints(kept)[:MOST]:
+            menu.addAction(f"Checkpoint: {one.label}", partial(field.setText, str(one.path)))
+
+    def _ask_step(self, field: QLineEdit, kept: Kept) -> None:
+        """Have the number of a step typed after the run."""
+        field.setText(f"{kept.folder}@")
+        field.setFocus()
+        field.end(False)
+        entry = next(one for one in self.entries.values() if one.field is field)
+        steps = kept.record.summary.steps
+        last = f", up to {steps:,}" if steps else ""
+        entry.complain(f"Type the step after the @: 0 is the start of {kept.record.title}{last}", "text3")
 
     def _browse(self, field: QLineEdit) -> None:
         name, _ = QFileDialog.getOpenFileName(self, "Compare with a file", str(Path.home()), FILTER)
@@ -130,7 +155,7 @@ class AskDiffDialog(Dialog):
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
             ("arguments", lambda: parse_arguments(arguments)), ("inputs", lambda: [*map(parse_input, lines)]),
         )  # fmt: skip
-        if not all([self._fits(entry, check) for entry, check in checks]):
+        if not all([self.entries[entry].fits(check) for entry, check in checks]):
             return
         typed = self.a.text().strip()
         first: AskedSide | DiffSide | None = AskedSide(typed, arguments, lines) if typed else self._current
@@ -154,22 +179,13 @@ class AskDiffDialog(Dialog):
         is_open = not self.a.text().strip()
         which = frozenset(("a", "b") if modes is not None else ("a",)) if is_open else frozenset[str]()
         self.accept()
-        self._compare(Diff(a, b, modes, trains), which)
+        self._compare(Diff(a, b, modes, trains, data_root=self._data_root), which)
 
     def _refuse(self, place: int, words: str) -> None:
         self._enable(True)
         entry = ("a", "b")[place]
         self.entries[entry].complain(words)
         self.entries[entry].field.setFocus()
-
-    def _fits(self, entry: str, check: Callable[[], object]) -> bool:
-        try:
-            check()
-        except (SourceError, ImportRequestError) as error:
-            self.entries[entry].complain(f"{str(error).removesuffix('.')}.")
-            self.entries[entry].field.setFocus()
-            return False
-        return True
 
     def _enable(self, on: bool) -> None:
         for entry in self.entries.values():

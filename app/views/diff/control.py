@@ -99,8 +99,8 @@ class DiffControl(QObject):
             self._page.refuse(f"{(a, b)[place].record.title} could not be compared", words)
 
         self._page.set_busy("Reading both runs")
-        asked = [AskedSide(str(kept.folder)) for kept in (a, b)]
-        self._reader.read(asked, lambda sides: self.compare(Diff(sides[0], sides[1])), refuse)
+        asked, root = [AskedSide(str(kept.folder)) for kept in (a, b)], str(self._workspace.settings.data_folder)
+        self._reader.read(asked, lambda sides: self.compare(Diff(sides[0], sides[1], data_root=root)), refuse)
 
     def compare(self, request: Diff, sides: frozenset[str] = frozenset()) -> None:
         """Compare what a request names, on the page; `sides`, of "a" and "b", are the open project."""
@@ -256,7 +256,7 @@ def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:
     engine = observe_process.engine_of(own) if own is not None else OwnEngine(lambda: pool.start("engine"))
     found = observe_process.answer_in(engine, request, cancelled=cancelled, tell=tell)
     tell("Preparing the page")
-    return Compared(found, LayerRows.of(found.layers), MergedTree(found), _text(found))
+    return Compared(found, LayerRows.of(found.layers, found.distances), MergedTree(found), _text(found))
 
 
 def _text(found: Difference) -> str:

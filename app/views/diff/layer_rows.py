@@ -6,18 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from app.compare.results import Added, Apart, Layer
+from app.compare.results import Added, Apart, Distance, Layer
 from app.util.late_dataclass import dataclass
 
 COLUMNS = (
-    "Layer in A", "Layer in B", "Class", "Forward", "Added", "Cosine", "Backward", "Added", "Cosine",
+    "Layer in A", "Layer in B", "Class", "Weights", "Forward", "Added", "Cosine", "Backward", "Added", "Cosine",
 )  # fmt: skip
-LAYER_A, LAYER_B, CLASS, FORWARD, ADDED, COSINE, BACKWARD, BACKWARD_ADDED, BACKWARD_COSINE = range(9)
-NUMBERS = frozenset(range(FORWARD, len(COLUMNS)))
+LAYER_A, LAYER_B, CLASS, WEIGHTS, FORWARD, ADDED, COSINE, BACKWARD, BACKWARD_ADDED, BACKWARD_COSINE = range(10)
+NUMBERS = frozenset(range(WEIGHTS, len(COLUMNS)))
 MEANINGS = (
     "Modules of A in the order of their calls",
     "The module of B that matches it",
     "Its class",
+    "‖b−a‖₂ / ‖a‖₂ of its own parameters: how far they have moved",
     "‖b−a‖₂ / ‖a‖₂ of its outputs, both models run on their own: what it adds and what it inherits",
     "Relative error of its outputs where B's layer gets exactly what A's layer got: its own part",
     "Cosine of the angle between the outputs of both",
@@ -31,21 +32,35 @@ NOTHING = "–"
 @dataclass(frozen=True, eq=False)
 class LayerRows:
     """The layers in the order of their calls; `orders` are their places sorted by each column, ascending, those without
-    a value left out, and `adding` the places of those that add more than rounding explains."""
+    a value left out, and `adding` the places of those that add more than rounding explains. `moved` is the relative
+    distance of each layer's weights, empty where both models have the same."""
 
     layers: tuple[Layer, ...] = ()
     orders: tuple[tuple[int, ...], ...] = ((),) * len(COLUMNS)
     adding: tuple[int, ...] = ()
+    moved: tuple[float | None, ...] = ()
 
     @classmethod
-    def of(cls, layers: Sequence[Layer]) -> LayerRows:
+    def of(cls, layers: Sequence[Layer], distances: Sequence[Distance] = ()) -> LayerRows:
         """Sort the layers by every column; meant for a worker thread."""
+        by_path = {one.a: one.relative for one in distances}
+        moved = tuple(by_path.get(layer.a) for layer in layers) if distances else ()
         orders = []
         for column in range(len(COLUMNS)):
             keys: list[Any] = [key_of(layer, column) for layer in layers]
+            if column == WEIGHTS and moved:
+                keys = list(moved)
             known = [place for place, key in enumerate(keys) if key is not None]
             orders.append(tuple(sorted(known, key=keys.__getitem__)))
-        return cls(tuple(layers), tuple(orders), tuple(at for at, layer in enumerate(layers) if adds(layer)))
+        adding = tuple(at for at, layer in enumerate(layers) if adds(layer))
+        return cls(tuple(layers), tuple(orders), adding, moved)
+
+    def text(self, place: int, column: int) -> str:
+        """Return the text of a cell."""
+        if column == WEIGHTS:
+            moved = self.moved[place] if self.moved else None
+            return NOTHING if moved is None else figure(moved)
+        return text_of(self.layers[place], column)
 
     def places(self, column: int = -1, descending: bool = False, only_adding: bool = False) -> list[int]:
         """Return the places in the order of a column, -1 for that of the calls; those without a value come last."""
@@ -113,6 +128,8 @@ def _cosine(value: float) -> str:
 
 
 def _value(layer: Layer, column: int) -> float | None:
+    if column == WEIGHTS:
+        return None
     back = column >= BACKWARD
     if column in (ADDED, BACKWARD_ADDED):
         added = layer.backward_added if back else layer.added
@@ -125,7 +142,9 @@ def _value(layer: Layer, column: int) -> float | None:
 
 def tone_of(layer: Layer, column: int) -> str:
     """Return how a cell is shown: "adds", "inherited" for an error that it only passes on, "" otherwise."""
-    if column not in NUMBERS:
+    if column < FORWARD:
+        if column == WEIGHTS:
+            return ""
         if adds(layer):
             return "adds"
         return "inherited" if _error(layer.forward) or _error(layer.backward) else ""
@@ -157,5 +176,5 @@ def as_text(rows: LayerRows, places: Sequence[int]) -> str:
     """Return rows as tab-separated text."""
     passes = [f"{name} {what}" for name in ("Forward", "Backward") for what in ("error", "added", "cosine")]
     names = (*COLUMNS[:FORWARD], *passes)
-    lines = [names, *(tuple(text_of(rows.layers[at], column) for column in range(len(COLUMNS))) for at in places)]
+    lines = [names, *(tuple(rows.text(at, column) for column in range(len(COLUMNS))) for at in places)]
     return "\n".join("\t".join(line) for line in lines)

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QHeaderView, QMenu, QTableView, QWidget
+from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QMenu, QTableView, QWidget
 
 from app.compare.results import Layer
 from app.views.diff import layer_rows
-from app.views.diff.layer_rows import CLASS, COLUMNS, LAYER_A, LAYER_B, MEANINGS, NUMBERS, LayerRows
+from app.views.diff.layer_rows import CLASS, COLUMNS, LAYER_A, LAYER_B, MEANINGS, NUMBERS, WEIGHTS, LayerRows
 from app.views.ui import icons, theme
-from app.views.ui.tables import ColumnsModel, Index, plain, side
+from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
 
 ROW_HEIGHT = 24
-SAMPLED = 200  # rows that are measured for the widths of the columns
 LONGEST, WIDEST = 260, 92  # pixels of a path and of a class, where there is no room for more
 LIMITS = {LAYER_A: LONGEST, LAYER_B: LONGEST, CLASS: WIDEST}
 
@@ -61,7 +60,7 @@ class LayersModel(ColumnsModel):
             return None
         layer, column = self.layer_at(index.row()), index.column()
         if role == Qt.ItemDataRole.DisplayRole:
-            return layer_rows.text_of(layer, column)
+            return self.layers.text(self.rows[index.row()], column)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return side(column in NUMBERS)
         tone = layer_rows.tone_of(layer, column)
@@ -79,35 +78,30 @@ class LayersModel(ColumnsModel):
         return None
 
 
-class LayerTable(QTableView):
+class LayerTable(RowsTable):
     """`chosen(layer)` is emitted when another row is selected, `opened(layer)` to go to it. Ctrl+C copies the rows."""
 
     chosen = Signal(object)
     opened = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.layers = LayersModel(self)
-        self.setModel(self.layers)
-        plain(self, "Matched layers", ROW_HEIGHT)
-        header = self.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        header.setResizeContentsPrecision(SAMPLED)
-        header.setStretchLastSection(True)
-        header.setSortIndicatorClearable(True)
-        header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
-        self.setSortingEnabled(True)
+    def __init__(self) -> None:
+        self.layers = LayersModel()
+        super().__init__(self.layers, "Matched layers", ROW_HEIGHT)
+        self.layers.setParent(self)
+        self.sort_by_header()
+        self.copied.connect(self.copy)
+        self.rowOpened.connect(lambda index: self.opened.emit(self.layers.layer_at(index.row())))
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self.selectionModel().currentRowChanged.connect(self._row_changed)
-        self.doubleClicked.connect(self._open)
         theme.manager().changed.connect(self.viewport().update)
 
     def set_layers(self, layers: LayerRows, only_adding: bool = False) -> None:
-        """Show these layers; B's paths have a column where any differs from A's."""
+        """Show these layers; B's paths have a column where any differs from A's, weights where they are compared."""
         self.layers.set_layers(layers, only_adding)
         same = all(layer.a == layer.b for layer in layers.layers)
         self.setColumnHidden(LAYER_B, same)
+        self.setColumnHidden(WEIGHTS, not layers.moved)
         self._fit()
 
     def choose(self, path: str) -> bool:
@@ -138,24 +132,6 @@ class LayerTable(QTableView):
     def _row_changed(self, index: QModelIndex, _before: QModelIndex) -> None:
         if index.isValid():
             self.chosen.emit(self.layers.layer_at(index.row()))
-
-    def _open(self, index: QModelIndex) -> None:
-        self.opened.emit(self.layers.layer_at(index.row()))
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
-            if event.matches(QKeySequence.StandardKey.Copy) or event.matches(QKeySequence.StandardKey.SelectAll):
-                event.accept()
-                return True
-        return super().event(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
-            self.copy()
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentIndex().isValid():
-            self._open(self.currentIndex())
-        else:
-            super().keyPressEvent(event)
 
     def _show_menu(self, spot: QPoint) -> None:
         index = self.indexAt(spot)

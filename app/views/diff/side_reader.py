@@ -13,9 +13,10 @@ from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.custom import CustomFile, module_name, read_text
 from app.engine.requests.diff import DiffSide
-from app.engine.requests.diff.reading import PROJECT, WEIGHTS, ReadSide
+from app.engine.requests.diff.reading import WEIGHTS, ReadSide
 from app.engine.requests.import_model import ImportRequestError
 from app.engine.requests.observe import Observe, request_of
+from app.runs.named import PROJECT
 from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.sources.finding import file_of
 from app.sources.spec import FILES, AskedModel, SourceError
@@ -141,6 +142,8 @@ def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
     text, weights = asked.text, ""
     if not Path(text).expanduser().exists() and "@" in text:
         text, _, weights = text.rpartition("@")
+        if not weights:
+            raise SourceError(f"Nothing follows the @ of {text}@: write a step of the run, or a file of weights")
     path = Path(text).expanduser()
     file = Path(weights).expanduser() if weights else None
     if file is not None and file.is_file():

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.builder.catalog.custom import CustomFile, module_name, read_text
 from app.engine.requests.import_model import (
+    ImportRequestError,
     KnownModel,
     ModelImportError,
     ModelSource,
@@ -29,6 +30,7 @@ from app.engine.requests.import_model import (
     parse_input,
 )
 from app.source.layer_files import LayerFile, LayerFileError, allowed
+from app.sources.spec import SourceError
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of
 from app.views.ui import theme
@@ -66,6 +68,16 @@ class FormField(QWidget):
         self.note.setText(words or self._words)
         self.note.setVisible(bool(words or self._words))
         self.field.setAccessibleDescription(words or self._words)
+
+    def fits(self, check: Callable[[], object]) -> bool:
+        """Return whether a check of the field's value passes; else show its error, with the focus."""
+        try:
+            check()
+        except (SourceError, ImportRequestError) as error:
+            self.complain(f"{str(error).removesuffix('.')}.")
+            self.field.setFocus()
+            return False
+        return True
 
 
 class ImportPage(QWidget):

@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QCheckBox, QFileDialog, QPlainTextEdit, QWidget
 
 from app.builder.catalog.custom import CustomFile, module_name, read_text
 from app.engine import observe_process
-from app.engine.requests.import_model import ImportRequestError, parse_arguments
+from app.engine.requests.import_model import parse_arguments
 from app.engine.requests.observe import Observe, request_of
 from app.observe.observation import Observation
 from app.source.layer_files import LayerFile, LayerFileError, allow, allowed
 from app.sources.finding import digest_of, file_of
-from app.sources.spec import AskedModel, InputsNeededError, SourceError, SourceSpec, parse_input, parse_source
+from app.sources.spec import AskedModel, InputsNeededError, SourceSpec, parse_input, parse_source
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.trust_dialog import listed
 from app.views.importing.import_pages import FormField, ModelTrustDialog, code_field
@@ -115,7 +115,7 @@ class OpenModelDialog(ProgressDialog):
             ("arguments", lambda: parse_arguments(asked.arguments)),
             ("inputs", lambda: [*map(parse_input, asked.inputs)]),
         )
-        if not all([self._fits(entry, check) for entry, check in checks]):
+        if not all([self.entries[entry].fits(check) for entry, check in checks]):
             return
         request = request_of(asked)
         self._asked = request
@@ -133,15 +133,6 @@ class OpenModelDialog(ProgressDialog):
         self.meta.setChecked(asked.meta)
         self._trusted, self._folder = asked.trust, asked.folder
         self.start()
-
-    def _fits(self, entry: str, check: Callable[[], object]) -> bool:
-        try:
-            check()
-        except (SourceError, ImportRequestError) as error:
-            self.entries[entry].complain(f"{str(error).removesuffix('.')}.")
-            self.entries[entry].field.setFocus()
-            return False
-        return True
 
     def _ask_trust(self, source: SourceSpec, request: Observe) -> None:
         path = file_of(source, request.folder)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QTableView
+from PySide6.QtCore import QAbstractTableModel, QEvent, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 
 from app.views.ui import theme
 
 Index = QModelIndex | QPersistentModelIndex
+SAMPLED = 200  # rows that are measured for the widths of the columns
 
 
 def side(right: bool) -> Qt.AlignmentFlag:
@@ -56,3 +58,42 @@ def plain(table: QTableView, name: str, height: int, room: int = 8) -> None:
     table.verticalHeader().setDefaultSectionSize(max(height, table.fontMetrics().height() + room))
     table.horizontalHeader().setFont(theme.font("caption"))
     table.horizontalHeader().setHighlightSections(False)
+
+
+class RowsTable(QTableView):
+    """Rows that are chosen whole. `copied` is emitted by Ctrl+C, which is the table's own while it has the focus, and
+    `rowOpened(index)` by Enter and a double click."""
+
+    copied = Signal()
+    rowOpened = Signal(QModelIndex)
+
+    def __init__(self, model: ColumnsModel, name: str, height: int) -> None:
+        super().__init__()
+        self.setModel(model)
+        plain(self, name, height)
+        self.doubleClicked.connect(self.rowOpened)
+
+    def sort_by_header(self) -> None:
+        """Have a click on a heading sort by its column; a third one restores the order of the model."""
+        header = self.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.setResizeContentsPrecision(SAMPLED)
+        header.setStretchLastSection(True)
+        header.setSortIndicatorClearable(True)
+        header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
+        self.setSortingEnabled(True)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            if event.matches(QKeySequence.StandardKey.Copy) or event.matches(QKeySequence.StandardKey.SelectAll):
+                event.accept()
+                return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copied.emit()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentIndex().isValid():
+            self.rowOpened.emit(self.currentIndex())
+        else:
+            super().keyPressEvent(event)

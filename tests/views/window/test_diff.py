@@ -22,6 +22,7 @@ from app.engine.own_engine import OwnEngine
 from app.project.project import Project
 from app.views.diff import control as control_module
 from app.views.diff.ask_dialog import ITSELF, AskDiffDialog
+from app.views.diff.layer_rows import ADDED
 from app.views.diff.merged_tree import MergedTree
 from app.views.diff.page import STRUCTURE, DiffPage
 from app.views.diff.side_reader import CompareTrustDialog
@@ -115,7 +116,7 @@ def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
     assert tones["norm"] == "norm, adds" and tones["last"] == "last, inherited"
     # by a click on the head the largest error of its own comes first
     header = page.table.horizontalHeader()
-    at = QPoint(header.sectionViewportPosition(4) + 12, header.height() // 2)
+    at = QPoint(header.sectionViewportPosition(ADDED) + 12, header.height() // 2)
     qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
     qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
     assert model.layer_at(0).a == "norm" and page.table.current().a == "norm"

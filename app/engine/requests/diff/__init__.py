@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from app.compare.modes import Modes
 from app.compare.results import Difference
@@ -13,17 +15,24 @@ from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.late_dataclass import dataclass
 
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.runs.named import NamedRun
+
 
 @dataclass(frozen=True)
 class DiffSide:
     """One of two things that are compared: `model` is the source of a model, or the text of a project's net, and None
     for weights alone. `weights` is a file of the program: a state_dict, or the checkpoint of a run; "" for those that
-    the model is made with, of a project after `start`."""
+    the model is made with, of a project after `start`. `run` is the folder of a stored run that it is of, and `step`
+    the step of it whose weights are meant, which are re-lived where no checkpoint has them."""
 
     name: str
     model: Observe | Source | None = None
     weights: str = ""
     start: StartWeights | None = None
+    run: str = ""
+    step: int | None = None
 
     @property
     def own_code(self) -> bool:
@@ -32,14 +41,19 @@ class DiffSide:
             return self.model.own is not None
         return self.model is not None and self.model.source.own_code
 
+    @property
+    def has_weights(self) -> bool:
+        """Return whether it has other weights than those that the model is made with."""
+        return bool(self.weights) or self.step is not None
+
 
 @dataclass(frozen=True)
 class Diff(Request[Difference]):
     """Make both models with `seed`, run them on the same batch, and say where they part. `trains` are the modes that
     are tried, False for eval. Without weights of its own a side gets the other's. With `modes`, B is A in another mode.
 
-    Raises SourceError, ComparisonError and WeightsError; send it to an engine of its own, which runs the code of the
-    models.
+    Steps of runs are re-lived with downloaded datasets in `data_root`. Raises SourceError, ComparisonError,
+    WeightsError, RunError and ReliveError; send it to an engine of its own, which runs the code of the models.
     """
 
     lane: ClassVar[str] = MAIN
@@ -50,3 +64,22 @@ class Diff(Request[Difference]):
     batch: int = 2
     seed: int = 0
     numbers: bool = field(default=True)
+    data_root: str | None = None
+
+
+def side_of_project(
+    project: Project, name: str, source: Callable[[], Source], weights: str = "", named: NamedRun | None = None
+) -> DiffSide:
+    """Return the side that a project is, with the weights of a file or of a stored run of it. `source` returns the text
+    of a drawn net; an opened model is returned as its source, which has its own inputs. Raises what `source` raises,
+    and RunError for a run without checkpoints."""
+    if named is not None and named.step is None:
+        weights = str(named.checkpoint())
+    if named is not None and named.step is not None:
+        name = named.name
+    elif weights:
+        name = f"{name} with {Path(weights).name}"
+    of = project.opened
+    model = source() if of is None else Observe(of.source, of.arguments, of.inputs, of.folder)
+    run, step = (str(named.kept.folder.absolute()), named.step) if named is not None else ("", None)
+    return DiffSide(name, model, weights, project.training.start, run, step)

@@ -8,7 +8,6 @@ from app.engine.protocol import MAIN, Request
 from app.engine.requests.diff import DiffSide
 from app.util.late_dataclass import dataclass
 
-PROJECT = ".tape"
 WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")
 
 
@@ -16,9 +15,9 @@ WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")
 class ReadSide(Request[DiffSide]):
     """Read a project, the folder of a run, one of its checkpoints, or a file of weights, without running its net.
 
-    `weights` is the run of a project by number or name, or a file; of a run the best checkpoint is taken, else the
-    last. A project of an opened model is returned as its source, which the caller has trusted before it is run. Raises
-    SourceError.
+    `weights` is the run of a project by number or name, perhaps with a checkpoint or a step after a slash, or those of
+    the folder of a run, or a file; of a run the best checkpoint is taken, else the last. A project of an opened model
+    is returned as its source, which the caller has trusted before it is run. Raises SourceError.
     """
 
     lane: ClassVar[str] = MAIN

@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from app.compare import weights
 from app.compare.compare import Batch, compare_models, compare_modes
@@ -15,6 +16,9 @@ from app.compare.structure import compare as match
 from app.engine.requests.diff import Diff, DiffSide
 from app.engine.server import Context, handles
 from app.engine.tasks.diff.sides import forget, load_weights, made, shape_text, state_of
+from app.runs import record
+from app.runs.compare import settings as compare_settings
+from app.runs.store import Kept
 from app.sources.spec import SourceError
 from app.util import gc_pause
 
@@ -22,28 +26,40 @@ from app.util import gc_pause
 @handles(Diff)
 def compare(request: Diff, context: Context) -> Difference:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the models print
-    return answer(request, context.progress)
+    return answer(request, context.progress, context.cancelled)
 
 
-def answer(request: Diff, tell: Callable[[str], None] = lambda _words: None) -> Difference:
+def answer(
+    request: Diff, tell: Callable[[str], None] = lambda _words: None, cancelled: Callable[[], bool] = lambda: False
+) -> Difference:  # fmt: skip
     """Compare in this process. Raises as the request says."""
+    found = _compared(request, tell, cancelled)
+    runs = [Path(side.run) for side in (request.a, request.b) if side.run]
+    if len(runs) == 2 and request.modes is None:
+        rows = compare_settings([Kept(folder, record.read(folder)) for folder in runs])
+        found = replace(found, settings=tuple(Setting(row.name, row.values[0], row.values[1]) for row in rows))
+    return found
+
+
+def _compared(request: Diff, tell: Callable[[str], None], cancelled: Callable[[], bool]) -> Difference:
     names = request.a.name, request.b.name
     if request.a.model is None or request.b.model is None:
         return _of_weights(request.a, request.b)
     tell(f"Making {request.a.name}")
     with gc_pause.put_off():
         one = made(request.a, request)
-        remarks = load_weights(one.model, request.a)
-        if request.modes is not None:
-            batch = Batch(one.args, one.kwargs, request.seed, one.targets)
-            return _remarked(compare_modes(one.model, request.modes, batch, request.trains, names, tell), remarks)
-        forget(request.a)
-        tell(f"Making {request.b.name}")
+    remarks = load_weights(one.model, request.a, request, tell, cancelled)
+    if request.modes is not None:
+        batch = Batch(one.args, one.kwargs, request.seed, one.targets)
+        return _remarked(compare_modes(one.model, request.modes, batch, request.trains, names, tell), remarks)
+    forget(request.a)
+    tell(f"Making {request.b.name}")
+    with gc_pause.put_off():
         other = made(request.b, request)
-    remarks += load_weights(other.model, request.b)
+    remarks += load_weights(other.model, request.b, request, tell, cancelled)
     if one.model is other.model:  # an object of a module
         other.model = copy.deepcopy(one.model)
-    own = bool(request.a.weights), bool(request.b.weights)
+    own = request.a.has_weights, request.b.has_weights
     if own == (False, True):
         structure = match(facts_of(other.model), facts_of(one.model))
         weights.share(other.model, one.model, structure.pairs)

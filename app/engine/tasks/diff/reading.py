@@ -5,44 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.builder.analysis import analyse
-from app.engine.requests.diff import DiffSide
-from app.engine.requests.diff.reading import PROJECT, ReadSide
-from app.engine.requests.observe import Observe
+from app.engine.requests.diff import DiffSide, side_of_project
+from app.engine.requests.diff.reading import ReadSide
 from app.engine.server import Context, handles
 from app.project import custom_layers, file
 from app.project.file import ProjectFileError
 from app.project.project import Project
-from app.runs import record, store
-from app.runs.checkpoint_files import checkpoints
+from app.runs import store
+from app.runs.named import PROJECT, named_run
 from app.runs.record import RunError
-from app.runs.store import Kept
+from app.source.generated import Source
 from app.sources.spec import SourceError
 from app.util.errors import CodedError
 
 
 @handles(ReadSide)
 def read_side(request: ReadSide, _context: Context) -> DiffSide:
-    path = Path(request.path)
+    path, weights = Path(request.path), request.weights
     try:
-        found = _run_at(path, request.weights)
-        if found is not None:
-            return _side_of(store.project_of(found[0]), found[0].record.title, str(_checkpoint(*found)))
-        if request.weights and not Path(request.weights).is_file():
-            raise SourceError(f"There is no file {request.weights}, and no run of that name")
+        if (named := named_run(path, weights)) is not None:
+            project, title = store.project_of(named.kept), named.kept.record.title
+            return side_of_project(project, title, lambda: _source(project, title), named=named)
+        if weights and not Path(weights).is_file():
+            raise SourceError(f"There is no file {weights}, and no run of that name")
         if not path.is_file():
             raise SourceError(f"There is no run in {path}" if path.is_dir() else f"There is no file {path}")
         if path.suffix == PROJECT:
-            return _side_of(file.read(path), path.name, request.weights)
+            project = file.read(path)
+            return side_of_project(project, path.name, lambda: _source(project, path.name), weights)
     except (OSError, RunError, ProjectFileError) as error:
         raise SourceError(str(error)) from error
     return DiffSide(path.name, None, str(path))
 
 
-def _side_of(project: Project, name: str, weights: str) -> DiffSide:
-    name = f"{name} with {Path(weights).name}" if weights else name
-    if project.opened is not None:
-        of = project.opened
-        return DiffSide(name, Observe(of.source, of.arguments, of.inputs, of.folder), weights, project.training.start)
+def _source(project: Project, name: str) -> Source:
+    """Return the text of a drawn net. Raises SourceError for one that cannot run, or may not yet."""
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise SourceError(f"{names} is not trusted: open the project and look at its layers first")
@@ -53,27 +50,4 @@ def _side_of(project: Project, name: str, weights: str) -> DiffSide:
     wrong = next((one for one in analysis.problems if one.severity == "error"), None)
     if wrong is not None:
         raise SourceError(f"{name} cannot run: {wrong.message}. {wrong.reason}")
-    return DiffSide(name, analysis.source, weights, project.training.start)
-
-
-def _run_at(path: Path, name: str) -> tuple[Kept, str] | None:
-    """Return a stored run, and which of its checkpoints was named: "best", "last" or ""."""
-    if path.suffix == PROJECT and name and not Path(name).is_file():
-        run, _, which = name.partition("/")
-        return store.find(store.runs_beside(path), run), which
-    if not name and (path / store.PROJECT).is_file():
-        return Kept(path, record.read(path)), ""
-    inside = path.parent.parent
-    if not name and path.parent.name == store.CHECKPOINTS and (inside / store.PROJECT).is_file():
-        return Kept(inside, record.read(inside)), path.stem
-    return None
-
-
-def _checkpoint(kept: Kept, which: str) -> Path:
-    """Return the named checkpoint of a run; without a name the best, the last, or the newest one."""
-    found = {one.path.stem: one.path for one in checkpoints(kept)}
-    if not found:
-        raise SourceError(f"{kept.record.title} has no checkpoint, so its weights are not known")
-    if which and which not in found:
-        raise SourceError(f"{kept.record.title} has no checkpoint {which}; there are {', '.join(found)}")
-    return next((found[name] for name in (which, "best", "last") if name in found), next(iter(found.values())))
+    return analysis.source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -75,11 +75,25 @@ def _is_ours(name: str) -> bool:
     return name.partition(".")[0] in ("app", "tapedeck", "__main__")
 
 
-def load_weights(model: nn.Module, side: DiffSide) -> list[str]:
-    """Load the weights of a side. Raises WeightsError, CheckpointError and SourceError."""
-    if not side.weights:
+def load_weights(
+    model: nn.Module, side: DiffSide, request: Diff, tell: Callable[[str], None], cancelled: Callable[[], bool]
+) -> list[str]:  # fmt: skip
+    """Load the weights of a side, and return remarks. Raises WeightsError, CheckpointError, SourceError, RunError and
+    ReliveError."""
+    if not side.has_weights or (side.step is not None and not request.numbers):
         return []
-    given = state_of(side.weights)
+    remarks: tuple[str, ...] = ()
+    where = side.weights or side.name
+    given: Mapping[str, Tensor]
+    if side.step is not None:
+        from app.engine.tasks.past.weights_at_step import weights_at_step
+
+        def show(done: int, of: int) -> None:
+            tell(f"Re-living {side.name}: {done:,} of {of:,} steps")
+
+        given, remarks = weights_at_step(Path(side.run), side.step, request.data_root, show, cancelled)
+    else:
+        given = state_of(side.weights)
     own = model.state_dict()
     wrong = [f"{key} is {shape_text(value)}, and {shape_text(own[key])} in the model" for key, value in given.items()
              if key in own and own[key].shape != value.shape]  # fmt: skip
@@ -87,11 +101,12 @@ def load_weights(model: nn.Module, side: DiffSide) -> list[str]:
     if wrong or not fitting:
         keys = (", ".join([*one][:3]) for one in (given, own))
         words = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(*keys)
-        raise SourceError(f"{side.weights} does not fit {side.name}: {words}")
+        raise SourceError(f"{where} does not fit {side.name}: {words}")
     model.load_state_dict(fitting, strict=False)
     missing, left = len(own.keys() - given.keys()), len(given.keys() - own.keys())
-    found = [f"{missing} tensors of {side.name} are not in {Path(side.weights).name}."] if missing else []
-    return [*found, *([f"{left} tensors of {Path(side.weights).name} have no place in {side.name}."] if left else [])]
+    found = [f"{missing} tensors of {side.name} are not in {Path(where).name}."] if missing else []
+    found += [f"{left} tensors of {Path(where).name} have no place in {side.name}."] if left else []
+    return [*remarks, *found]
 
 
 def shape_text(tensor: Tensor) -> str:

@@ -56,7 +56,7 @@ Tell = Callable[[int, int], None]
 @handles(Revisit)
 def revisit(request: Revisit, context: Context) -> Revisited:
     """Re-live a step, and keep it under a handle."""
-    kept, project, job = _stored(request.run, request.data_root)
+    kept, project, job = stored(request.run, request.data_root)
     labels = node_labels(project.graph, custom_layers.ops_of(project)) if project.opened is None else FrozenMap()
     found, held = revisited(kept, job, request.step, labels, _progress(context), context.cancelled)
     return replace(found, held=context.keep(held)) if held is not None else found
@@ -68,7 +68,7 @@ def find_first(request: FindFirst, context: Context) -> FirstStep:
     from app.engine.tasks.past.bisect import first_step
     from app.training.revisit.conditions import parse_condition
 
-    kept, _, job = _stored(request.run, request.data_root)
+    kept, _, job = stored(request.run, request.data_root)
     return first_step(kept, job, parse_condition(request.condition), _progress(context), context.cancelled)
 
 
@@ -76,7 +76,7 @@ def _progress(context: Context) -> Tell:
     return lambda done, of: context.progress(Reliving(done, of))
 
 
-def _stored(folder: Path, data_root: str) -> tuple[Kept, Project, Job]:
+def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
     """Return a stored run with its project and job. Raises RunError."""
     from app.engine.tasks.runs import job_of
 

@@ -1,0 +1,64 @@
+"""The weights that a stored run had after a step: of a checkpoint written there, else re-lived and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.engine.tasks.past.revisit import as_recorded, check, stored
+from app.runs import resume, step_hashes
+from app.runs.newest import weights_in
+from app.runs.record import RunError
+from app.training.revisit.relive import ReliveWatcher, StepFigures, leave_reliving, relive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Tell = Callable[[int, int], None]
+
+
+def weights_at_step(
+    folder: Path, step: int, data_root: str | None, tell: Tell = lambda _done, _of: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:  # fmt: skip
+    """Return the weights after a step, the running mean if there is one, and remarks on where they are from; step 0 is
+    the start of the run. Raises RunError, for a run that parts from its record too, ReliveError and JobError."""
+    from app.training.checkpoints.checkpoint import step_of
+
+    notes: list[str] = []
+    kept, _, job = stored(folder, data_root)
+    title = kept.record.title
+    nearest = resume.nearest(kept, step, notes.append)
+    if nearest is not None and step_of(nearest)[0] == step:
+        return weights_in(nearest), (*notes, f"{title} at step {step:,}: from its checkpoint {nearest.name}.")
+    recorded = step_hashes.recorded_of(kept)
+    wanted = max(step, 1)
+    check(kept, job, wanted, recorded)
+    if kept.record.environment is not None and kept.record.environment.processes > 1:
+        raise RunError(
+            f"{title} ran on several processes, whose steps are compared at their checkpoints alone; there is none of "
+            f"step {step:,}"
+        )
+
+    def at_end(watcher: ReliveWatcher, _figures: StepFigures) -> dict[str, Tensor]:
+        stepper = watcher.live.stepper
+        model = stepper.model if stepper.average is None or not step else stepper.average.module
+        if not step and watcher.parting is None:
+            leave_reliving(watcher)  # the state before step 1
+        return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+    found = relive(as_recorded(kept, job), recorded, wanted, at_end, resume=nearest, tell=tell, cancelled=cancelled)
+    if found.parting is not None:
+        at = found.parting.step
+        raise RunError(
+            f"{title} cannot be compared at step {step:,}: re-lived, it is another run from step {at:,} on. "
+            f"tapedeck revisit {folder} --step {at} says why"
+        )
+    came = f"step {found.started_at:,} ({nearest.name})" if nearest is not None else "its start"
+    taken = wanted - found.started_at
+    notes.append(
+        f"{title} at step {step:,}: re-lived from {came}; {found.verified:,} of {taken:,} steps were verified by the "
+        "hashes of their gradients, all by their losses."
+    )
+    return found.found, (*notes, *((found.changed,) if found.changed else ()))

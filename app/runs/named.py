@@ -1,0 +1,58 @@
+"""What a person names of a stored run: its best weights, a checkpoint, or a step.
+
+A run is named as `net.tape@RUN`, by number or name, or by its folder; `net.tape@RUN/WHAT` and `FOLDER@WHAT` name a
+checkpoint of it, such as `best` or `last`, or a step.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.runs import record, store
+from app.runs.checkpoint_files import checkpoints
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.util.late_dataclass import dataclass
+
+PROJECT = ".tape"
+
+
+@dataclass(frozen=True)
+class NamedRun:
+    """A stored run, and what of it: the stem of a checkpoint, a step as decimal digits, or "" for its best weights."""
+
+    kept: Kept
+    which: str = ""
+
+    @property
+    def step(self) -> int | None:
+        """Return the step that is named, if one is."""
+        digits = self.which.replace(",", "")
+        return int(digits) if digits.isdecimal() else None
+
+    @property
+    def name(self) -> str:
+        """Return it as text."""
+        return self.kept.record.title + (f" at step {self.step:,}" if self.step is not None else "")
+
+    def checkpoint(self) -> Path:
+        """Return the named checkpoint; without a name the best, the last, or the newest one. Raises RunError."""
+        title, found = self.kept.record.title, {one.path.stem: one.path for one in checkpoints(self.kept)}
+        if not found:
+            raise RunError(f"{title} has no checkpoints; train with --save-every N, or name a step of it")
+        if self.which and self.which not in found:
+            raise RunError(f"{title} has no checkpoint {self.which}; there are {', '.join(found)}, and its steps")
+        return next((found[name] for name in (self.which, "best", "last") if name in found), next(iter(found.values())))
+
+
+def named_run(path: Path, name: str) -> NamedRun | None:
+    """Return the run that a path and what follows its `@` name; None if they name no run. Raises RunError."""
+    if path.suffix == PROJECT and name and not Path(name).is_file():
+        run, _, which = name.partition("/")
+        return NamedRun(store.find(store.runs_beside(path), run), which)
+    if path.is_dir() and (path / store.PROJECT).is_file():
+        return NamedRun(Kept(path, record.read(path)), name)
+    inside = path.parent.parent
+    if not name and path.parent.name == store.CHECKPOINTS and (inside / store.PROJECT).is_file():
+        return NamedRun(Kept(inside, record.read(inside)), path.stem)
+    return None
