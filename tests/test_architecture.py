@@ -42,7 +42,7 @@ ARROWS = {
     "engine": "preflight project export training data telemetry autograd builder observe compare interpret sources"
     " diagram",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
-    "engine.requests": "runs.checkpoint_files",  # values
+    "engine.requests": "runs.checkpoint_files runs.named",  # values
     "runs": "project export.errors export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder sources",  # do net, data and loss fit
