@@ -72,13 +72,13 @@ class Hooks:
         quick = self._quick
 
         def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if quick.on and not quick.looks and len(args) == 1 and not kwargs and quick.optimizer() is optimizer:
-                return
+            if quick.on and not quick.looks:
+                return  # one with a closure, or of another optimizer, is seen after the step
             watcher = self._watcher
             if watcher is None:
                 return
             try:
-                closure = len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure"))
+                closure = _has_closure(args, kwargs)
                 if not quick.on or closure or quick.optimizer() is not optimizer or perf_counter() >= watcher.norms_due:
                     watcher.before_step(optimizer, closure)
             except Exception as error:
@@ -89,13 +89,12 @@ class Hooks:
     def _after_step(self) -> Callable[..., None]:
         quick, losses, noted = self._quick, self._quick.losses, self._quick.noted
 
-        def after_step(optimizer: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-            if quick.on and (now := perf_counter()) < quick.due and quick.optimizer() is optimizer:
-                groups, end = optimizer.param_groups, len(losses)
-                if len(groups) == 1 and type(rate := groups[0].get("lr")) is float and end > quick.end:
-                    noted.append((now, end, rate))
-                    quick.end = end
-                    quick.spent += perf_counter() - now
+        def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if quick.on and quick.optimizer() is optimizer and not kwargs and (now := perf_counter()) < quick.due:
+                if len(args) == 1:
+                    noted.append((now, len(losses), optimizer.param_groups[0].get("lr")))
+                    if len(noted) == 1:
+                        quick.spent = perf_counter() - now
                     return
             watcher = self._watcher
             if watcher is None:
@@ -103,7 +102,7 @@ class Hooks:
             if self._unscaled:
                 self._unscaled.clear()
             try:
-                watcher.after_step(optimizer)
+                watcher.after_step(optimizer, _has_closure(args, kwargs))
             except Exception as error:
                 self._failed(error)
             except BaseException as error:  # Ctrl+C while the script stands
@@ -117,7 +116,7 @@ class Hooks:
         in_backward, modes = torch._C._current_graph_task_id, torch._C._len_torch_function_stack
 
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if quick.on and type(tensors) is Tensor and grad_tensors is None and in_backward() == -1 and not modes():
+            if quick.on and grad_tensors is None and type(tensors) is Tensor and in_backward() == -1 and not modes():
                 try:
                     if tensors.is_cpu and tensors.numel() == 1:
                         losses.append(tensors.item())
@@ -210,6 +209,10 @@ class Hooks:
             return result
 
         return _without_frame(step)
+
+
+def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return len(args) > 1 and callable(args[1]) or callable(kwargs.get("closure"))
 
 
 def _without_frame(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -59,19 +59,18 @@ _Noted = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # ki
 class Quick:
     """Steps of which nothing is told but loss and rate, as the hooks note them while `on`.
 
-    They are of one `optimizer`, and end at `due`; each has its time, where its losses end in `losses`, and its rate.
-    While it `looks`, its gradients may be due to be looked at.
+    They are of one `optimizer` with one group, and end at `due`; each has its time, where its losses end in `losses`,
+    and its rate. While it `looks`, its gradients may be due to be looked at. Noting the first `spent` so many seconds.
     """
 
-    __slots__ = ("due", "end", "looks", "losses", "noted", "on", "optimizer", "spent")
+    __slots__ = ("due", "looks", "losses", "noted", "on", "optimizer", "spent")
 
     def __init__(self) -> None:
         self.on = self.looks = False
         self.optimizer: Callable[[], Any] = lambda: None
         self.due = self.spent = 0.0  # seconds
         self.losses: list[float | Tensor] = []
-        self.noted: list[tuple[float, int, float]] = []
-        self.end = 0  # where the losses of the last one end
+        self.noted: list[tuple[float, int, Any]] = []
 
 
 class Watcher:
@@ -131,19 +130,20 @@ class Watcher:
         start = 0
         for now, end, rate in quick.noted:
             self._step += 1
-            self.previous = self.losses[start:end]
+            if end > start:
+                self.previous = self.losses[start:end]
             words = ""
-            if rate != state.rate:
-                state.rate, state.rates = rate, (rate,)
-                words = _rate_words(rate)
+            if rate != state.rate and rate is not None:
+                state.rate = models.rate_of({"lr": rate})
+                state.rates = (state.rate,)
+                words = _rate_words(state.rate)
             self.noted.append(("step", self._step, now - self.began, self.previous, words, state))
             start = end
         state.steps += len(quick.noted)
         state.steps_at_main = state.steps
-        self.spent += quick.spent
+        self.spent += quick.spent * len(quick.noted)
         del self.losses[:start]
         quick.noted.clear()
-        quick.end, quick.spent = 0, 0.0
 
     def backward_called(self, loss: Tensor) -> None:
         """Remember a loss: its value where it is on the CPU, else a copy that is fetched with others."""
@@ -172,11 +172,9 @@ class Watcher:
         """Look at the gradients, where that is due."""
         began = perf_counter()
         self.settle()
-        state = self.states.get(id(optimizer))
-        if state is None or state.optimizer() is not optimizer:
-            if self._only is not None and all(each() is not optimizer for each in self._only):
-                return
-            state = self._meet(optimizer)
+        state = self._state_of(optimizer)
+        if state is None:
+            return
         state.closure = closure
         if closure:
             self.losses.clear()
@@ -184,13 +182,14 @@ class Watcher:
             self._measure_if_due(state, began)
         self.spent += perf_counter() - began
 
-    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+    def after_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
         """Tell of a step, and do what was commanded."""
         began = perf_counter()
         self.settle()
-        state = self.states.get(id(optimizer))
+        state = self._state_of(optimizer)
         if state is None:
             return
+        state.closure = closure
         if state.closure and self.speaking:
             self._measure_if_due(state, began)
         losses = self.losses[:]
@@ -245,6 +244,8 @@ class Watcher:
         optimizer = last.optimizer()
         if not self.speaking or others or last.closure or looked or optimizer is None:
             return
+        if len(optimizer.param_groups) != 1 or type(optimizer.param_groups[0].get("lr")) is not float:
+            return
         quick = self.quick
         quick.optimizer, quick.due = last.optimizer, self.turn_due
         quick.looks = self.norms_due <= self.turn_due
@@ -286,6 +287,15 @@ class Watcher:
         self.file.close()
 
     # -- who is there -------------------------------------------------------------------------------------------------
+
+    def _state_of(self, optimizer: torch.optim.Optimizer) -> OptimizerState | None:
+        """Return what is known of an optimizer, which may be new; None for one that is not looked at."""
+        state = self.states.get(id(optimizer))
+        if state is not None and state.optimizer() is optimizer:
+            return state
+        if self._only is not None and all(each() is not optimizer for each in self._only):
+            return None
+        return self._meet(optimizer)
 
     def _meet(self, optimizer: torch.optim.Optimizer) -> OptimizerState:
         """Find the models behind an optimizer that steps for the first time."""
