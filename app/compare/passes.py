@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from app.compare import metrics
+from app.compare.borders import LARGEST_BUFFER, as_input, direction, is_listening
 from app.compare.containers import in_order, replace_tensors
 from app.compare.operations import Operation, reduction_length
 from app.compare.results import Pass
@@ -29,8 +30,6 @@ from app.observe import tensors
 from app.util import rng, user_frames
 from app.util.late_dataclass import dataclass
 from app.util.module_state import temporary_mode
-
-LARGEST_BUFFER = 1 << 16  # elements; larger ones, such as masks, are constants
 
 
 @dataclass(eq=False)
@@ -110,7 +109,7 @@ class ModelPass(ABC):
             one.grad = None
         try:
             with rng.borrowed(seed), temporary_mode(model, train), torch.enable_grad(), self._hooks(functions):
-                given = replace_tensors((args, dict(kwargs)), _as_input)
+                given = replace_tensors((args, dict(kwargs)), as_input)
                 output = model(*given[0], **given[1])
                 self.gradients.refused = self._run_backward(output)
             named = model.named_parameters(remove_duplicate=False)
@@ -167,7 +166,7 @@ class ModelPass(ABC):
         key = self._paths[path]
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if not _listening():
+            if not is_listening():
                 return None
             with self._hidden():
                 self._made[key] += 1
@@ -192,7 +191,7 @@ class ModelPass(ABC):
         return call.replaced[id(tensor)]
 
     def _after(self, module: nn.Module, _args: Any, _kwargs: Any, output: Any) -> Any:
-        if not _listening() or not any(one.module is module for one in self.stack):
+        if not is_listening() or not any(one.module is module for one in self.stack):
             return None
         with self._hidden():
             while self.stack[-1].module is not module:  # those that an exception left
@@ -261,7 +260,7 @@ class Recording(ModelPass):
     def backward(self, output: Any) -> None:
         found = [one for one in tensors.tensors_in(output, objects=True) if one.requires_grad]
         if found:
-            torch.autograd.backward(found, [_direction(one, number) for number, one in enumerate(found)])
+            torch.autograd.backward(found, [direction(one, number) for number, one in enumerate(found)])
 
 
 @dataclass(frozen=True)
@@ -347,9 +346,7 @@ class Forced(ModelPass):
             self._judge(call, given, expected.value, f"what it leaves in its input {number + 1}")
             _write(tensor, self._cut(call, given, expected, call.caller, f"the gradient at what {call.path} wrote"))
         output = replace_tensors(output, lambda tensor: self._given_back(call, wanted, tensor))
-        if len(call.outputs) != len(wanted.outputs):
-            what = f"it returns {len(call.outputs)} tensors, and {len(wanted.outputs)} in A"
-            self._add("forward", call, math.inf, what)
+        self._count_outputs(call, len(call.outputs))
         for name, mine in _buffers(call.module):
             expected_buffer = wanted.buffers.get(name)
             if expected_buffer is not None and expected_buffer.shape == mine.shape:
@@ -360,6 +357,15 @@ class Forced(ModelPass):
             torch.set_rng_state(wanted.after)
         return output
 
+    def _count_outputs(self, call: Call, count: int) -> None:
+        if call.reference is not None and count != len(call.reference.outputs):
+            what = f"it returns {count} tensors, and {len(call.reference.outputs)} in A"
+            self._add("forward", call, math.inf, what)
+
+    @staticmethod
+    def _output_words(wanted: Call, number: int) -> str:
+        return "its output" if len(wanted.outputs) == 1 else f"its output {number + 1}"
+
     def _given_back(self, call: Call, wanted: Call, tensor: Tensor) -> Tensor:
         number = len(call.outputs)
         if number >= len(wanted.outputs):
@@ -367,8 +373,7 @@ class Forced(ModelPass):
             return tensor
         spot = wanted.outputs[number]
         call.outputs.append(spot)
-        what = "its output" if len(wanted.outputs) == 1 else f"its output {number + 1}"
-        self._judge(call, tensor, spot.value, what)
+        self._judge(call, tensor, spot.value, self._output_words(wanted, number))
         return self._cut(call, tensor, spot, call.caller, f"the gradient at the output of {call.path or 'the model'}")
 
     def _cut(self, call: Call, tensor: Tensor, spot: Spot, blamed: Call | None, what: str) -> Tensor:
@@ -444,7 +449,7 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         run = self._run
-        if run.busy or not run.stack or not _listening():
+        if run.busy or not run.stack or not is_listening():
             return func(*args, **(kwargs or {}))
         run.busy = True
         try:
@@ -461,17 +466,6 @@ def _defined(module: nn.Module) -> tuple[str, int]:
     if code is None or not user_frames.is_users(code.co_filename):
         return "", 0
     return code.co_filename, code.co_firstlineno
-
-
-def _listening() -> bool:
-    """Return False while backward runs: a checkpoint computes calls again."""
-    return torch._C._current_graph_task_id() == -1
-
-
-def _as_input(tensor: Tensor) -> Tensor:
-    """Return a copy of an input, which has a gradient where it can."""
-    fresh = tensor.detach().clone()
-    return fresh.requires_grad_() if fresh.is_floating_point() or fresh.is_complex() else fresh
 
 
 def _watched(tensor: Tensor) -> tuple[Spot, Tensor]:
@@ -498,13 +492,6 @@ def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for name, one in module._buffers.items():
         if one is not None and one.numel() <= LARGEST_BUFFER:
             yield name, one
-
-
-def _direction(output: Tensor, number: int) -> Tensor:
-    """Return the gradient that backward starts with at an output: fixed pseudo-random numbers."""
-    generator = torch.Generator().manual_seed(number)
-    values = torch.randn(output.shape, dtype=torch.float64, generator=generator)
-    return values.to(output.dtype).to(output.device)
 
 
 def _root_mean_square(tensor: Tensor) -> float:

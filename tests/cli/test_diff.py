@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,34 @@ class Net(nn.Module):
             x = block(x)
         print("a model may print")
         return self.head(x)
+"""
+THERE = """
+import os
+import torch
+from torch import nn
+
+class Half(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x / 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / (3 if "NEW_TORCH" in os.environ else 2)
+
+class Apply(nn.Module):
+    def forward(self, x):
+        return Half.apply(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)
+        self.drop, self.halve = nn.Dropout(0.5), Apply()
+
+    def forward(self, x):
+        x = self.drop(self.norm(self.first(x)).relu_())
+        return self.last(self.halve(x))
 """
 DIGITS = resource_path("examples", "digits.tape")
 
@@ -148,11 +177,31 @@ def test_a_project_equals_itself_and_one_model_its_lower_precision(capsys: pytes
     assert all(one["added"] <= one["bound"] for one in plain["layers"])
 
 
+def test_a_model_is_compared_with_itself_in_another_interpreter(
+    versions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (versions / "there.py").write_text(THERE)
+    options = ("--trust", "--input", "3x4", "--python")
+    other = versions / "other"  # the same interpreter, in another environment
+    other.write_text(f'#!/bin/sh\nexport NEW_TORCH=1 OMP_NUM_THREADS=1\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    assert found(capsys, "there.py:Net", "--train", *options, sys.executable)[0] == 0
+    code, plain = found(capsys, "there.py:Net", *options, str(other))
+    assert code == 1 and (plain["first"]["a"], plain["first"]["pass"]) == ("halve", "backward")
+    assert plain["first"]["line_a"] == THERE.splitlines().index("        return self.last(self.halve(x))") + 1
+    adding = [one["a"] for one in plain["layers"] if not one["backward"]["added"] <= one["backward"]["bound"]]
+    assert adding == ["halve"] and all(one["added"] <= one["bound"] for one in plain["layers"])
+    assert {"torch", "python", "threads"} <= {one["name"] for one in plain["settings"]}
+    assert main(["diff", "there.py:Net", *options, "/bin/false"]) == 1
+    assert "/bin/false could not run the model: it ended with code 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["a.py:Net"], "pass A and B"),
         (["torchvision:resnet18", "--modes", "float32", "cuda"], "not two modes of one kind"),
+        (["torchvision:resnet18", "--python", "no_such"], "no_such is no program"),
         (["torchvision:resnet18@gone.pt", "torchvision:resnet18"], "there is no file gone.pt"),
         (["torchvision:resnet18", "torchvision:nothing"], "torchvision has no model nothing"),
     ],

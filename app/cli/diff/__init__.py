@@ -45,6 +45,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--weights-b", metavar="FILE", help="weights of B, as B@FILE")
     parser.add_argument("--modes", nargs=2, metavar=("MODE", "MODE"), help="compare A with itself: float32 bfloat16, "
                         "cpu cuda, eval train, eager compiled")  # fmt: skip
+    parser.add_argument("--python", metavar="FILE", help="compare A with itself in another Python interpreter that has "
+                        "torch, such as one of an older version: /path/to/env/bin/python")  # fmt: skip
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--train", action="store_true", help="run in train mode only (eval mode, then train mode)")
     mode.add_argument("--eval", action="store_true", help="run in eval mode only")
@@ -93,18 +95,28 @@ def request_of(options: argparse.Namespace) -> Diff:
     from app import cli
     from app.cli.diff import sides
     from app.compare.modes import ModeError, parse_modes
-    from app.engine.requests.diff import Diff
+    from app.engine.requests.diff import Diff, interpreter
+    from app.sources.spec import SourceError
 
     trains = (True,) if options.train else (False,) if options.eval else (False, True)
-    if (options.b is None) != (options.modes is not None):
-        raise cli.CommandError("pass A and B, or A and --modes MODE MODE")
+    ways = [options.b is not None, options.modes is not None, options.python is not None]
+    if sum(ways) != 1:
+        raise cli.CommandError("pass A and B, or A and --modes MODE MODE, or A and --python FILE")
     a = sides.side_of(options.a, options, options.args, options.weights_a)
-    if options.modes is None:
+    if options.b is not None:
         args_b = options.args if options.args_b is None else options.args_b
         b = sides.side_of(options.b, options, args_b, options.weights_b)
         return Diff(a, b, None, trains, options.batch, options.seed, not options.structure, options.data)
     if options.weights_b or options.args_b is not None or options.structure:
         raise cli.CommandError("--weights-b, --args-b and --structure are for a second model")
+    if options.python is not None:
+        try:
+            python = interpreter(options.python)
+        except SourceError as error:
+            raise cli.CommandError(f"--python: {error}") from error
+        here = replace(a, name=f"{a.name} here")
+        there = replace(a, name=f"{a.name} in {python}")
+        return Diff(here, there, None, trains, options.batch, options.seed, True, options.data, python)
     try:
         modes = parse_modes(*options.modes)
     except ModeError as error:

@@ -12,7 +12,7 @@ from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPlainTextEdit
 
 from app.compare.modes import Modes
-from app.engine.requests.diff import Diff, DiffSide
+from app.engine.requests.diff import Diff, DiffSide, interpreter
 from app.engine.requests.import_model import parse_arguments
 from app.engine.requests.observe import Observe
 from app.runs.checkpoint_files import checkpoints
@@ -34,9 +34,10 @@ SOURCES = (
     "file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   net.tape   a run   RUN@STEP   W.pt   SOURCE@W.pt"
 )
 INPUTS = "One a line, with the batch first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Without any they are proposed."
+PYTHON = "It has torch, such as another version of it. The same weights and the same batch in both"
 FILTER = "Models, projects and weights (*.py *.tape *.pt *.pth *.safetensors *.ckpt *.bin)"
 MOST = 20  # checkpoints of a run that are listed
-OTHER, ITSELF = "other", "itself"
+OTHER, ITSELF, ELSEWHERE = "other", "itself", "elsewhere"
 PAIRS = (
     ("float32", "bfloat16"), ("float32", "float16"), ("float64", "float32"), ("eval", "train"), ("eager", "compiled"),
     ("cpu", "cuda"),
@@ -56,13 +57,17 @@ class AskDiffDialog(Dialog):
         self._current, self._compare = current, compare
         self._reader = SideReader(workspace, self)
         self._data_root = str(workspace.settings.data_folder)
-        self.what = Segmented([(OTHER, "With another model"), (ITSELF, "In two modes")], "What is compared")
+        ways = [(OTHER, "With another model"), (ITSELF, "In two modes"), (ELSEWHERE, "In another Python")]
+        self.what = Segmented(ways, "What is compared")
         self.a, self.b = code_field(""), code_field("file.py:Class")
         if current is not None:
             self.a.setPlaceholderText(f"{current.name}, which is open")
         else:
             self.a.setPlaceholderText("file.py:Class")
         self.pair = ChoiceField([(pair, f"{pair[0]} and {pair[1]}") for pair in PAIRS], PAIRS[0], pairs=True)
+        self.python = code_field("/path/to/environment/bin/python")
+        choose = Button("Choose", icon="folder")
+        choose.clicked.connect(self._browse_python)
         self.trains = ChoiceField([(key, text) for key, text, _ in TRAINS], "both", pairs=True)
         self.arguments = code_field('{"num_classes": 10}')
         self.inputs = QPlainTextEdit()
@@ -75,6 +80,7 @@ class AskDiffDialog(Dialog):
             "a": FormField("A", self.a, without, self._chooser(self.a, runs)),
             "b": FormField("B", self.b, SOURCES, self._chooser(self.b, runs)),
             "pair": FormField("Modes", self.pair, "The same weights and the same batch in both"),
+            "python": FormField("Interpreter", self.python, PYTHON, choose),
             "trains": FormField("Run in", self.trains),
             "arguments": FormField("Arguments of constructors, as JSON", self.arguments),
             "inputs": FormField("Inputs", self.inputs, INPUTS),
@@ -88,7 +94,7 @@ class AskDiffDialog(Dialog):
         self.add_button("Cancel").clicked.connect(self.reject)
         self.compare_button = self.add_button("Compare", "primary", default=True)
         self.compare_button.clicked.connect(self.start)
-        for name, field in (("a", self.a), ("b", self.b), ("arguments", self.arguments)):
+        for name, field in (("a", self.a), ("b", self.b), ("arguments", self.arguments), ("python", self.python)):
             field.textChanged.connect(lambda _text, name=name: self._typed(name))
         self.inputs.textChanged.connect(lambda: self._typed("inputs"))
         self.what.changed.connect(lambda _key: self._offer())
@@ -134,16 +140,24 @@ class AskDiffDialog(Dialog):
             field.setText(f"{name}:" if name.endswith(".py") else name)
             field.setFocus()
 
+    def _browse_python(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(self, "Compare in another Python", str(Path.home()))
+        if name:
+            self.python.setText(name)
+
+    def _check_python(self) -> None:
+        interpreter(self.python.text().strip())
+
     def _offer(self) -> None:
-        itself = self.what.value() == ITSELF
-        self.entries["b"].setVisible(not itself)
-        self.entries["pair"].setVisible(itself)
+        for key, entry in ((OTHER, "b"), (ITSELF, "pair"), (ELSEWHERE, "python")):
+            self.entries[entry].setVisible(self.what.value() == key)
         self._typed("a")
 
     def _typed(self, entry: str) -> None:
         self.entries[entry].complain("")
         has_a = self._current is not None or bool(self.a.text().strip())
-        ready = has_a and (self.what.value() == ITSELF or bool(self.b.text().strip()))
+        needed = {OTHER: self.b, ELSEWHERE: self.python}.get(self.what.value())
+        ready = has_a and (needed is None or bool(needed.text().strip()))
         self.compare_button.setEnabled(ready)
 
     # -- comparing
@@ -155,6 +169,8 @@ class AskDiffDialog(Dialog):
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
             ("arguments", lambda: parse_arguments(arguments)), ("inputs", lambda: [*map(parse_input, lines)]),
         )  # fmt: skip
+        if self.what.value() == ELSEWHERE:
+            checks += (("python", self._check_python),)
         if not all([self.entries[entry].fits(check) for entry, check in checks]):
             return
         typed = self.a.text().strip()
@@ -171,15 +187,18 @@ class AskDiffDialog(Dialog):
 
     def _read(self, sides: tuple[DiffSide, ...]) -> None:
         trains = next(values for key, _, values in TRAINS if key == self.trains.value())
-        a, modes = sides[0], None
+        a, modes, python = sides[0], None, ""
         b = sides[-1]
         if self.what.value() == ITSELF:
             modes = Modes(*self.pair.value())
             a, b = (replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b))
+        if self.what.value() == ELSEWHERE:
+            python = interpreter(self.python.text().strip())
+            a, b = replace(a, name=f"{a.name} here"), replace(a, name=f"{a.name} in {python}")
         is_open = not self.a.text().strip()
-        which = frozenset(("a", "b") if modes is not None else ("a",)) if is_open else frozenset[str]()
+        which = frozenset(("a",) if self.what.value() == OTHER else ("a", "b")) if is_open else frozenset[str]()
         self.accept()
-        self._compare(Diff(a, b, modes, trains, data_root=self._data_root), which)
+        self._compare(Diff(a, b, modes, trains, data_root=self._data_root, python=python), which)
 
     def _refuse(self, place: int, words: str) -> None:
         self._enable(True)

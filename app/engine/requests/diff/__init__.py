@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
@@ -12,6 +14,7 @@ from app.compare.results import Difference
 from app.engine.protocol import MAIN, Request
 from app.engine.requests.observe import Observe
 from app.source.generated import Source
+from app.sources.spec import SourceError
 from app.training.config import StartWeights
 from app.util.late_dataclass import dataclass
 
@@ -50,7 +53,8 @@ class DiffSide:
 @dataclass(frozen=True)
 class Diff(Request[Difference]):
     """Make both models with `seed`, run them on the same batch, and say where they part. `trains` are the modes that
-    are tried, False for eval. Without weights of its own a side gets the other's. With `modes`, B is A in another mode.
+    are tried, False for eval. Without weights of its own a side gets the other's. With `modes`, B is A in another mode;
+    with `python`, the path of an interpreter that has torch, B is A there.
 
     Steps of runs are re-lived with downloaded datasets in `data_root`. Raises SourceError, ComparisonError,
     WeightsError, RunError and ReliveError; send it to an engine of its own, which runs the code of the models.
@@ -65,6 +69,7 @@ class Diff(Request[Difference]):
     seed: int = 0
     numbers: bool = field(default=True)
     data_root: str | None = None
+    python: str = ""
 
 
 def side_of_project(
@@ -83,3 +88,11 @@ def side_of_project(
     model = source() if of is None else Observe(of.source, of.arguments, of.inputs, of.folder)
     run, step = (str(named.kept.folder.absolute()), named.step) if named is not None else ("", None)
     return DiffSide(name, model, weights, project.training.start, run, step)
+
+
+def interpreter(text: str) -> str:
+    """Return the path of an interpreter; a symbolic link, as in an environment, stays one. Raises SourceError."""
+    found = shutil.which(text)
+    if found is None:
+        raise SourceError(f"{text} is no program; name an interpreter, such as /path/to/environment/bin/python")
+    return os.path.abspath(found)

@@ -11,10 +11,12 @@ from pathlib import Path
 from app.compare import weights
 from app.compare.compare import Batch, compare_models, compare_modes
 from app.compare.facts import facts_of
+from app.compare.other_python import compare_interpreters
 from app.compare.results import Alone, Changed, Difference, Setting, Structure
 from app.compare.structure import compare as match
 from app.engine.requests.diff import Diff, DiffSide
 from app.engine.server import Context, handles
+from app.engine.tasks.diff.other_interpreter import exchange_with
 from app.engine.tasks.diff.sides import forget, load_weights, made, shape_text, state_of
 from app.runs import record
 from app.runs.compare import settings as compare_settings
@@ -49,6 +51,10 @@ def _compared(request: Diff, tell: Callable[[str], None], cancelled: Callable[[]
     with gc_pause.put_off():
         one = made(request.a, request)
     remarks = load_weights(one.model, request.a, request, tell, cancelled)
+    if request.python:
+        batch = Batch(one.args, one.kwargs, request.seed, one.targets)
+        exchange = exchange_with(request.python, request.a, cancelled)
+        return _remarked(compare_interpreters(one.model, batch, request.trains, names, exchange, tell), remarks)
     if request.modes is not None:
         batch = Batch(one.args, one.kwargs, request.seed, one.targets)
         return _remarked(compare_modes(one.model, request.modes, batch, request.trains, names, tell), remarks)
