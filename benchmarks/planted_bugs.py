@@ -20,6 +20,7 @@ import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -217,17 +218,20 @@ def _swapped(path: str, kind: type[nn.Module], *args: Any) -> Callable[[nn.Modul
     return plant
 
 
+@cache
+def called(net: str) -> tuple[tuple[str, nn.Module], ...]:
+    """Return the modules of a net that are called, each under its path."""
+    model = make(net).eval()
+    seen: set[int] = set()
+    for one in model.modules():
+        one.register_forward_hook(lambda module, *_: seen.add(id(module)))
+    model(*batch_of(net).args)
+    return tuple((path, one) for path, one in model.named_modules() if id(one) in seen)
+
+
 def of_kind(net: str, kinds: Any, fits: Callable[[Any], bool] = lambda _module: True) -> list[str]:
     """List the paths of modules of a kind that are called."""
-    model = make(net)
-    called: set[int] = set()
-    hooks = [one.register_forward_hook(lambda module, *_: called.add(id(module))) for one in model.modules()]
-    model.eval()
-    model(*batch_of(net).args)
-    for hook in hooks:
-        hook.remove()
-    found = [(path, one) for path, one in model.named_modules() if isinstance(one, kinds)]
-    return [path for path, one in found if id(one) in called and fits(one)]
+    return [path for path, one in called(net) if isinstance(one, kinds) and fits(one)]
 
 
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm, diff_nets.RmsNorm)

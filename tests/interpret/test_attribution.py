@@ -14,7 +14,7 @@ from app.interpret.subject import of_model
 from app.training.evaluation.evaluator import Evaluator
 from tests.support.training_jobs import CONV_NET, job
 
-pytest.importorskip("captum", reason="attributions are an extra")
+pytestmark = pytest.mark.skipif(bool(captum_extra.captum_missing()), reason="attributions are an extra")
 
 
 @pytest.fixture(scope="module")
