@@ -50,7 +50,7 @@ ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
 COUNTS = {
     "memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look", "library_control._said",
-    "cost_control._retries",
+    "cost_control._retries", "diff_control._replaced",
 }  # fmt: skip
 # What the first import that is compared with its model makes, and what stays then.
 ONCE = {
