@@ -100,7 +100,7 @@ TORCH_MODULES = """
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers
     training.monitoring.measured_memory training.multi_output training.registry training.script_recipes
     training.revisit.hashes training.revisit.probe training.revisit.relive training.setup.devices
-    training.setup.prepare training.task training.trials.lr_range_test
+    training.setup.prepare training.surgery.transfer training.task training.trials.lr_range_test
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 # What no module of the window may import directly or through another; safetensors' own reader is light.
