@@ -251,6 +251,13 @@ class Watcher:
         quick.looks = self.norms_due <= self.turn_due
         quick.on = True
 
+    def catch_up(self) -> None:
+        """Write all that is known of the steps so far."""
+        self.settle()
+        if self.speaking:
+            self._write_noted()
+            self.file.flush()
+
     def skipped(self) -> None:
         """Tell that a gradient scaler left a step out, since its gradients were not finite."""
         self.settle()

@@ -50,8 +50,12 @@ class Watch:
             pass  # it is watched, and cannot be commanded
         where = self._listening.where if self._listening is not None else {}
         whose = {"pid": os.getpid(), "rank": self.rank, **ranks.job()}
-        self._file.tell("script", argv=[name, *sys.argv[1:]], **whose, **where)
+        arguments = [] if _is_kernel() else sys.argv[1:]
+        self._file.tell("script", argv=[name, *arguments], **whose, **where)
         atexit.register(self.stop)
+        self._notebook = _notebook()
+        if self._notebook is not None:
+            self._notebook.events.register("post_run_cell", self._cell_ended)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -84,6 +88,8 @@ class Watch:
             return
         self._ended = True
         atexit.unregister(self.stop)
+        if self._notebook is not None:
+            self._notebook.events.unregister("post_run_cell", self._cell_ended)
         if self._hooks is not None:
             self._hooks.remove()
         ending = ending or {"reason": "done"}
@@ -107,6 +113,11 @@ class Watch:
             message = f"{type(error).__name__}: {error}"[:2000]
             self.stop(event="failed", kind="error", message=message, cure="The terminal shows where.", node=None)
 
+    def _cell_ended(self, *_result: Any) -> None:
+        """Write what no step of this cell will any more."""
+        if self._watcher is not None:
+            self._watcher.catch_up()
+
     def _forked(self) -> None:
         """In a forked process: neither the file nor the socket is its own."""
         if self._ended:
@@ -117,6 +128,9 @@ class Watch:
         self._file.close()
         if self._listening is not None:
             self._listening.close(remove=False)
+
+    def __repr__(self) -> str:
+        return f"<Watch{' that has ended' * self._ended}: tapedeck {self.frames}>"
 
     def __enter__(self) -> Watch:
         return self
@@ -129,6 +143,24 @@ class Watch:
 
 
 _now: list[Watch] = []
+_KERNEL = "ipykernel_launcher.py"
+
+
+def _is_kernel() -> bool:
+    """Return whether this process runs the cells of a notebook."""
+    return bool(sys.argv) and Path(sys.argv[0]).name == _KERNEL
+
+
+def _script_name() -> str:
+    if _is_kernel():
+        return Path(os.environ.get("JPY_SESSION_NAME", "")).name or "notebook"  # that Jupyter tells its kernels
+    return Path(sys.argv[0] if sys.argv else "").name or "python"
+
+
+def _notebook() -> Any:
+    """Return the shell of IPython that runs the cells of this process, None if none does."""
+    shell = sys.modules.get("IPython")
+    return shell.get_ipython() if shell is not None else None
 
 
 def watch(
@@ -155,7 +187,7 @@ def watch(
     for earlier in _now:
         earlier.stop()
     _now.clear()
-    script = Path(sys.argv[0] if sys.argv else "").name or "python"
+    script = _script_name()
     place = Path(folder) if folder is not None else new_folder(script)
     if folder is not None and ranks.job() and ranks.rank():
         place /= f"rank-{ranks.rank()}"  # each has its own frames

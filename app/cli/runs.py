@@ -33,6 +33,7 @@ def add(commands: Any) -> None:
         ),
     )
     runs.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    runs.add_argument("--trust", action="store_true", help="run the code of the net for --tensorboard, this time only")
     runs.set_defaults(command=run)
 
 
@@ -78,7 +79,7 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
     try:
         kept = _requested_run(options, found)
         project = store.project_of(kept)
-        custom_layers.admit(project, False)
+        custom_layers.admit(project, options.trust)
         job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
         with cli.writing(options.tensorboard):
             return tensorboard.export(kept, job, options.tensorboard)

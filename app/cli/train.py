@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     from app.engine.dispatch import control_for
     from app.preflight import preflight
     from app.training.control import Control
-    from app.training.events import Failed
+    from app.training.events import Failed, Finished
 
     place = _execution_target(options)
     project = _with_options(cli.read(options), options)
@@ -106,6 +106,8 @@ def run(options: argparse.Namespace) -> int:
     with _interruptible(control):
         out: RunOutput = JsonLines() if options.json else ProgressBar(project.training.epochs)
         history, last, unread = _watch(job, control, out, recorder, resume, place)
+    if isinstance(last, Finished) and (late := [step for step in options.leave_out if step > last.steps]):
+        _warn(f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read")
     problem = ""
     if control.result is not None and (weights := control.result.state_dict) is not None:
         results = run_results.leave(project, job, weights, history, folder)
@@ -198,6 +200,9 @@ def _open_store(
             there = going_on.going_on(kept, path)
     except (RunError, CheckpointError) as error:
         raise cli.CommandError(str(error)) from error
+    if there.epochs >= job.training.epochs:
+        _warn(f"{path.name} is at epoch {there.epochs} of {job.training.epochs}: nothing is left to train; pass "
+              "--epochs with more")  # fmt: skip
     return Recorder(kept, project, job.source.text, lambda: there), path
 
 

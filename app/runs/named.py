@@ -1,7 +1,7 @@
 """What a person names of a stored run: its best weights, a checkpoint, or a step.
 
-A run is named as `net.tape@RUN`, by number or name, or by its folder; `net.tape@RUN/WHAT` and `FOLDER@WHAT` name a
-checkpoint of it, such as `best` or `last`, or a step.
+A run is named as `net.tape@RUN` or, with what `train --out` left, `OUT@RUN`, by number or name, or by its folder;
+`net.tape@RUN/WHAT` and `FOLDER@WHAT` name a checkpoint of it, such as `best` or `last`, or a step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from app.runs.store import Kept
 from app.util.late_dataclass import dataclass
 
 PROJECT = ".tape"
+RUNS = "runs"  # in the folder of `train --out`
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,9 @@ def named_run(path: Path, name: str) -> NamedRun | None:
         return NamedRun(store.find(store.runs_beside(path), run), which)
     if path.is_dir() and (path / store.PROJECT).is_file():
         return NamedRun(Kept(path, record.read(path)), name)
+    if name and not Path(name).is_file() and (path / RUNS).is_dir():
+        run, _, which = name.partition("/")
+        return NamedRun(store.find(path / RUNS, run), which)
     inside = path.parent.parent
     if not name and path.parent.name == store.CHECKPOINTS and (inside / store.PROJECT).is_file():
         return NamedRun(Kept(inside, record.read(inside)), path.stem)

@@ -146,6 +146,9 @@ def test_runs_are_compared_with_their_settings_and_at_their_steps(
     for seed in ("1", "2"):
         train = ["train", str(project), "--epochs", "1", "--device", "cpu", "--seed", seed, "--save-every", "20"]
         assert main([*train, "--out", str(tmp_path / seed)]) == 0
+        capsys.readouterr()
+        if seed == "1":
+            assert found(capsys, f"{tmp_path / seed}@1", f"{tmp_path / seed}@1/20", "--eval")[0] == 1
         stored = next((tmp_path / seed).rglob("project.tape")).parent
         store.move(store.Kept(stored, record.read(stored)), store.runs_beside(project))
     capsys.readouterr()

@@ -155,6 +155,9 @@ def test_a_batch_is_left_out_of_a_fork_and_by_its_script(
     assert again["parted"] is None and again["captured"] is True
     assert main(["revisit", str(fork), "--step", "33"]) == 1
     assert "step 33 was not trained on" in capsys.readouterr().err
+    assert main([*TRAIN, "--out", str(tmp_path / "late"), "--resume", str(trained), "--leave-out", "999"]) == 0
+    told = capsys.readouterr().err
+    assert "nothing is left to train" in told and "--leave-out 999: the run ended at step 46" in told
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -310,3 +311,20 @@ def test_what_says_no_secret_is_hung_up_on(tmp_path, monkeypatch):
     assert answer.result()["ok"] and refused.exception() is not None
     for each in (right, wrong, listening):
         each.close()
+
+
+def test_a_cell_of_a_notebook_leaves_no_step_untold(tmp_path, monkeypatch):
+    """IPython is no dependency: what it calls after a cell is called here."""
+    called: list = []
+    events = SimpleNamespace(register=lambda _name, f: called.append(f), unregister=lambda _name, f: called.remove(f))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(events=events)))
+    monkeypatch.setattr(sys, "argv", ["/x/ipykernel_launcher.py", "-f", "kernel.json"])
+    monkeypatch.setattr(watcher, "TURN_EVERY", math.inf)
+    watch = tapedeck.watch(folder=tmp_path, quiet=True)
+    list(loops.plain())
+    called[0](None)
+    found = told(watch.frames)
+    assert sum(each["event"] == "step" for each in found) == loops.STEPS and found[0]["argv"] == ["notebook"]
+    assert repr(watch) == f"<Watch: tapedeck {watch.frames}>"
+    watch.stop()
+    assert not called and "has ended" in repr(watch)
