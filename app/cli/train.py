@@ -194,7 +194,7 @@ def _open_store(
                 kept = store.begin(runs, project)
                 if before is not None:
                     kept = store.changed(kept, beginning=before.record.beginning)
-                    going_on.copy_history(before, kept)
+                    store.copy_history(before, kept)
             else:
                 kept = before
             there = going_on.going_on(kept, path)

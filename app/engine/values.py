@@ -53,7 +53,7 @@ MODULES = """
     engine.requests.data data.downloads.archives preflight.examples data.spec
     data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
-    engine.requests.past.revisit training.revisit.errors training.revisit.conditions
+    engine.requests.past.revisit engine.requests.past.fork training.revisit.errors training.revisit.conditions
     engine.requests.runs runs.record runs.checkpoint_files
     training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
     engine.requests.train engine.requests.evaluation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from app.project.project import Project
 from app.project.weights import files
-from app.runs import layer_tables, store
+from app.runs import store
 from app.runs.checkpoint_files import GoingOn
 from app.runs.record import RunError
 from app.runs.store import Kept
@@ -175,14 +174,6 @@ def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: Non
         if found is not None:
             return found
     raise RunError(f"There is no readable checkpoint in {path}.")
-
-
-def copy_history(before: Kept, kept: Kept) -> None:
-    """Copy the history of a run to the one that resumes it. Raises OSError."""
-    told = (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOSSES, store.LOG, *layer_tables.files())
-    for name in (*told, store.PROJECT, store.SOURCE):
-        if (before.folder / name).exists():
-            shutil.copyfile(before.folder / name, kept.folder / name)
 
 
 def weights_of(path: Path, name: str) -> StartWeights:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.runs import layer_tables, store, tables
+from app.runs.log_file import logged
 from app.runs.record import RunError
 from app.training.revisit.recorded import RateChange, Recorded
 from app.util.late_numpy import np
@@ -34,33 +34,22 @@ def recorded_of(kept: Kept) -> Recorded:
         losses = {int(step): loss for step, loss in zip(numbers, values, strict=True)}
     layers = tuple(name.partition("/")[2] for name in names[count:])
     rows = {int(row[0]): tuple(row[1:]) for row in hashes.T.tolist()} if names else {}
-    return Recorded(layers, rows, losses, rates, _left_out(kept.folder))
+    ending = kept.record.ending
+    failed = ending.step + 1 if ending is not None and ending.kind == "not finite" else 0
+    skipped = frozenset(line["step"] for line in logged(kept.folder / store.LOG, "skipped")) - losses.keys()
+    return Recorded(layers, rows, losses, rates, _left_out(kept.folder), failed, skipped)
 
 
 def _rates(folder: Path) -> tuple[RateChange, ...]:
     """Return the learning rates set by hand; those of groups are in the log alone."""
     main = {(int(step), rate) for step, rate in tables.read(folder / layer_tables.RATES)[1].T.tolist()}
-    found = [RateChange(line["step"], line.get("rate", 0.0), line.get("group", "")) for line in _log(folder, "rate")]
+    found = [
+        RateChange(line["step"], line.get("rate", 0.0), line.get("group", ""))
+        for line in logged(folder / store.LOG, "rate")
+    ]
     return tuple(dict.fromkeys(one for one in found if (one.step, one.rate) in main))
 
 
 def _left_out(folder: Path) -> frozenset[int]:
     """Return the steps at which a watch point paused at a loss that was not finite: they were not trained on."""
-    return frozenset(line["step"] for line in _log(folder, "caught") if line.get("what") == "loss")
-
-
-def _log(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """Return the lines of an event in the log of a run; one that is not whole, as after a crash, is ignored."""
-    path = folder / store.LOG
-    if not path.is_file():
-        return []
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if f'"{kind}"' in line:
-            try:
-                fields = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(fields, dict) and fields.get("event") == kind and isinstance(fields.get("step"), int):
-                found.append(fields)
-    return found
+    return frozenset(line["step"] for line in logged(folder / store.LOG, "caught") if line.get("what") == "loss")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,7 @@ from app.project import file_lock
 from app.project.project import Project
 from app.runs import layer_tables, tables
 from app.runs import record as records
+from app.runs.log_file import logged
 from app.runs.record import Parent, Record, RunError
 from app.training.columns import Columns
 from app.training.events import Started
@@ -185,6 +187,14 @@ def _is_of(a: Record, b: Record) -> bool:
     return msgspec.structs.replace(a, number=b.number, name=b.name) == b
 
 
+def copy_history(before: Kept, kept: Kept) -> None:
+    """Copy the history of a run to the one that resumes it. Raises OSError."""
+    told = (STEPS, EPOCHS, MEMORY, GRADIENTS, LOSSES, LOG, *layer_tables.files())
+    for name in (*told, PROJECT, SOURCE):
+        if (before.folder / name).exists():
+            shutil.copyfile(before.folder / name, kept.folder / name)
+
+
 def _copied(file: str, target: str) -> str:
     if Path(file).suffix == ".pt":
         with suppress(OSError):
@@ -211,6 +221,7 @@ def history_of(kept: Kept) -> History:
         layers, norms = tables.read(kept.folder / GRADIENTS)
         outputs, losses = tables.read(kept.folder / LOSSES)
         seen = list(layer_tables.read_events(kept.folder))
+        marked = logged(kept.folder / LOG, "caught", "skipped", "failed")
     except (OSError, tables.TableError) as error:
         raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
     if begun is not None:
@@ -231,7 +242,19 @@ def history_of(kept: Kept) -> History:
         history.parts.extend(losses)
     if norms.size:
         history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
+    _mark(history, marked)
     return history
+
+
+def _mark(history: History, lines: list[dict[str, Any]]) -> None:
+    """Mark the steps of a log's lines; one that was trained on after all, since the run was resumed, is none."""
+    trained = set(history.steps["step"].tolist())
+    for line in lines:
+        failed = line["event"] == "failed"
+        step = line["step"] + failed
+        known = line["event"] == "caught" or step not in trained
+        if known and (not failed or line.get("kind") == "not finite"):
+            history.mark(step, str(line.get("message", "")))
 
 
 def _started(begun: records.Beginning) -> Started:

@@ -10,8 +10,10 @@ from operator import attrgetter
 
 from app.training.columns import Array, Columns
 from app.training.events import (
+    Caught,
     EpochDone,
     Event,
+    Failed,
     GainFigures,
     GradientNorms,
     GroupRates,
@@ -21,6 +23,7 @@ from app.training.events import (
     LossParts,
     MemorySample,
     RateSet,
+    Skipped,
     Started,
     StepDone,
 )
@@ -38,7 +41,8 @@ class History:
     """The columns of one run. `add` consumes its events; views read the columns that they draw.
 
     `gradients` has one column per layer (a matrix of layers by samples), `gradient_steps` the step of each sample;
-    `seen` has further measurements of layers, `looking` the cost of telemetry so far.
+    `seen` has further measurements of layers, `looking` the cost of telemetry so far. `marks` say what happened at some
+    steps: a watch point held, or the loss was not finite.
     """
 
     # `scores` has the metrics of the validation samples besides accuracy, a row per epoch, a column each.
@@ -60,6 +64,7 @@ class History:
         self._gradient_steps = Columns("step")
         self.seen = LayerHistory()
         self.looking: Looking | None = None
+        self.marks: dict[int, str] = {}
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -78,8 +83,16 @@ class History:
                 for event in together:
                     self.add(event)
 
+    def mark(self, step: int, words: str) -> None:
+        """Mark a step at which something happened; of several words the first stay."""
+        self.marks.setdefault(step, words)
+
     def add(self, event: Event) -> None:
         match event:
+            case Caught() | Skipped():
+                self.mark(event.step, event.message)
+            case Failed(kind="not finite"):
+                self.mark(event.step + 1, event.message)
             case StepDone():
                 self.steps.append(*_STEP(event))
             case LossParts():
@@ -180,6 +193,7 @@ class History:
     def _go_on_after(self, step: int) -> None:
         """Drop everything after the checkpoint that the run resumes from."""
         self.seen.cut(step)
+        self.marks = {at: words for at, words in self.marks.items() if at <= step}
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
         whole = (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self.group_rates, self.parts)
         for columns in (*whole, self._gradient_steps):

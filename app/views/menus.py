@@ -57,7 +57,8 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
     "run": ("&Run", (
         "run", "pause", "step", "stop", "continue", "-", "capture-step", "script-batch", "script-save", "ranks",
         "-", "set-rate", "find-rate", "dry-run", "overfit",
-        "memory", "profile", "-", "places", "watch-run", "-", "forget-weights", "take-inits",
+        "memory", "profile", "-", "debug-step", "first-step", "leave-out", "-", "places", "watch-run", "-",
+        "forget-weights", "take-inits",
     )),
     "autograd": ("&Autograd", (
         "capture", "capture-eval", "-", "play-backward", "step-backward", "step-back", "run-to-selected",

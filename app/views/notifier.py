@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.toast import ToastStack
+
+EMPTY: Mapping[str, Callable[[], object]] = MappingProxyType({})
 
 
 class Notifier(QObject):
@@ -18,9 +21,11 @@ class Notifier(QObject):
         super().__init__(window)
         self._banner, self._toasts, self._window = banner, toasts, window
         self._act: Callable[[], object] | None = None
+        self._further: dict[str, Callable[[], object]] = {}
         # Predicates: whether a text is already shown somewhere more visible than the banner.
         self.told_by: list[Callable[[str], bool]] = []
         banner.acted.connect(self._acted)
+        banner.chosen.connect(self._chosen)
 
     # -- words that go by themselves ----------------------------------------------------------------------------------
 
@@ -38,21 +43,39 @@ class Notifier(QObject):
         """Show an error that stays until it is closed."""
         self.show("error", title, reason)
 
-    def warn(self, title: str, reason: str, action: str = "", act: Callable[[], object] | None = None) -> None:
+    def warn(
+        self,
+        title: str,
+        reason: str,
+        action: str = "",
+        act: Callable[[], object] | None = None,
+        further: Mapping[str, Callable[[], object]] = EMPTY,
+    ) -> None:
         """Show a warning that stays until it is closed."""
-        self.show("warning", title, reason, action, act)
+        self.show("warning", title, reason, action, act, further)
 
     def show(
-        self, kind: str, title: str, reason: str, action: str = "", act: Callable[[], object] | None = None
+        self,
+        kind: str,
+        title: str,
+        reason: str,
+        action: str = "",
+        act: Callable[[], object] | None = None,
+        further: Mapping[str, Callable[[], object]] = EMPTY,
     ) -> None:
-        """Put something else into the banner; `act` is called when its button `action` is clicked."""
-        self._act = act
-        self._banner.set(kind, title, reason, action)
+        """Put something else into the banner; `act` is called when its button `action` is clicked. `further` are more
+        buttons by their text."""
+        self._act, self._further = act, dict(further)
+        self._banner.set(kind, title, reason, action, *further)
         self._banner.show()
 
     def _acted(self) -> None:
         if self._act is not None:
             self._act()
+
+    def _chosen(self, text: str) -> None:
+        if text in self._further:
+            self._further[text]()
 
     @property
     def title(self) -> str:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from app.util.formatting import grouped_digits
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from app.engine.protocol import Handle
     from app.source.generated import Source
     from app.training.history import History
 
@@ -38,32 +40,72 @@ class Figures:
         return named and len(mine) == len(its) and all(map(is_, mine, its)) and self.source is other.source
 
 
+@dataclass(frozen=True)
+class RelivedStep:
+    """A step of a run as the engine computed it again, and holds it under `handle`; the `batch`-th of its epoch."""
+
+    handle: Handle
+    run: str
+    step: int
+    epoch: int
+    batch: int
+
+    @property
+    def label(self) -> str:
+        """Return the step as text.
+
+        >>> RelivedStep(None, "Run 2", 4321, 5, 17).label
+        'Step 4,321 of Run 2, re-lived'
+        """
+        return f"Step {grouped_digits(self.step)} of {self.run}, re-lived"
+
+
 class ShownRun(QObject):
     """`changed(Figures or None)` is emitted when another run is shown, `layer_chosen(path)` when a layer is clicked,
-    `stepped(step or None)` when the pages show another step of the run; None is the newest."""
+    `stepped(step or None)` when the pages show another step of the run; None is the newest. `past_changed(RelivedStep
+    or None)` follows where what the engine holds of that step is to be shown, or no longer."""
 
     changed = Signal(object)
     layer_chosen = Signal(str)
     stepped = Signal(object)
+    past_changed = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.figures: Figures | None = None
         self.step: int | None = None
+        self._relived: RelivedStep | None = None
         self.selected: frozenset[str] = frozenset()  # layers of the nodes that are selected
 
     def show(self, figures: Figures | None) -> None:
         """Show a run, or none. The one that is shown already stays as it is."""
         if figures is None or self.figures is None or not figures.same(self.figures):
             self.figures = figures
+            self.show_relived(None)
             self.choose_step(None)
             self.changed.emit(figures)
 
     def choose_step(self, step: int | None) -> None:
         """Show what was recorded of a step; None for the newest."""
         if step != self.step:
-            self.step = step
+            before, self.step = self.past, step
             self.stepped.emit(step)
+            self._tell_past(before)
+
+    @property
+    def past(self) -> RelivedStep | None:
+        """Return the chosen step as it was re-lived; None if another one was, or none."""
+        relived = self._relived
+        return relived if relived is not None and relived.step == self.step else None
+
+    def show_relived(self, relived: RelivedStep | None) -> None:
+        """Note what the engine holds of a step, which is shown while that step is chosen."""
+        before, self._relived = self.past, relived
+        self._tell_past(before)
+
+    def _tell_past(self, before: RelivedStep | None) -> None:
+        if self.past is not before:
+            self.past_changed.emit(self.past)
 
     def choose_layer(self, path: str) -> None:
         """Select the nodes of a layer."""

@@ -61,7 +61,7 @@ def _inside(
         layer,
         sample,
         count,
-        _label(first(labels)[0], tuple(map(str, first_classes(data.info)))),
+        label_text(first(labels)[0], tuple(map(str, first_classes(data.info)))),
         inputs[0].detach().float().cpu().numpy() if inputs.is_floating_point() else None,
         channels,
         filters(model, layer, shape),
@@ -69,7 +69,8 @@ def _inside(
     )
 
 
-def _label(label: Tensor, classes: tuple[str, ...]) -> str:
+def label_text(label: Tensor, classes: tuple[str, ...]) -> str:
+    """Return the class of a label, or the first of its numbers."""
     if label.ndim == 0 and not label.is_floating_point() and classes:
         return classes[int(label)]
     return ", ".join(f"{float(value):.3g}" for value in label.reshape(-1)[:4])

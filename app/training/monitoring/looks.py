@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.telemetry.histogram import Histogram
 from app.util.late_dataclass import dataclass
 
 
 @dataclass(frozen=True)
 class BatchPeek:
     """The first samples of a batch: inputs (n, ...), labels (n, ...), the net's current output (n, ...) and the loss of
-    each (n,); None if not available, explained by `problem`. `count` is the batch size."""
+    each (n,); None if not available, explained by `problem`. `count` is the batch size. `exact` if outputs and losses
+    are those that the step computed, of a step that was re-lived."""
 
     count: int
     inputs: Any
@@ -20,6 +22,7 @@ class BatchPeek:
     classes: tuple[str, ...]
     task: str
     problem: str = ""
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,17 @@ class LayerInside:
     channels: Channels | None
     filters: Channels | None
     weights: str
+
+
+@dataclass(frozen=True)
+class StepLayer:
+    """A layer at a step that was re-lived. `inside` is of a sample of the step's batch; `histograms` are of "weights",
+    "gradients" and "activations", those that it has. `note` says what was not kept."""
+
+    step: int
+    inside: LayerInside
+    histograms: dict[str, Histogram]
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from app.util.formatting import shape_text
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from app.training.stepper import Stepper
+
 SAMPLES = 64  # of a batch that are shown
 CHANNELS = 256  # of a layer
 
@@ -38,21 +40,21 @@ def caught_batch(live: LiveRun) -> BatchPeek | None:
         try:
             given, labels = live.stepper.task.chief(live.stepper.output(live.model, inputs), labels)
             outputs = given.float().cpu().numpy()
-            losses = _losses(live, given, labels)
+            losses = losses_of(live.stepper, given, labels)
         except Exception as error:  # custom layers may raise anything; the batch is shown nevertheless
             problem = f"{type(error).__name__}: {error}"
     info = live.data.info
     count = len(live.caught[0])
     return BatchPeek(
-        count, _array(first(inputs)), _array(labels), outputs, losses, tuple(map(str, info.classes)), info.task, problem
+        count, array(first(inputs)), array(labels), outputs, losses, tuple(map(str, info.classes)), info.task, problem
     )
 
 
-def _losses(live: LiveRun, output: Tensor, labels: Tensor) -> Any:
+def losses_of(stepper: Stepper, output: Tensor, labels: Tensor) -> Any:
     """Return the loss of each sample, (n,); None for a loss that cannot be split."""
-    if not hasattr(live.loss, "reduction"):
+    if not hasattr(stepper.chief_loss, "reduction"):
         return None
-    loss, task = copy(live.loss), live.stepper.task.one
+    loss, task = copy(stepper.chief_loss), stepper.task.one
     setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
     each = loss(task.ready(output), task.targets(labels))
     return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
@@ -69,7 +71,7 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
     found: list[Tensor] = []
 
     def take(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        first = next((one for one in _tensors(output) if one.ndim), None)
+        first = next((one for one in tensors(output) if one.ndim), None)
         if first is not None and not found:
             found.append(first.detach())
 
@@ -82,10 +84,15 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
     finally:
         handle.remove()
         model.train(trained)
-    return of_values(found[0][0], f"{path}: {_shape(found[0][0])}, range {_range(found[0][0])}") if found else None
+    return described(path, found[0][0]) if found else None
 
 
-def _tensors(output: Any) -> Iterator[Tensor]:
+def described(path: str, values: Tensor) -> Channels:
+    """Return a layer's output for one sample as images, described by its shape and range."""
+    return of_values(values, f"{path}: {_shape(values)}, range {_range(values)}")
+
+
+def tensors(output: Any) -> Iterator[Tensor]:
     """Yield the tensors of what a module returns, such as the fields of a record of `transformers`."""
     import torch
 
@@ -100,7 +107,7 @@ def _tensors(output: Any) -> Iterator[Tensor]:
     elif is_dataclass(output) and not isinstance(output, type):
         parts = [getattr(output, one.name) for one in fields(output)]
     for part in parts:
-        yield from _tensors(part)
+        yield from tensors(part)
 
 
 def of_values(values: Tensor, what: str) -> Channels:
@@ -149,6 +156,7 @@ def _range(values: Tensor) -> str:
     return f"{float(values.min()):.3g} to {float(values.max()):.3g}" if values.numel() else "empty"
 
 
-def _array(values: Tensor) -> Any:
+def array(values: Tensor) -> Any:
+    """Return the values as a NumPy array, those of floating point as float32."""
     values = values.detach().cpu()
     return values.float().numpy() if values.is_floating_point() else values.numpy()

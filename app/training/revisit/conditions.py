@@ -16,8 +16,9 @@ FIGURES = {
     "weight": "the largest magnitude of a layer's weights after it",
     "dead": "the fraction of units of a layer that cuts at 0 that were 0 for the whole batch",
 }
+NOT_FINITE = "is not finite"
 _RELATIONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-_TEXT = re.compile(r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(>=|<=|>|<)\s*(\S+)\s*")
+_TEXT = re.compile(r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(?:(>=|<=|>|<)\s*(\S+)|(is not finite))\s*")
 
 
 class ConditionError(CodedError, ValueError):
@@ -26,7 +27,10 @@ class ConditionError(CodedError, ValueError):
 
 @dataclass(frozen=True)
 class Condition:
-    """A figure of a step compared with a bound: of one layer, or of any if `layer` is ""."""
+    """A figure of a step compared with a bound: of one layer, or of any if `layer` is "".
+
+    `bound` is NaN for the relation "is not finite".
+    """
 
     figure: str
     layer: str
@@ -34,7 +38,9 @@ class Condition:
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Return whether a value is beyond the bound; NaN never is."""
+        """Return whether a value is beyond the bound; NaN never is, but it is not finite."""
+        if self.relation == NOT_FINITE:
+            return not math.isfinite(value)
         return bool(_RELATIONS[self.relation](value, self.bound))
 
     def first(self, values: Mapping[str, float]) -> tuple[str, float] | None:
@@ -50,20 +56,23 @@ def parse_condition(text: str) -> Condition:
     Condition(figure='norm', layer='encoder.0.fc', relation='>', bound=1000.0)
     >>> parse_condition("loss>=5").layer
     ''
+    >>> parse_condition("loss is not finite").holds(math.nan)
+    True
     """
     found = _TEXT.fullmatch(text)
-    how = "write it as norm(LAYER) > 10, with loss, norm, weight or dead, one of > >= < <=, and a number"
+    how = "write it as norm(LAYER) > 10, with loss, norm, weight or dead, and with one of > >= < <= and a number, or "
+    how += f"“{NOT_FINITE}”"
     if found is None or found[1] not in FIGURES:
         raise ConditionError(f"“{text}” is no condition; {how}")
     try:
-        bound = float(found[4])
+        bound = math.nan if found[5] else float(found[4])
     except ValueError:
         bound = math.nan
-    if math.isnan(bound):
+    if math.isnan(bound) and not found[5]:
         raise ConditionError(f"“{found[4]}” in “{text}” is no number; {how}")
     if found[1] == "loss" and found[2]:
         raise ConditionError(f"“{text}”: the loss is of no layer; {how}")
-    return Condition(found[1], (found[2] or "").strip(), found[3], bound)
+    return Condition(found[1], (found[2] or "").strip(), found[3] or NOT_FINITE, bound)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ class Recorded:
     """The hashes of some steps and the losses of all, by step.
 
     A row of `hashes` has the epoch, the batch in it, the hash of the generators and those of the `layers`. The steps
-    in `not_finite` had a loss at which the run paused, and were not trained on.
+    in `not_finite` had a loss at which the run paused, and were not trained on; `skipped` are all that were not, also
+    those that were left out; `failed` is the step at whose loss the run ended, 0 if it did not.
     """
 
     layers: tuple[str, ...] = ()
@@ -32,11 +33,18 @@ class Recorded:
     losses: Mapping[int, float] = field(default_factory=dict)
     rates: tuple[RateChange, ...] = ()
     not_finite: frozenset[int] = frozenset()
+    failed: int = 0
+    skipped: frozenset[int] = frozenset()
 
     @property
     def last(self) -> int:
         """Return the last step that was recorded, 0 without any."""
         return max(max(self.losses, default=0), max(self.hashes, default=0))
+
+    @property
+    def reach(self) -> int:
+        """Return the last step that can be re-lived: `last`, unless later ones were not trained on."""
+        return max(self.last, self.failed, *self.skipped)
 
     def layers_at(self, step: int) -> dict[str, int]:
         """Return the hash of each layer at a step, empty where it has none."""

@@ -45,7 +45,8 @@ class Parting:
 
 @dataclass(frozen=True)
 class StepFigures:
-    """What a re-lived step computed: by layer the hash of its gradients and their norm, which is NaN without any."""
+    """What a re-lived step computed: by layer the hash of its gradients and their norm, which is NaN without any. One
+    that was not `trained`, for its loss was not finite, has neither."""
 
     step: int
     epoch: int
@@ -54,6 +55,7 @@ class StepFigures:
     generator: int
     hashes: dict[str, int]
     norms: dict[str, float]
+    trained: bool = True
 
 
 class ReliveWatcher(Watcher):
@@ -73,6 +75,7 @@ class ReliveWatcher(Watcher):
         self._layer_norms: Tensor | None = None
         self.live = live
         self.snapshot: Snapshot | None = None
+        self.snapshot_of = 0  # the step that the snapshot is of
         self.gradients: list[Tensor | None] = []  # of the last step, as backward left them
         self.parting: Parting | None = None
         self.done = False
@@ -90,6 +93,7 @@ class ReliveWatcher(Watcher):
     def _before_forward(self, given: StepInputs) -> None:
         self.snapshot = None  # its memory first
         self.snapshot = Snapshot(self.live.stepper, given)
+        self.snapshot_of = self.live.step + 1
 
     def _after_backward(self) -> None:
         """Keep the gradients of a closure before they are clipped."""
@@ -225,13 +229,13 @@ def relive(
         return watchers[0]
 
     unlimited = replace(job, training=replace(job.training, max_minutes=None))
-    began, changed = 0, ""
+    began, changed, per_epoch = 0, "", 0
     events = train(unlimited, control, threads=threads, resume=resume, watch=watch)
     try:
         for event in events:
             match event:
                 case Started():
-                    began, changed = event.resumed_at, event.changed
+                    began, changed, per_epoch = event.resumed_at, event.changed, event.steps_per_epoch
                     _set_rates(watchers[0], recorded, began)
                 case StepDone():
                     tell(event.step - began, step - began)
@@ -243,10 +247,14 @@ def relive(
                         figures = watcher.figures(event.step, event.loss)
                         found = at_end(watcher, figures)
                         return Relived(began, watcher.verified, figures, watcher.parting, found, changed)
+                case Skipped() if event.step == step == watchers[0].snapshot_of:
+                    return _untrained(watchers[0], event.step, per_epoch, began, changed, at_end)
                 case Skipped() if event.step >= step:
                     raise ReliveError(f"The batch of step {event.step:,} was not trained on: {event.message}")
                 case Caught():
                     control.resume()
+                case Failed(kind="not finite") if watchers and watchers[0].snapshot_of == step == event.step + 1:
+                    return _untrained(watchers[0], step, per_epoch, began, changed, at_end)
                 case Failed():
                     raise ReliveError(f"Re-living failed after step {event.step:,}: {event.message}")
             if cancelled():
@@ -255,6 +263,20 @@ def relive(
         events.close()  # type: ignore[attr-defined]
     reached = watchers[0].live.step if watchers else 0
     raise ReliveError(f"The run has no step {step:,}: it ends after step {reached:,}.")
+
+
+def _untrained(
+    watcher: ReliveWatcher,
+    step: int,
+    per_epoch: int,
+    began: int,
+    changed: str,
+    at_end: Callable[[ReliveWatcher, StepFigures], T],
+) -> Relived[T]:
+    """Return the end at a step whose loss was not finite."""
+    epoch, batch = divmod(step - 1, max(per_epoch, 1))
+    figures = StepFigures(step, epoch + 1, batch + 1, math.nan, 0, {}, {}, trained=False)
+    return Relived(began, watcher.verified, figures, None, at_end(watcher, figures), changed)
 
 
 def _set_rates(watcher: ReliveWatcher, recorded: Recorded, step: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
+from PySide6.QtWidgets import QMenu
 
 from app.project import file as project_file
 from app.project.project import Project
 from app.runs import store
+from app.training.config import Choice
 from app.util.formatting import figure
+from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.training.timeline.feature import TimelineFeature
 from app.views.training.timeline.timeline_bar import CANCEL, RELIVE
@@ -39,6 +43,9 @@ def trained(qtbot, window: WholeWindow, tmp_path: Path) -> Iterator[WholeWindow]
     qtbot.waitUntil(lambda: hasattr(timeline(window), "relive_control"))
     yield window
     timeline(window).relive_control.cancel()
+    for dialog in (timeline(window).step_control.batch_dialog, timeline(window).step_control.first_step):
+        if dialog is not None:
+            dialog.close()
 
 
 def timeline(window: WholeWindow) -> TimelineFeature:
@@ -76,18 +83,50 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     assert trained.shown_run.step == 7 and bar.slider.value() == 6
 
 
-def test_a_step_is_re_lived_and_its_graph_played_to_the_recorded_norms(qtbot, trained: WholeWindow) -> None:
-    bar, history = timeline(trained).timeline, trained.curves.history
+def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers_and_batch_are_shown(
+    qtbot, trained: WholeWindow
+) -> None:
+    bar, history, control = timeline(trained).timeline, trained.curves.history, timeline(trained).step_control
     step = int(history.gradient_steps[1])
-    trained.shown_run.choose_step(step)
-    qtbot.mouseClick(bar.relive, Qt.MouseButton.LeftButton)
+    menu = QMenu()
+    control.fill(menu, step)
+    next(one for one in menu.actions() if one.text() == f"Debug step {step}").trigger()
     assert bar.relive.text() == CANCEL
     qtbot.waitUntil(lambda: bar.relive.text() == RELIVE, timeout=60_000)
     assert "verified" in bar.words.text()
-    qtbot.waitUntil(lambda: trained.room.tape is not None)
-    player = trained.tape_control.player
+    qtbot.waitUntil(lambda: trained.room.tape is not None and control.batch_dialog is not None)
     assert trained.room.tape.loss == pytest.approx(history.steps["loss"][step - 1], rel=0, abs=0)
-    trained.tape_control.play()
+    losses = [float(control.batch_dialog.table.item(row, 3).text()) for row in range(64)]
+    assert np.mean(losses) == pytest.approx(trained.room.tape.loss, rel=1e-2)
+    control.batch_dialog.close()
+    page = trained.layer_page
+    qtbot.waitUntil(lambda: page.values.at_step.shown is not None, timeout=60_000)
+    played = norms_played(qtbot, trained)
+    recorded = dict(zip(history.layers, history.gradients.matrix()[:, 1], strict=True))
+    assert played.keys() == recorded.keys()
+    for layer, norm in recorded.items():
+        assert played[layer] == pytest.approx(norm, rel=1e-5)
+    assert page.layer == max(recorded, key=recorded.__getitem__)
+    assert page.run_words.text() == f"Step {step} of Run 1, re-lived"
+    weights = page.values.at_step.shown
+    page.values.kind.set_value("gradients")
+    page.values.redraw()
+    gradients = page.values.at_step.shown
+    assert sum(gradients.counts) == sum(weights.counts) and gradients.high < recorded[page.layer]
+    assert page.inside.inside.count == 64 and page.inside.shown_channels.count
+    trained.pages.show("layer")
+    qtbot.mouseClick(page.newest, Qt.MouseButton.LeftButton)
+    assert trained.shown_run.step is None and page.values.at_step.isHidden() and not page.values.plot.isHidden()
+    qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
+    assert "at step 46" in page.inside.inside.weights
+    trained.findings_control.run_diagnostics()
+    assert "This step of a run" in trained.findings_control.page.empty.accessibleDescription()
+
+
+def norms_played(qtbot, window: WholeWindow) -> dict[str, float]:
+    """The norms of the layers' gradients as the whole graph on show is played."""
+    player = window.tape_control.player
+    window.tape_control.play()
     player.set_speed(None)
     qtbot.waitUntil(lambda: player.position == len(player) > 0 and player.state == "standing", timeout=60_000)
     squares: dict[str, float] = {}
@@ -95,12 +134,50 @@ def test_a_step_is_re_lived_and_its_graph_played_to_the_recorded_norms(qtbot, tr
         for name in player.tape.nodes[one.node].parameters:
             layer = name.rpartition(".")[0]
             squares[layer] = squares.get(layer, 0.0) + (one.norm or 0.0) ** 2
-    recorded = dict(zip(history.layers, history.gradients.matrix()[:, 1], strict=True))
-    assert squares.keys() == recorded.keys()
-    for layer, norm in recorded.items():
-        assert squares[layer] ** 0.5 == pytest.approx(norm, rel=1e-5)
-    trained.findings_control.run_diagnostics()
-    assert "This step of a run" in trained.findings_control.page.empty.accessibleDescription()
+    return {layer: square**0.5 for layer, square in squares.items()}
+
+
+def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(qtbot, trained: WholeWindow) -> None:
+    control, session = timeline(trained).step_control, trained.session
+    norms = trained.curves.history.gradients["fc1"]
+    control.find_first()
+    dialog = control.first_step
+    dialog.layer.set_value("fc1")
+    dialog.bound.set_value(float(norms[: len(norms) // 2].max()) * 0.99)
+    qtbot.mouseClick(dialog.find_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: dialog.found is not None, timeout=60_000)
+    step = dialog.found.step
+    assert step == trained.shown_run.step and f"First at step {step}, in fc1" in dialog.words.text()
+    dialog.close()
+    whole = trained.curves.history.steps["loss"]
+    control.leave_out(trained.shown_run.figures.folder, step)
+    qtbot.waitUntil(lambda: len(session.runs) == 2, timeout=60_000)
+    wait_for(qtbot, trained, "done")
+    fork = session.current
+    assert fork.recorder.kept.record.parent.run == "Run 1" and fork.job.training.leave_out == (step,)
+    steps = fork.history.steps
+    assert step not in steps["step"] and len(steps) == len(whole) - 1 and step in fork.history.marks
+    assert steps["loss"][: step - 1].tolist() == whole[: step - 1].tolist()
+    assert steps["loss"][step - 1] != whole[step]
+    assert store.project_of(fork.recorder.kept).training.leave_out == (step,)
+
+
+def test_the_step_that_ended_a_run_is_debugged_from_its_message(qtbot, trained: WholeWindow) -> None:
+    diverging = Choice("SGD", FrozenMap(lr=1e22))
+    project = trained.document.project
+    training = replace(project.training, optimizer=diverging)
+    trained.document.apply("Diverge", replace(project, training=training))
+    qtbot.waitUntil(lambda: trained.run_control.blocked == "", timeout=60_000)
+    trained.run_control.run()
+    wait_for(qtbot, trained, "failed")
+    step = trained.session.current.failed.step + 1
+    button = trained.banner.button(f"Debug step {step}")
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    past = trained.shown_run
+    qtbot.waitUntil(lambda: past.past is not None and past.past.step == step, timeout=60_000)
+    control = timeline(trained).step_control
+    qtbot.waitUntil(lambda: control.batch_dialog is not None, timeout=60_000)
+    assert control.batch_dialog.table.item(0, 3).text() == "nan" and math.isnan(trained.room.tape.loss)
 
 
 def test_re_living_is_cancelled_and_what_cannot_be_re_lived_is_said(qtbot, trained: WholeWindow) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from app.autograd.tape import Tape
 from app.engine.protocol import Handle, Request
+from app.training.monitoring.looks import BatchPeek, StepLayer
 from app.util.late_dataclass import dataclass
 
 
@@ -62,8 +63,9 @@ class Revisited:
 
     `checkpoint` is the file it went on from, "" for the start of the run, and `started_at` its step. `verified` steps
     on the way had recorded hashes, all equal. `captured` is whether the gradients of the captured graph are those of
-    the step bit for bit; None without a graph. `held` is the object of the step in the engine: `tape`, `notes` and
-    `hold()`, as of a watched script's.
+    the step bit for bit; None without a graph, and of a step that was not `trained`: its loss was not finite, so the
+    run ended or skipped it. `held` is the object of the step in the engine: `tape`, `notes` and `hold()`, as of a
+    watched script's; `LookIntoStep` and `ShowStepBatch` take it.
     """
 
     run: str
@@ -82,6 +84,7 @@ class Revisited:
     captured: bool | None
     notes: tuple[str, ...] = ()
     held: Handle | None = None
+    trained: bool = True
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,27 @@ class FirstStep:
     value: float | None
     recorded: bool
     parted: Parted | None = None
+
+
+@dataclass(frozen=True)
+class LookIntoStep(Request[StepLayer]):
+    """Return a module's values at a re-lived step, for a sample of its batch, from 0.
+
+    Raises AttributeError for a module that the net has not.
+    """
+
+    lane: ClassVar[str] = "past step"
+    held: Handle
+    layer: str
+    sample: int
+
+
+@dataclass(frozen=True)
+class ShowStepBatch(Request[BatchPeek]):
+    """Return the batch of a re-lived step."""
+
+    lane: ClassVar[str] = "past step"
+    held: Handle
 
 
 @dataclass(frozen=True)

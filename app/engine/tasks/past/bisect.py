@@ -4,6 +4,7 @@ the run with a check at every step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from app.engine.requests.past.revisit import FirstStep, Parted
@@ -30,7 +31,7 @@ def first_step(
     """Return the first step at which a condition held. Raises RunError, ReliveError, and ConditionError for a layer
     that the run has not."""
     recorded = step_hashes.recorded_of(kept)
-    series = _recorded(kept, condition.figure, recorded)
+    series = _recorded(kept, condition.figure, recorded, job.training.leave_out)
     _check_layer(condition, tuple(next(iter(series.values()), {})))
     hit, missing = _first_recorded(series, recorded, condition)
     if not missing or condition.figure == "loss":
@@ -62,10 +63,13 @@ def _check_layer(condition: Condition, known: tuple[str, ...]) -> None:
         raise ConditionError(f"The run has no “{condition.layer}” for {condition.figure}; it has {has}")
 
 
-def _recorded(kept: Kept, figure: str, recorded: Recorded) -> Series:
-    """Return a figure at the steps where it was measured, by layer. Raises RunError."""
+def _recorded(kept: Kept, figure: str, recorded: Recorded, left_out: tuple[int, ...]) -> Series:
+    """Return a figure at the steps where it was measured, by layer; the loss is NaN at those that were not trained on,
+    unless they were to be `left_out`. Raises RunError."""
     if figure == "loss":
-        return {step: {"": loss} for step, loss in recorded.losses.items()}
+        steps = (recorded.skipped | {recorded.failed}) - {0, *left_out}
+        untrained = {step: {"": math.nan} for step in steps}
+        return {step: {"": loss} for step, loss in recorded.losses.items()} | untrained
     file = {"norm": store.GRADIENTS, "dead": layer_tables.FIGURES}.get(figure)
     if file is None:
         return {}

@@ -15,11 +15,13 @@ from app.engine.requests.capture import node_labels
 from app.engine.requests.past.revisit import (
     FindFirst,
     FirstStep,
+    LookIntoStep,
     Parted,
     Reliving,
     Revisit,
     Revisited,
     RevisitedLayer,
+    ShowStepBatch,
     digits,
 )
 from app.engine.server import Context, handles
@@ -29,6 +31,7 @@ from app.runs import record, resume, step_hashes, store
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import Job
+from app.training.monitoring.looks import BatchPeek, StepLayer
 from app.training.revisit.nondeterminism import find_operation
 from app.training.revisit.recorded import GENERATOR, Recorded
 from app.training.revisit.relive import (
@@ -40,6 +43,7 @@ from app.training.revisit.relive import (
     relive,
 )
 from app.training.revisit.snapshot import Snapshot, gradients_of, same_bits
+from app.training.revisit.step_state import StepState
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import StepInputs, Stepper
 from app.util.frozen import FrozenMap
@@ -60,6 +64,20 @@ def revisit(request: Revisit, context: Context) -> Revisited:
     labels = node_labels(project.graph, custom_layers.ops_of(project)) if project.opened is None else FrozenMap()
     found, held = revisited(kept, job, request.step, labels, _progress(context), context.cancelled)
     return replace(found, held=context.keep(held)) if held is not None else found
+
+
+@handles(LookIntoStep)
+def look_into_step(request: LookIntoStep, context: Context) -> StepLayer:
+    """Return what a layer computed at a re-lived step."""
+    held: HeldRevisit = context.object_of(request.held)
+    return held.state.layer(request.layer, request.sample)
+
+
+@handles(ShowStepBatch)
+def show_step_batch(request: ShowStepBatch, context: Context) -> BatchPeek:
+    """Return the batch of a re-lived step."""
+    held: HeldRevisit = context.object_of(request.held)
+    return held.state.batch
 
 
 @handles(FindFirst)
@@ -89,15 +107,19 @@ def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
 
 
 class HeldRevisit:
-    """A re-lived step whose graph can be held again and again; its weights are those before the step."""
+    """A re-lived step whose graph can be held again and again; its weights are those before the step, and `state` is
+    what it computed. `is_equal` is None if the run did not train on it."""
 
-    def __init__(self, stepper: Stepper, watcher: ReliveWatcher, job: Job, labels: Any) -> None:
+    def __init__(self, stepper: Stepper, watcher: ReliveWatcher, job: Job, labels: Any, figures: StepFigures) -> None:
         assert watcher.snapshot is not None
         self._stepper, self._snapshot = stepper, watcher.snapshot
         self.batch = batch_of_step(stepper, watcher.snapshot, job, labels)
         self.notes: tuple[str, ...] = ()
         self.tape, gradients = self._captured()
-        self.is_equal = same_bits(gradients, watcher.gradients)
+        self.is_equal = same_bits(gradients, watcher.gradients) if figures.trained else None
+        with self._as_the_run():
+            info = watcher.live.data.info
+            self.state = StepState(stepper, watcher.snapshot, gradients, info, figures.step)
 
     def hold(self) -> LiveGraph:
         """Run the forward pass of the step again and hold its graph. Raises as `TrainingBatch.hold`."""
@@ -152,8 +174,8 @@ def revisited(
         stepper = leave_reliving(watcher)
         if watcher.parting is not None:
             return parted_at(watcher.parting, stepper, watcher, job), None
-        step_held = HeldRevisit(stepper, watcher, job, labels)
-        if not step_held.is_equal:
+        step_held = HeldRevisit(stepper, watcher, job, labels, figures)
+        if step_held.is_equal is False:
             notes.append(_unequal(job))
         held.append(step_held)
         return None, step_held.is_equal
@@ -166,8 +188,8 @@ def revisited(
 
 def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:
     """Raise RunError for a step that the run has not, and for a network whose code is another one now."""
-    if not 1 <= step <= recorded.last:
-        has = f"it has steps 1 to {recorded.last:,}" if recorded.last else "it recorded none"
+    if not 1 <= step <= recorded.reach:
+        has = f"it has steps 1 to {recorded.reach:,}" if recorded.reach else "it recorded none"
         raise RunError(f"{kept.record.title} has no step {step:,}: {has}.")
     path = kept.folder / store.SOURCE
     try:
@@ -255,7 +277,7 @@ def _answer(
         kept.record.title, figures.step, figures.epoch, figures.batch, checkpoint.name if checkpoint else "",
         found.started_at, found.verified, figures.loss, recorded.losses.get(figures.step),
         None if row is None else row[GENERATOR] == figures.generator, layers, parted,
-        held[0].tape if held else None, captured, notes,
+        held[0].tape if held else None, captured, notes, trained=figures.trained,
     )  # fmt: skip
 
 

@@ -84,6 +84,7 @@ class Chart(ChartCard):
         epochs = self.history.epochs
         self.plot.backdrop.set_epochs(self.scale.x_of(epochs["step"], epochs["seconds"]).tolist())
         self.plot.backdrop.set_marks(self.scale.x_of(self.history.rates_set["step"]).tolist())
+        self.plot.backdrop.set_flags(self.scale.x_of(np.array(sorted(self.history.marks), dtype=float)).tolist())
 
     def _epoch_at(self, index: int | None) -> int | None:
         """Return the row of the last epoch that had ended by a step; None if there is none."""

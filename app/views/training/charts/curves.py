@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QWidget
 
@@ -34,6 +34,7 @@ FASTEST, SLOWEST = 0.1, 1.5  # seconds between two redraws, at least and at most
 SHARE = 0.01  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
 STAGGER = 20  # milliseconds between the redraws of two charts
+NEAR = 8  # pixels from a mark in which it is meant
 PAINTING = 5  # milliseconds between the first paintings of two charts
 
 
@@ -76,6 +77,7 @@ class Curves(QWidget):
     layerSelected = Signal(str)  # a node's id
     layerHovered = Signal(object)  # a node's id, or None
     stepChosen = Signal(int)  # a chart was clicked at this step
+    menuWanted = Signal(int, object)  # with the right button, at this step, and the point of the screen
 
     def __init__(self, charts: Charts | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -149,6 +151,7 @@ class Curves(QWidget):
         for chart in self.charts:
             chart.plot.view.handled.connect(self._on_handled)
             chart.plot.view.clicked.connect(self._on_clicked)
+            chart.plot.view.menuWanted.connect(self._on_menu)
             chart.plot.released.connect(self.follow)
             chart.plot.view.sigResized.connect(lambda _view: self._fit.start())
             chart.plot.pointed.connect(self._on_pointed)
@@ -384,6 +387,19 @@ class Curves(QWidget):
     def _on_clicked(self, x: float, _y: float) -> None:
         if (index := self._scale.nearest(x)) is not None:
             self.stepChosen.emit(int(self._history.steps["step"][index]))
+
+    def _on_menu(self, x: float, where: QPoint) -> None:
+        """Ask for the menu of the marked step under the pointer, else of the recorded one."""
+        view = self.sender()
+        marked = np.array(sorted(self._history.marks), dtype=float)
+        if len(marked) and isinstance(view, StepView):
+            low, high = view.viewRange()[0]
+            apart = np.abs(self._scale.x_of(marked) - x)
+            if apart.min() <= NEAR * (high - low) / max(view.width(), 1):
+                self.menuWanted.emit(int(marked[int(apart.argmin())]), where)
+                return
+        if (index := self._scale.nearest(x)) is not None:
+            self.menuWanted.emit(int(self._history.steps["step"][index]), where)
 
     def set_step(self, step: int | None) -> None:
         """Keep the cursor of all charts at a step while the pointer is elsewhere; None for the newest."""

@@ -21,17 +21,20 @@ from app.views.ui import theme
 if TYPE_CHECKING:
     from app.views.training.charts.curve import Curve
 
+FLAG = 4.0  # pixels: half the width of the triangle at a marked step
 EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
 
 
 class StepView(pg.ViewBox):
     """Wheel and drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y range.
 
-    `handled` is emitted when the user changed x, `clicked` with the point of a click.
+    `handled` is emitted when the user changed x, `clicked` with the point of a click, `menuWanted` with that of a click
+    with the right button and the point of the screen.
     """
 
     handled = Signal()
     clicked = Signal(float, float)
+    menuWanted = Signal(float, object)
 
     def __init__(self) -> None:
         super().__init__(enableMenu=False, defaultPadding=0.0)
@@ -56,6 +59,9 @@ class StepView(pg.ViewBox):
             ev.accept()
             place = self.mapSceneToView(ev.scenePos())
             self.clicked.emit(float(place.x()), float(place.y()))
+        elif ev.button() == Qt.MouseButton.RightButton:
+            ev.accept()
+            self.menuWanted.emit(float(self.mapSceneToView(ev.scenePos()).x()), ev.screenPos().toPoint())
 
     def _note(self, axis: int | None) -> None:
         if axis != 0:
@@ -88,6 +94,7 @@ class Backdrop(PlotLayer):
         super().__init__(plot, -10_000)
         self._epochs: Sequence[float] = ()
         self._marks: tuple[float, ...] = ()
+        self._flags: tuple[float, ...] = ()
 
     def set_epochs(self, ends: Sequence[float]) -> None:
         if len(ends) != len(self._epochs) or (len(ends) and ends[-1] != self._epochs[-1]):
@@ -99,6 +106,26 @@ class Backdrop(PlotLayer):
         if tuple(places) != self._marks:
             self._marks = tuple(places)
             self.update()
+
+    def set_flags(self, places: Sequence[float]) -> None:
+        """Set the positions of steps at which a watch point held or the loss was not finite."""
+        if tuple(places) != self._flags:
+            self._flags = tuple(places)
+            self.update()
+
+    def _paint_flags(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
+        """Paint a small triangle on the x axis for each, those at the very edge whole."""
+        if not self._flags:
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.current().error)
+        shown = {round(rect.left() + (x - x0) / (x1 - x0) * rect.width()) for x in self._flags if x0 <= x <= x1}
+        for place in shown:
+            at = min(max(place, rect.left() + FLAG), rect.right() - FLAG)
+            corners = [QPointF(at - FLAG, rect.bottom()), QPointF(at + FLAG, rect.bottom()),
+                       QPointF(at, rect.bottom() - 2 * FLAG)]  # fmt: skip
+            painter.drawPolygon(corners)
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         plot, now = self._plot, theme.current()
@@ -120,6 +147,7 @@ class Backdrop(PlotLayer):
             if x0 <= x <= x1:
                 place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
                 painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+        self._paint_flags(painter, rect, x0, x1)
 
     def _paint_epochs(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
         """Paint lines at the ends of epochs, as many as fit; a label names the next epoch."""

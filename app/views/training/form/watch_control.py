@@ -64,7 +64,10 @@ class WatchControl(QObject):
         self._caught, self._title = caught, caught.message
         workspace = self._workspace
         reason = "The run is paused. Run resumes it, Step trains one more batch."
-        workspace.notifier.warn(self._title, reason, LOOK, self._acted)
+        shown, step = workspace.shown_run.figures, caught.step
+        stored = shown is not None and shown.folder is not None
+        debug = {f"Debug step {step:,}": lambda: workspace.commands.trigger("debug-this-step", step)} if stored else {}
+        workspace.notifier.warn(self._title, reason, LOOK, self._acted, debug)
         if caught.node is not None and caught.node in workspace.document.project.graph.nodes:
             workspace.network_selection.set([caught.node], self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtCore import Signal
 
-from app.training.monitoring.looks import Channels, LayerInside
+from app.training.monitoring.looks import Channels, LayerInside, StepLayer
 from app.views.training.charts.card import ChartCard
 from app.views.training.layer.picture_grid import PictureGrid
 from app.views.ui.layouts import hbox
@@ -25,6 +25,7 @@ class InsideCard(ChartCard):
     def __init__(self) -> None:
         super().__init__("Inside", legend=False)
         self.inside: LayerInside | None = None
+        self._past: StepLayer | None = None
         self.what = Segmented([("activations", "Activations"), ("filters", "Filters")], "View")
         self.what.changed.connect(lambda _key: self._show())
         self.sample = NumberField(0, minimum=0)
@@ -50,7 +51,7 @@ class InsideCard(ChartCard):
 
     def show_reason(self, text: str) -> None:
         """Show why there are no images."""
-        self.inside = None
+        self.inside = self._past = None
         self.grid.clear()
         self.picture.clear()
         self.words.setText(text)
@@ -58,7 +59,12 @@ class InsideCard(ChartCard):
         self.heading.set(note="")
 
     def show_inside(self, inside: LayerInside) -> None:
-        self.inside = inside
+        self.inside, self._past = inside, None
+        self._show()
+
+    def show_past(self, past: StepLayer) -> None:
+        """Show a sample of the batch of a step that was re-lived."""
+        self.inside, self._past = past.inside, past
         self._show()
 
     @property
@@ -73,6 +79,8 @@ class InsideCard(ChartCard):
         if inside is None:
             return
         text = f"of {inside.count:,}, label {inside.label}; with {inside.weights}"
+        if self._past and self._past.note:
+            text = self._past.note
         self.words.setText(text)
         self.words.setToolTip(text)
         self._show_sample(inside.picture)
@@ -80,7 +88,7 @@ class InsideCard(ChartCard):
         if found is None:
             self.grid.clear()
             self.heading.set(
-                note="it is not executed" if self.what.value() == "activations" else "no filters to display"
+                note="it was not executed" if self.what.value() == "activations" else "no filters to display"
             )
             return
         self.grid.show_numbers(found.pictures)

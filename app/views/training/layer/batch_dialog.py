@@ -1,4 +1,4 @@
-"""The batch at which a watch point paused: samples, labels and outputs of the net."""
+"""A batch, where a watch point paused or of a step that was re-lived: samples, labels and outputs of the net."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ def notes(peek: BatchPeek) -> str:
         texts.append(f"{bad} of them contain non-finite values.")
     if peek.problem:
         texts.append(f"The network failed on them: {peek.problem}")
+    elif peek.exact:
+        texts.append("Outputs and losses are those of the step, computed again with its weights and random numbers.")
     else:
         texts.append("Output and loss are computed with the current weights; dropout masks are resampled.")
     return " ".join(texts)

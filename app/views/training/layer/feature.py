@@ -19,6 +19,7 @@ class LayerFeature(Feature):
     rank = 170
     layer_page: LayerPage
     layer_control: LayerControl
+    _wanted = ""  # before the page was made
 
     def pages(self) -> Iterable[Page]:
         yield Page("layer", "Layer", "layers", "bottom", self._make, 338, on_demand=True, words="&Layer",
@@ -28,6 +29,7 @@ class LayerFeature(Feature):
         yield Action("choose-layer", "", self._choose)
 
     def _choose(self, path: str) -> None:
+        self._wanted = path
         if hasattr(self, "layer_control"):
             self.layer_control.choose(path)
 
@@ -53,4 +55,6 @@ class LayerFeature(Feature):
         from app.views.training.layer.layer_control import LayerControl
 
         self.layer_control = LayerControl(self.workspace, self.layer_page)
+        if self._wanted:
+            self.layer_control.choose(self._wanted)
         return None

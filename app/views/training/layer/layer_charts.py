@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.training.monitoring.layer_history import spread
+from app.training.monitoring.looks import StepLayer
 from app.util.formatting import figure
 from app.views.training.charts import series
 from app.views.training.charts.charts import Chart
@@ -14,6 +15,7 @@ from app.views.training.charts.curve import Curve
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
+from app.views.training.layer.step_histogram import StepHistogram
 from app.views.ui import theme
 from app.views.ui.widgets.segmented import Segmented
 
@@ -33,12 +35,30 @@ class HistogramChart(Chart):
         self.kind = Segmented(list(KINDS.items()), "Values to show")
         self.kind.changed.connect(lambda _kind: self.redraw())
         self.tools.addWidget(self.kind)
+        self.at_step = StepHistogram()
+        self.at_step.hide()
+        self.body.addWidget(self.at_step, 1)
+        self._past: StepLayer | None = None
+        self._step: int | None = None
 
     def show_layer(self, layer: str) -> None:
         self.layer = layer
         self.redraw()
 
+    def show_past(self, past: StepLayer | None) -> None:
+        """Show the layer's values at a step that was re-lived in place of those over the run; None for these again."""
+        self._past = past
+        self.plot.setVisible(past is None)
+        self.at_step.setVisible(past is not None)
+        self.redraw()
+
     def redraw(self) -> None:
+        if self._past is not None:
+            found = self._past.histograms.get(self.kind.value())
+            self.at_step.show_histogram(found)
+            spread_of = f"{figure(found.low)} to {figure(found.high)}" if found is not None else "none"
+            self.heading.set(note=f"{spread_of} at {self._past.step:,}, re-lived")
+            return
         series_of = self.history.seen.histograms.get(self.kind.value())
         samples = series_of.samples_of(self.layer) if series_of is not None else []
         if not samples:
@@ -55,8 +75,23 @@ class HistogramChart(Chart):
         cells = (share[::-1] * (NO_GRADIENT - 1))[:, np.maximum(at, 0)]
         empty = (share[::-1] == 0)[:, np.maximum(at, 0)] | (at < 0)
         self._heat.set_cells(np.where(empty, NO_GRADIENT, cells).astype(np.uint8))
-        newest = samples[-1][1]
-        self.heading.set(note=f"{figure(newest.low)} to {figure(newest.high)} at {samples[-1][0]:,}")
+        self._tell()
+
+    def set_step(self, step: int | None) -> None:
+        """Tell the values measured at a step or last before it; None for the newest."""
+        self._step = step
+        if self._past is None:
+            self._tell()
+
+    def _tell(self) -> None:
+        series_of = self.history.seen.histograms.get(self.kind.value())
+        samples = series_of.samples_of(self.layer) if series_of is not None else []
+        until = [each for each in samples if self._step is None or each[0] <= self._step]
+        if until:
+            at, shown = until[-1]
+            self.heading.set(note=f"{figure(shown.low)} to {figure(shown.high)} at {at:,}")
+        elif samples:
+            self.heading.set(note=f"first measured at {samples[0][0]:,}")
 
 
 class RatioChart(Chart):
@@ -69,6 +104,7 @@ class RatioChart(Chart):
         self._curve = Curve(self.plot, 0, 1.5)
         self._usual = Curve(self.plot, -1, 1.0, dashed=True)
         self.layer = ""
+        self._step: int | None = None
 
     def show_layer(self, layer: str) -> None:
         self.layer = layer
@@ -90,8 +126,15 @@ class RatioChart(Chart):
         self._usual.set_points(np.array(self.plot.view.viewRange()[0]), np.full(2, np.log10(USUAL)))
         shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
         self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))
-        newest = ratios[-1] if len(ratios) else np.nan
-        self.heading.set(note="log scale, dashed: 1e\u22123", value="" if np.isnan(newest) else figure(newest))
+        self.set_step(self._step)
+
+    def set_step(self, step: int | None) -> None:
+        """Tell the ratio measured at a step or last before it; None for the newest."""
+        self._step = step
+        steps, ratios = self.ratios
+        at = len(ratios) if step is None else int(np.searchsorted(steps, step, "right"))
+        shown = ratios[at - 1] if at else np.nan
+        self.heading.set(note="log scale, dashed: 1e\u22123", value="" if np.isnan(shown) else figure(shown))
 
     def rows(self, index: int) -> Sequence[Row]:
         steps, ratios = self.ratios

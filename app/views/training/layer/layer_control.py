@@ -10,12 +10,13 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.engine.requests import evaluation as engine_requests
 from app.engine.requests.capture import WeightsFile
+from app.engine.requests.past.revisit import LookIntoStep
 from app.preflight import preflight
 from app.runs import store
-from app.training.monitoring.looks import LayerInside
+from app.training.monitoring.looks import LayerInside, StepLayer
 from app.training.run_requests import LookInside
 from app.util.leftovers import TemporaryFolder
-from app.views.shown_run import Figures
+from app.views.shown_run import Figures, RelivedStep
 from app.views.training.layer.activations_card import CHOOSE
 from app.views.training.layer.layer_page import LayerPage
 from app.views.ui.background import WorkerFailure
@@ -27,18 +28,19 @@ if TYPE_CHECKING:
     from app.views.training.runs.session import Run
     from app.views.workspace import Workspace
 
-INSIDE = "inside"
+INSIDE, PAST = "inside", "inside of a past step"
 REST = 250  # after the selection has changed
 
 
 class LayerControl(QObject):
-    """Requests activations and filters of the selected layer: of the active run, of the newest weights, or of fresh
-    ones."""
+    """Requests activations and filters of the selected layer: of the step that was re-lived, of the active run, of the
+    newest weights, or of fresh ones."""
 
     def __init__(self, workspace: Workspace, page: LayerPage) -> None:
         super().__init__(workspace.window)
         self._workspace, self.page = workspace, page
         self._sample = 0
+        self._past: RelivedStep | None = None
         self._folder = TemporaryFolder()  # weights of a run, as they were for a look
         self._asked: Future | None = None
         self._again = False
@@ -51,6 +53,11 @@ class LayerControl(QObject):
         workspace.session.progressed.connect(self.page.refresh)
         workspace.hearers.add(self._show_layers, later=True)
         workspace.shown_run.changed.connect(self._show)
+        workspace.shown_run.stepped.connect(lambda _step: self._step_changed())
+        workspace.shown_run.past_changed.connect(lambda _past: self._step_changed())
+        page.reliveRequested.connect(lambda step: workspace.commands.trigger("relive-step", step))
+        page.batchRequested.connect(lambda: workspace.commands.trigger("batch-of-step"))
+        page.newestRequested.connect(lambda: workspace.shown_run.choose_step(None))
         workspace.runs_keeper.listed.connect(self._listed)
         workspace.document.replaced.connect(self._replaced)
         workspace.pages.shown.connect(lambda _key: self._rest.start())
@@ -61,6 +68,7 @@ class LayerControl(QObject):
         else:
             workspace.runs_keeper.refresh()
         self._selected(workspace.network_selection.ids, self)
+        self._step_changed()
         self._rest.start()
 
     # -- the shown run ------------------------------------------------------------------------------------------------
@@ -91,6 +99,19 @@ class LayerControl(QObject):
         self.page.set_layers(())
         self.page.show_layer("")
         self.page.inside.show_reason(CHOOSE)
+
+    def _step_changed(self) -> None:
+        """Follow the chosen step: what the engine holds of it is shown, else the newest."""
+        shown = self._workspace.shown_run
+        past, figures = shown.past, shown.figures
+        self.page.set_step(shown.step, past.label if past is not None else "",
+                           figures is not None and figures.folder is not None)  # fmt: skip
+        self._workspace.engine.forget(PAST)
+        if past is not self._past:  # the newest stays while steps are scrubbed
+            self._past = past
+            if past is None:
+                self.page.inside.show_reason(f"Computing {self.page.layer}…" if self.page.layer else CHOOSE)
+            self._rest.start()
 
     # -- the layer ----------------------------------------------------------------------------------------------------
 
@@ -134,6 +155,9 @@ class LayerControl(QObject):
         layer = self.page.layer
         if not layer or not self.page.isVisible():
             return
+        if self._past is not None:
+            self._ask_past(self._past, layer)
+            return
         if self._asked is not None:
             self._again = True
             return
@@ -152,6 +176,19 @@ class LayerControl(QObject):
         workspace.background.ask(
             INSIDE, workspace.newest_weights.choice(job.source, folder),
             on_answer=lambda weights: self._ask_engine(engine_requests.ReadActivations(job, weights, layer, sample)),
+            on_error=lambda failure: self._fail(failure.error),
+        )  # fmt: skip
+
+    def _ask_past(self, past: RelivedStep, layer: str) -> None:
+        """Ask for the layer at the step that was re-lived."""
+
+        def show(found: StepLayer) -> None:
+            if found.inside.layer == self.page.layer and past is self._past:
+                self.page.values.show_past(found)
+                self.page.inside.show_past(found)
+
+        self._workspace.engine.ask(
+            PAST, LookIntoStep(past.handle, layer, self._sample), on_answer=show,
             on_error=lambda failure: self._fail(failure.error),
         )  # fmt: skip
 
@@ -186,7 +223,7 @@ class LayerControl(QObject):
             self.request()
 
     def _show_inside(self, found: LayerInside) -> None:
-        if found.layer == self.page.layer:
+        if found.layer == self.page.layer and self._past is None:
             self.page.inside.show_inside(found)
 
     def _fail(self, error: BaseException) -> None:

@@ -16,6 +16,7 @@ from app.views.training.layer.activations_card import InsideCard
 from app.views.training.layer.layer_charts import HistogramChart, RatioChart
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import label
 
@@ -23,9 +24,16 @@ REST = 500  # ms between two redraws
 
 
 class LayerPage(QWidget):
-    """`layerChosen(path)` is emitted when the user selects a layer. `controls` may be put beside the tabs."""
+    """`layerChosen(path)` is emitted when the user selects a layer. `controls` may be put beside the tabs.
+
+    Of a chosen step, `reliveRequested(step)` asks for its values, `batchRequested` for its batch, and `newestRequested`
+    for the newest again.
+    """
 
     layerChosen = Signal(str)
+    reliveRequested = Signal(int)
+    batchRequested = Signal()
+    newestRequested = Signal()
 
     def __init__(
         self, values: HistogramChart | None = None, ratio: RatioChart | None = None, parent: QWidget | None = None
@@ -36,6 +44,8 @@ class LayerPage(QWidget):
         self._history = History()
         self._layers: tuple[str, ...] = ()
         self._layer = self._run_title = ""
+        self._step: int | None = None
+        self._past = ""
         self._drawn = -1
         self.controls = QWidget()
         self.list = ChoiceField((), pairs=True)
@@ -44,7 +54,18 @@ class LayerPage(QWidget):
         self.list.edited.connect(self._choose)
         row = hbox(label("Layer", "caption", "text2"), self.list, on=self.controls, margins=(12, 4, 8, 4), spacing=8)
         self.run_words = label("", "caption", "text2")
-        row.addWidget(self.run_words)
+        self.relive, self.batch, self.newest = (
+            Button("", "link"),
+            Button("Show batch", "link"),
+            Button("Newest", "link"),
+        )
+        self.batch.setToolTip("Samples, labels, outputs and losses of this step's batch")
+        self.newest.setToolTip("Show the newest step again, and follow the run")
+        self.relive.clicked.connect(lambda: self._step is not None and self.reliveRequested.emit(self._step))
+        self.batch.clicked.connect(self.batchRequested)
+        self.newest.clicked.connect(self.newestRequested)
+        for widget in (self.run_words, self.relive, self.batch, self.newest):
+            row.addWidget(widget)
         column = vbox(on=self, margins=0)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
         column.addWidget(self.cards)
@@ -55,6 +76,7 @@ class LayerPage(QWidget):
         self.cards.setChildrenCollapsible(False)
         self.cards.setHandleWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self._tell_step()
         self._timer = QTimer(self, singleShot=True, interval=REST)
         self._timer.timeout.connect(self._redraw_if_new)
         for chart in self.charts:
@@ -91,15 +113,41 @@ class LayerPage(QWidget):
     def set_history(self, history: History | None, title: str = "") -> None:
         """Show another run, which is called `title`; None for none."""
         self._history, self._run_title = history or History(), title
-        self.run_words.setText(f"Values and updates of {title}" if title else "")
+        self._tell_step()
         self._drawn = -1
         for chart in self.charts:
             chart.set_history(self._history, "step")
         self.redraw()
 
+    def set_step(self, step: int | None, past: str = "", can_relive: bool = True) -> None:
+        """Note the chosen step, None for the newest; `past` are the words for one whose values can be shown."""
+        self._step, self._past = step, past
+        self.relive.setEnabled(can_relive)
+        if not past:
+            self.values.show_past(None)
+        self.values.set_step(step)
+        self.ratio.set_step(step)
+        for chart in self.charts:
+            chart.plot.cursor_line.show_at(self._cursor())
+        self._tell_step()
+
+    def _cursor(self) -> float | None:
+        return float(self._step) if self._step is not None else None
+
+    def _tell_step(self) -> None:
+        step, title = self._step, self._run_title
+        newest = f"Values and updates of {title}" if title else ""
+        self.run_words.setText(self._past or newest)
+        self.relive.setText(f"Re-live step {step:,}" if step is not None else "")
+        self.relive.setToolTip("Activations, batch and histograms of this step: compute it again and show them")
+        self.relive.setVisible(step is not None and not self._past)
+        self.batch.setVisible(bool(self._past))
+        self.newest.setVisible(step is not None)
+
     def show_layer(self, layer: str) -> None:
         """Show another layer."""
         self._layer = layer
+        self.values.show_past(None)  # of the layer before
         if layer in self._layers:
             self.list.set_value(layer)
         self.values.show_layer(layer)

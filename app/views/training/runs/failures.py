@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,4 +21,8 @@ def show_failure(workspace: Workspace, failed: Failed, title: str = "Training st
             workspace.notifier.show_details(failed.message, failed.cure, failed.traceback)
 
     where = f"Show {node.name}" if node else "Details"
-    workspace.notifier.show("error", f"{title}: {failed.message}", failed.cure, where, act)
+    step, shown = failed.step + 1, workspace.shown_run.figures
+    further: dict[str, Callable[[], object]] = {}
+    if failed.kind == "not finite" and shown is not None and shown.folder is not None:
+        further[f"Debug step {step:,}"] = lambda: workspace.commands.trigger("debug-this-step", step)
+    workspace.notifier.show("error", f"{title}: {failed.message}", failed.cure, where, act, further)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.builder.blocks import PREFIX, contained
@@ -24,6 +25,7 @@ from app.views.settings import Settings
 from app.views.training.runs.session import Run, RunSession
 
 if TYPE_CHECKING:
+    from app.engine.requests.past.fork import Fork
     from app.runs.record import Parent
     from app.runs.store import Kept
     from app.training.config import StartWeights
@@ -203,6 +205,30 @@ class RunControl(QObject):
         watch = self._keeper.watch(job) if self._keeper is not None else None
         recorder = Recorder(kept, project, job.source.text, lambda: resume_from(kept.folder, checkpoint), watch)
         self._on_begin(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
+
+    def fork_without(self, kept: Kept, found: Fork, history: History) -> None:
+        """Start a fork of a stored run from before a step whose batch is left out."""
+        from app.runs.record import Parent
+        from app.runs.recorder import Recorder
+        from app.views.training.runs.run_files import fork_from
+
+        if self._session.active:
+            self.refused.emit(f"{kept.record.title} cannot be forked", "A run is in progress. Stop it first.")
+            return
+        if self._keeper is None or self._wants_data(found.project):
+            return
+        checkpoint = found.checkpoint
+        parent = Parent(kept.record.title, checkpoint.name if checkpoint is not None else "", found.checkpoint_step)
+        recorder = self._keeper.recorder(found.project, found.job, parent)
+        if recorder is not None and checkpoint is not None:
+            record = msgspec.structs.replace(recorder.kept.record, beginning=kept.record.beginning)
+            new, watch = replace(recorder.kept, record=record), self._keeper.watch(found.job)
+            recorder = Recorder(
+                new, found.project, found.job.source.text, lambda: fork_from(kept, new, checkpoint), watch
+            )
+        begun = history if checkpoint is not None else None
+        run = self._session.start(found.job, recorder=recorder, resume=checkpoint, history=begun)
+        self._on_begin(run, found.project)
 
     def _wants_data(self, project: Project) -> bool:
         """Return whether the data must be downloaded first; then request that."""

@@ -9,7 +9,9 @@ from app.engine.client import shared
 from app.engine.protocol import Handle, Request
 from app.engine.requests.runs import BeginEventFiles, EndEventFiles, GoOnFrom, WriteEvents
 from app.engine.values import RemoteError
+from app.runs import store
 from app.runs.checkpoint_files import GoingOn
+from app.runs.store import Kept
 from app.training.events import Event
 from app.training.job import Job
 
@@ -27,6 +29,15 @@ def _wait_for(request: Request[A]) -> A:
 def resume_from(run: Path, checkpoint: Path) -> GoingOn:
     """Return the state at a checkpoint of a run; later checkpoints are dropped. Raises RunError, RuntimeError."""
     return _wait_for(GoOnFrom(run, checkpoint))
+
+
+def fork_from(before: Kept, kept: Kept, checkpoint: Path) -> GoingOn:
+    """Give a new run the history of the one that it goes on from; return the state at the checkpoint.
+
+    Raises OSError, RunError, RuntimeError.
+    """
+    store.copy_history(before, kept)
+    return resume_from(kept.folder, checkpoint)
 
 
 class EventFiles:

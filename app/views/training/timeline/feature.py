@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from app.views.feature import Action, Feature
 
 if TYPE_CHECKING:
     from app.views.training.charts.curves import Curves
     from app.views.training.timeline.relive_control import ReliveControl
+    from app.views.training.timeline.step_control import StepControl
     from app.views.training.timeline.timeline_bar import TimelineBar
+
+DEBUG = "Compute the chosen step again, and open its graph, its layers and its batch"
+FIRST = "Search the shown run for the first step at which a bound was passed"
+LEAVE = "Fork the shown run from before the chosen step, without its batch"
 
 
 class TimelineFeature(Feature):
@@ -18,14 +23,41 @@ class TimelineFeature(Feature):
 
     rank = 151
     relive_control: ReliveControl
+    step_control: StepControl
     timeline: TimelineBar
 
     def actions(self) -> Iterable[Action]:
-        return (Action("timeline-of-curves", "", self._furnish),)
+        with_step = self._with_step
+        return (
+            Action("timeline-of-curves", "", self._furnish),
+            Action("relive-step", "", with_step(lambda step: self.relive_control.relive(step))),
+            Action("batch-of-step", "", with_step(lambda: self.step_control.show_batch())),
+            Action("debug-this-step", "", with_step(lambda step: self.step_control.debug(step))),
+            Action("debug-step", "De&bug step of the run", with_step(lambda: self.step_control.debug()),
+                   tip=DEBUG),
+            Action("first-step", "Find first step w&here…", with_step(lambda: self.step_control.find_first()),
+                   tip=FIRST),
+            Action("leave-out", "Lea&ve out the batch of the step…",
+                   with_step(lambda: self.step_control.ask_leave_out()), tip=LEAVE),
+        )  # fmt: skip
+
+    def _with_step(self, does: Callable[..., object]) -> Callable[..., object]:
+        """Return a command that first has the page with the timeline made."""
+
+        def act(*given: Any) -> None:
+            if hasattr(self, "step_control"):
+                does(*given)
+            elif self.workspace.shown_run.figures is None:
+                self.workspace.notifier.say("No run is shown", "Run the network first, or choose a stored run.")
+            else:
+                self.workspace.pages.show("curves")
+
+        return act
 
     def _furnish(self, curves: Curves) -> None:
         """Put the bar under the charts of a page."""
         from app.views.training.timeline.relive_control import ReliveControl
+        from app.views.training.timeline.step_control import StepControl
         from app.views.training.timeline.timeline_bar import TimelineBar
 
         self.timeline = bar = TimelineBar()
@@ -38,6 +70,9 @@ class TimelineFeature(Feature):
         shown.changed.connect(lambda _figures: self._show())
         self.workspace.session.progressed.connect(self._refresh)
         self.relive_control = ReliveControl(self.workspace, bar)
+        self.step_control = control = StepControl(self.workspace, self.relive_control)
+        curves.menuWanted.connect(control.show_menu)
+        bar.menu.aboutToShow.connect(lambda: control.fill(bar.menu, control.step or 1))
         self._show()
 
     def _show(self) -> None:

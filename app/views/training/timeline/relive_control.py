@@ -1,7 +1,8 @@
-"""Have a step of the shown run computed again by the engine, and show its graph on the page Autograd."""
+"""Have a step of the shown run computed again by the engine, which keeps it for the pages Autograd and Layer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from app.engine.protocol import EngineError, Handle
 from app.engine.requests.capture import HeldStep
 from app.engine.requests.past.revisit import Parted, Reliving, Revisit, Revisited
 from app.runs.record import RunError
+from app.training.revisit.errors import ReliveError
 from app.util import formatting
 from app.util.formatting import plural
+from app.views.shown_run import RelivedStep
 from app.views.training.timeline.timeline_bar import TimelineBar
 
 if TYPE_CHECKING:
@@ -23,30 +26,34 @@ if TYPE_CHECKING:
 KEY = "step of a run"
 NOT_STORED = "The steps of a run that is not stored cannot be re-lived: save the project, then train"
 OPERATION = "{operation} at {place} gives other results for the same inputs."
+UNTRAINED = "The loss of this step was not finite, so its gradients have no recorded hashes; the steps before it have."
 
 
 class ReliveControl(QObject):
-    """Asks the engine for steps of the shown run, one at a time."""
+    """Asks the engine for steps of the shown run, one at a time, and shows what it holds of the newest."""
 
     def __init__(self, workspace: Workspace, bar: TimelineBar) -> None:
         super().__init__(workspace.window)
         self._workspace, self._bar = workspace, bar
         self._held: Handle | None = None
-        self._asked = (Path(), 0)
+        self._then: Callable[[Revisited], None] | None = None
+        self._folder = Path()
         bar.reliveRequested.connect(self.relive)
         bar.cancelRequested.connect(self.cancel)
         workspace.shown_run.changed.connect(lambda _figures: self.cancel())
         workspace.engine.ended.connect(self._engine_ended)
 
-    def relive(self, step: int) -> None:
-        """Compute a step of the shown run again, from its nearest checkpoint."""
-        figures = self._workspace.shown_run.figures
+    def relive(self, step: int, then: Callable[[Revisited], None] | None = None) -> None:
+        """Compute a step of the shown run again, from its nearest checkpoint; `then` is called with a step that was."""
+        shown = self._workspace.shown_run
+        figures = shown.figures
         if figures is None or figures.folder is None:
             self._workspace.notifier.say("This step cannot be re-lived", f"{NOT_STORED}.")
             return
+        shown.choose_step(step)
+        self._then, self._folder = then, figures.folder
         self._bar.show_busy(True, "reading the data")
         request = Revisit(figures.folder, step, str(self._workspace.settings.data_folder))
-        self._asked = (figures.folder, step)
         self._workspace.engine.ask(
             KEY, request, on_answer=self._answered, on_error=self._failed, on_progress=self._progressed
         )
@@ -64,32 +71,58 @@ class ReliveControl(QObject):
     def _engine_ended(self, _words: str) -> None:
         """The notice of the engine says so."""
         self._held = None
+        self._workspace.shown_run.show_relived(None)
         if self._workspace.engine.pending(KEY):
             self._workspace.engine.forget(KEY)
             self._bar.show_busy(False, "the engine has ended; re-live the step again")
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._bar.show_busy(False)
-        if isinstance(failure.error, RunError | DataError | EngineError | ValueError | OSError):
-            self._workspace.notifier.refuse("The step was not re-lived", f"{failure.error}")
+        notifier = self._workspace.notifier
+        if not self._folder.is_dir():
+            notifier.refuse("The step was not re-lived", f"The run was deleted: {self._folder} is gone.")
+        elif isinstance(failure.error, RunError | DataError | EngineError | ValueError | ReliveError | OSError):
+            notifier.refuse("The step was not re-lived", f"{failure.error}")
         else:
-            self._workspace.notifier.show_unexpected(f"The step was not re-lived: {failure.error}", failure.traceback)
+            notifier.show_unexpected(f"The step was not re-lived: {failure.error}", failure.traceback)
 
     def _answered(self, found: Revisited) -> None:
+        workspace = self._workspace
         self._bar.show_busy(False, result_text(found))
         if self._held is not None:
-            self._workspace.engine.release(self._held)
+            workspace.shown_run.show_relived(None)
+            workspace.engine.release(self._held)
         self._held = found.held
         if found.parted is not None:
-            self._workspace.shown_run.choose_step(found.parted.step)
-            self._workspace.notifier.refuse(
-                f"{found.run} cannot be re-lived beyond this step", parting_text(found.parted)
-            )
+            workspace.shown_run.choose_step(found.parted.step)
+            self._show_parting(found, found.parted)
         if found.tape is None or found.held is None:
             return
-        self._workspace.commands.trigger("show-step", found.tape, HeldStep(found.held, found.run, found.step))
-        for note in found.notes:
-            self._workspace.notifier.say(f"{found.run}, step {formatting.grouped_digits(found.step)}", note)
+        workspace.shown_run.show_relived(RelivedStep(found.held, found.run, found.step, found.epoch, found.batch))
+        workspace.commands.trigger("show-step", found.tape, HeldStep(found.held, found.run, found.step))
+        for note in (*found.notes, *((UNTRAINED,) * (not found.trained))):
+            workspace.notifier.say(f"{found.run}, step {formatting.grouped_digits(found.step)}", note)
+        if self._then is not None:
+            self._then(found)
+
+    def _show_parting(self, found: Revisited, parted: Parted) -> None:
+        """Say where the hashes part, with a button to the layer of the operation."""
+        workspace = self._workspace
+        node = parted.node or next(
+            (key for key, path in self._paths().items() if path == parted.layer), ""
+        )  # fmt: skip
+        known = workspace.document.project.graph.nodes.get(node)
+        title = f"{found.run} cannot be re-lived beyond step {formatting.grouped_digits(parted.step)}"
+        if known is None:
+            workspace.notifier.refuse(title, parting_text(parted))
+        else:
+            act = f"Show {known.name}"
+            workspace.notifier.show("error", title, parting_text(parted), act, lambda: workspace.jump_to(node))
+
+    def _paths(self) -> dict[str, str]:
+        """Return the module of each node of the shown run, if its drawing is open."""
+        figures = self._workspace.shown_run.figures
+        return dict(figures.source.modules) if figures is not None and figures.source is not None else {}
 
 
 def result_text(found: Revisited) -> str:
@@ -118,5 +151,5 @@ def parting_text(parted: Parted) -> str:
     if parted.operation is not None:
         said.append(OPERATION.format(operation=parted.operation, place=parted.line or parted.layer))
     if parted.reason:
-        said.append(parted.reason)
+        said.append(f"{parted.reason[0].upper()}{parted.reason[1:].rstrip('.')}.")
     return " ".join(said)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QSizePolicy, QSlider, QWidget
+from PySide6.QtWidgets import QMenu, QSizePolicy, QSlider, QWidget
 
 from app.training.history import History
 from app.util import formatting
@@ -52,11 +52,15 @@ class TimelineBar(QWidget):
         self.newest.setToolTip("Show the newest step again, and follow the run (Esc)")
         self.relive = Button(RELIVE, "secondary", "step-back")
         self.relive.setToolTip(RELIVE_HINT)
+        self.more = Button("This step")
+        self.more.setToolTip("Debug this step, find a first step, fork the run without its batch")
+        self.menu = QMenu(self.more)
+        self.more.setMenu(self.menu)
         self.words = label("", "caption", "text2")
         self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         hbox(
             label("Step", "caption", "text2"), self.field, self._of, (self.slider, 3), self.newest, self.relive,
-            (self.words, 3), on=self, margins=(12, 2, 12, 4), spacing=8,
+            self.more, (self.words, 3), on=self, margins=(12, 2, 12, 4), spacing=8,
         )  # fmt: skip
         self.slider.valueChanged.connect(self._slid)
         self.field.edited.connect(self._typed)
@@ -67,6 +71,11 @@ class TimelineBar(QWidget):
     @property
     def _steps(self) -> Array:
         return self._history.steps["step"]
+
+    @property
+    def _newest(self) -> int:
+        """Return the newest step, 0 before the first; one whose loss was not finite if there is no other."""
+        return int(self._steps[-1]) if len(self._steps) else max(self._history.marks, default=0)
 
     def show_run(self, history: History | None, can_relive: bool, why_not: str = "") -> None:
         """Show another run, at its newest step; `why_not` says why its steps cannot be re-lived."""
@@ -80,21 +89,22 @@ class TimelineBar(QWidget):
     def refresh(self) -> None:
         """Follow a history that has grown."""
         count = len(self._history.steps)
-        last = int(self._steps[-1]) if count else 0
+        last = self._newest
         with QSignalBlocker(self.slider):
             self.slider.setRange(0, max(count - 1, 0))
             if self._step is None:
                 self.slider.setValue(max(count - 1, 0))
         if self._step is None and not self.field.hasFocus():
             self.field.set_value(max(last, 1))
-        self._of.setText(f"of {formatting.grouped_digits(last)}" if count else "")
+        self._of.setText(f"of {formatting.grouped_digits(last)}" if last else "")
         self._enable()
 
     def _enable(self) -> None:
-        there = bool(len(self._history.steps))
+        there = bool(len(self._history.steps) or self._history.marks)
         for widget in (self.slider, self.field):
             widget.setEnabled(there)
         self.newest.setEnabled(self._step is not None)
+        self.more.setEnabled(there)
         self.relive.setEnabled(self._busy or there and self._can_relive)
 
     def show_step(self, step: int | None) -> None:
@@ -108,8 +118,10 @@ class TimelineBar(QWidget):
         self.refresh()
 
     def _index(self, step: int) -> int:
-        """Return the index of the recorded step nearest to a step."""
+        """Return the index of the recorded step nearest to a step, 0 without any."""
         steps = self._steps
+        if not len(steps):
+            return 0
         right = min(int(np.searchsorted(steps, step)), len(steps) - 1)
         left = max(right - 1, 0)
         return left if step - steps[left] < steps[right] - step else right
@@ -120,13 +132,14 @@ class TimelineBar(QWidget):
 
     def _typed(self, value: object) -> None:
         if isinstance(value, int) and len(self._history.steps):
-            self.stepChosen.emit(int(self._steps[self._index(value)]))
+            known = value if value in self._history.marks else int(self._steps[self._index(value)])
+            self.stepChosen.emit(known)
 
     def _ask(self) -> None:
         if self._busy:
             self.cancelRequested.emit()
             return
-        step = self._step if self._step is not None else int(self._steps[-1])
+        step = self._step if self._step is not None else self._newest
         self.stepChosen.emit(step)
         self.reliveRequested.emit(step)
 

@@ -1,0 +1,33 @@
+"""Request: what a run needs to go on from before a step without the step's batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from app.engine.protocol import Request
+from app.project.project import Project
+from app.training.job import Job
+from app.util.late_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Fork:
+    """The project of a run with a step in `leave_out`, its job, and the checkpoint to go on from: None for the start of
+    the run. `passed_over` lists nearer checkpoints that are unusable."""
+
+    project: Project
+    job: Job
+    checkpoint: Path | None
+    checkpoint_step: int
+    passed_over: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ForkWithout(Request[Fork]):
+    """Prepare a fork of a stored run that leaves out the batch of a step. Raises RunError and JobError."""
+
+    lane: ClassVar[str] = "runs"
+    run: Path
+    step: int
+    data_root: str

@@ -1,0 +1,30 @@
+"""Prepare a fork of a run from the nearest checkpoint before a step, without the step's batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.engine.requests.past.fork import Fork, ForkWithout
+from app.engine.server import Context, handles
+from app.engine.tasks.past.revisit import as_recorded, check, stored
+from app.runs import resume, step_hashes
+from app.runs.record import RunError
+from app.training.checkpoints.checkpoint import CheckpointError, step_of
+
+
+@handles(ForkWithout)
+def fork_without(request: ForkWithout, _context: Context) -> Fork:
+    """Return what the fork begins with; nothing is written."""
+    kept, project, job = stored(request.run, request.data_root)
+    check(kept, job, request.step, step_hashes.recorded_of(kept))
+    left_out = tuple(sorted({*project.training.leave_out, request.step}))
+    project = replace(project, training=replace(project.training, leave_out=left_out))
+    job = as_recorded(kept, job)
+    job = replace(job, training=replace(job.training, leave_out=left_out))
+    passed_over: list[str] = []
+    checkpoint = resume.nearest(kept, request.step - 1, passed_over.append)
+    try:
+        at = step_of(checkpoint)[0] if checkpoint is not None else 0
+    except (OSError, CheckpointError) as error:
+        raise RunError(str(error)) from error
+    return Fork(project, job, checkpoint, at, tuple(passed_over))

@@ -1,0 +1,217 @@
+"""Find the first step of a run at which a norm, a weight, the dead units or the loss passed a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QGridLayout, QProgressBar
+
+from app.data.spec import DataError
+from app.engine.protocol import EngineError
+from app.engine.requests.past.revisit import FindFirst, FirstStep, Reliving
+from app.runs.record import RunError
+from app.training.job import JobError
+from app.training.revisit.conditions import NOT_FINITE
+from app.training.revisit.errors import ReliveError
+from app.util.formatting import figure, grouped_digits
+from app.views.shown_run import Figures
+from app.views.training.timeline.relive_control import parting_text
+from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox
+from app.views.ui.widgets.fields import ChoiceField
+from app.views.ui.widgets.numbers import NumberField
+from app.views.ui.widgets.painting import label, set_property
+
+if TYPE_CHECKING:
+    from app.views.workspace import Workspace
+
+KEY = "first step"
+ANY = "Any layer"
+QUANTITIES = {
+    "norm": ("Gradient norm", 10.0),
+    "weight": ("Largest weight, as a magnitude", 3.0),
+    "dead": ("Fraction of dead units", 0.9),
+    "loss": ("Loss", 5.0),
+}
+RELATIONS = ((">", "is above"), ("<", "is below"), (NOT_FINITE, NOT_FINITE))
+WORDS = (
+    "What the run recorded answers at once. Where it was not measured at every step, the run is computed again from "
+    "its start with a check at each step, which takes about as long as the run did until then."
+)
+
+
+class FirstStepDialog(Dialog):
+    """Asks the engine, one search at a time. `stepChosen(step)` carries the step that was found, `debugRequested(step)`
+    asks to open it; closing cancels a search."""
+
+    stepChosen = Signal(object)
+    debugRequested = Signal(int)
+
+    def __init__(self, workspace: Workspace, figures: Figures, folder: Path) -> None:
+        super().__init__("Find the first step where…", workspace.window, icon="search")
+        self.setMinimumWidth(560)
+        self._workspace, self._folder, self._history = workspace, folder, figures.history
+        self.found: FirstStep | None = None
+        self.searching = False
+        self.quantity = ChoiceField([(key, text) for key, (text, _) in QUANTITIES.items()], "norm", pairs=True)
+        self.layer = ChoiceField((), pairs=True)
+        self.relation = ChoiceField(RELATIONS, ">", pairs=True)
+        self.bound = NumberField(QUANTITIES["norm"][1], "float")
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the search")
+        self.words = label("", "label", "text2", wrap=True)
+        self._lay_out(figures.title)
+        self.close_button = self.add_button("Close")
+        self.close_button.clicked.connect(self.reject)
+        self.debug_button = self.add_button("Debug this step")
+        self.debug_button.clicked.connect(self._debug)
+        self.debug_button.hide()
+        self.find_button = self.add_button("Find", "primary", default=True)
+        self.find_button.clicked.connect(self.search)
+        self.quantity.edited.connect(lambda _key: self._follow_quantity())
+        self.relation.edited.connect(lambda _relation: self._enable())
+        workspace.engine.ended.connect(self._engine_ended)
+        workspace.document.replaced.connect(self._leave)
+        self._follow_quantity()
+
+    def _lay_out(self, title: str) -> None:
+        self.body.addWidget(label(f"In {title}. {WORDS}", "body", "text2", wrap=True))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(12)
+        grid.setVerticalSpacing(8)
+        grid.setColumnStretch(1, 1)
+        bound = hbox((self.relation, 1), self.bound, spacing=8)
+        self.bound.setMinimumWidth(110)
+        for row, (name, field) in enumerate((("Quantity", self.quantity), ("Layer", self.layer))):
+            caption = label(name, "label", "text2")
+            caption.setBuddy(field)
+            field.setAccessibleName(name)
+            grid.addWidget(caption, row, 0)
+            grid.addWidget(field, row, 1)
+        grid.addWidget(label("Condition", "label", "text2"), 2, 0)
+        grid.addLayout(bound, 2, 1)
+        self.relation.setAccessibleName("Condition")
+        self.bound.setAccessibleName("Bound")
+        self.body.addLayout(grid)
+        self.body.addWidget(self.bar)
+        self.body.addWidget(self.words)
+        self.bar.hide()
+
+    @property
+    def condition(self) -> str:
+        """Return the condition as it is written for `tapedeck revisit --first`."""
+        layer = f"({self.layer.value()})" if self.layer.value() else ""
+        relation, bound = self.relation.value(), self.bound.value()
+        return f"{self.quantity.value()}{layer} {relation}" + ("" if relation == NOT_FINITE else f" {bound!r}")
+
+    def _layers(self, quantity: str) -> tuple[str, ...]:
+        if quantity == "dead":
+            return self._history.seen.tables["dead"].layers
+        return () if quantity == "loss" else self._history.layers
+
+    def _follow_quantity(self) -> None:
+        quantity = self.quantity.value()
+        self.layer.clear_choices()
+        self.layer.add_choice("", "of the whole batch" if quantity == "loss" else ANY)
+        for each in self._layers(quantity):
+            self.layer.add_choice(each, each)
+        self.layer.set_value("")
+        self.bound.set_value(QUANTITIES[quantity][1])
+        self._enable()
+
+    def _enable(self) -> None:
+        for field in (self.quantity, self.relation):
+            field.setEnabled(not self.searching)
+        self.layer.setEnabled(not self.searching and self.quantity.value() != "loss")
+        self.bound.setEnabled(not self.searching and self.relation.value() != NOT_FINITE)
+        self.find_button.setText("Cancel" if self.searching else "Find")
+        self.bar.setVisible(self.searching)
+
+    def search(self) -> None:
+        """Search, or cancel the search."""
+        if self.searching:
+            self._stop("Cancelled.")
+            return
+        self.searching, self.found = True, None
+        self.debug_button.hide()
+        self.bar.setRange(0, 0)
+        self._say("Reading what was recorded…")
+        self._enable()
+        request = FindFirst(self._folder, self.condition, str(self._workspace.settings.data_folder))
+        self._workspace.engine.ask(
+            KEY, request, on_answer=self._answered, on_error=self._failed, on_progress=self._progressed
+        )
+
+    def _stop(self, words: str) -> None:
+        self._workspace.engine.forget(KEY)
+        self.searching = False
+        self._say(words)
+        self._enable()
+
+    def _progressed(self, progress: Reliving) -> None:
+        self.bar.setRange(0, progress.of)
+        self.bar.setValue(progress.done)
+        self._say(f"Re-living step {grouped_digits(progress.done)} of {grouped_digits(progress.of)}")
+
+    def _answered(self, found: FirstStep) -> None:
+        self.searching, self.found = False, found
+        self._enable()
+        if found.step is not None:
+            self._say(result_text(found), "text")
+            self.debug_button.show()
+            self.stepChosen.emit(found.step)
+        else:
+            self._say(result_text(found), "text2" if found.parted is None else "error")
+        self.adjustSize()
+
+    def _failed(self, failure: WorkerFailure) -> None:
+        self.searching = False
+        self._enable()
+        self._say(f"{failure.error}", "error")
+        known = RunError | DataError | JobError | EngineError | ReliveError | ValueError | OSError
+        if not isinstance(failure.error, known):
+            self._workspace.notifier.show_unexpected(f"The search failed: {failure.error}", failure.traceback)
+
+    def _engine_ended(self, _words: str) -> None:
+        if self.searching:
+            self._stop("The engine has ended. Search again.")
+
+    def _leave(self, _project: object) -> None:
+        self.close()
+
+    def _debug(self) -> None:
+        if self.found is not None and self.found.step is not None:
+            self.debugRequested.emit(self.found.step)
+            self.close()
+
+    def _say(self, words: str, tone: str = "text2") -> None:
+        self.words.setText(words)
+        set_property(self.words, "tone", tone)
+
+    def done(self, result: int) -> None:
+        """Close, and search no longer."""
+        if self.searching:
+            self._stop("")
+        super().done(result)
+
+
+def result_text(found: FirstStep) -> str:
+    """Say what a search found.
+
+    >>> result_text(FirstStep(33, "fc1", 12.5, True))
+    'First at step 33, in fc1: 12.5, as recorded.'
+    >>> result_text(FirstStep(None, "", None, True))
+    'At no step, as recorded.'
+    """
+    how = "as recorded" if found.recorded else "found by re-living every step"
+    if found.parted is not None and found.step is None:
+        return f"Not found before the re-lived run parts from the recorded one. {parting_text(found.parted)}"
+    if found.step is None:
+        return f"At no step, {how}."
+    layer = f", in {found.layer}" if found.layer else ""
+    value = "not a number" if found.value is None or found.value != found.value else figure(found.value)
+    return f"First at step {grouped_digits(found.step)}{layer}: {value}, {how}."

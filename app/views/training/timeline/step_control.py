@@ -1,0 +1,216 @@
+"""What can be done about a step of the shown run: debug it, show its batch, fork the run without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QPoint, Qt
+from PySide6.QtWidgets import QMenu
+
+from app.data.spec import DataError
+from app.engine.protocol import EngineError
+from app.engine.requests.past.fork import Fork, ForkWithout
+from app.engine.requests.past.revisit import Revisited, ShowStepBatch
+from app.runs import record, store
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.job import JobError
+from app.util.formatting import grouped_digits
+from app.views.training.timeline.relive_control import NOT_STORED, ReliveControl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from app.training.history import History
+    from app.training.monitoring.looks import BatchPeek
+    from app.views.shown_run import RelivedStep
+    from app.views.training.layer.batch_dialog import BatchDialog
+    from app.views.training.timeline.first_step_dialog import FirstStepDialog
+    from app.views.ui.background import WorkerFailure
+    from app.views.workspace import Workspace
+
+BATCH, FORK = "batch of a step", "fork without a batch"
+ACTIVE = "A run is in progress: stop it first"
+
+
+class StepControl(QObject):
+    """Commands about a step. Those that need a stored run say so where there is none."""
+
+    def __init__(self, workspace: Workspace, relive: ReliveControl) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._relive = workspace, relive
+        self.batch_dialog: BatchDialog | None = None
+        self.first_step: FirstStepDialog | None = None
+
+    @property
+    def _folder(self) -> Path | None:
+        figures = self._workspace.shown_run.figures
+        return figures.folder if figures is not None else None
+
+    @property
+    def step(self) -> int | None:
+        """Return the chosen step, else the newest of the shown run; None without a run."""
+        shown = self._workspace.shown_run
+        if shown.step is not None or shown.figures is None:
+            return shown.step
+        steps = shown.figures.history.steps["step"]
+        return int(steps[-1]) if len(steps) else None
+
+    # -- the menu of a step -------------------------------------------------------------------------------------------
+
+    def fill(self, menu: QMenu, step: int) -> None:
+        """Fill a menu with what can be done about a step."""
+        menu.clear()
+        menu.setToolTipsVisible(True)
+        figures, title = self._workspace.shown_run.figures, f"step {grouped_digits(step)}"
+        if figures is not None and (words := figures.history.marks.get(step)):
+            short = words if len(words) <= 70 else f"{words[:69]}…"
+            menu.addAction(short).setEnabled(False)
+            menu.addSeparator()
+        stored, active = self._folder is not None, self._workspace.session.active
+        why = "" if stored else NOT_STORED
+        for words, act, reason, tip in (
+            (f"Show {title}", lambda: self._workspace.shown_run.choose_step(step), "", ""),
+            (f"Debug {title}", lambda: self.debug(step), why,
+             "Compute it again, and open its graph, its layers and its batch"),
+            ("Find first step where…", self.find_first, why, "Search the run for a bound that was passed"),
+            (f"Leave out the batch of {title}…", lambda: self.ask_leave_out(step), why or (ACTIVE if active else ""),
+             "Fork the run from before this step, without its batch"),
+        ):  # fmt: skip
+            action = menu.addAction(words)
+            action.triggered.connect(lambda _=False, act=act: act())
+            action.setEnabled(not reason)
+            action.setToolTip(reason or tip)
+
+    def show_menu(self, step: int, where: QPoint) -> None:
+        """Open the menu of a step at a point of the screen."""
+        menu = QMenu(self._workspace.window)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.fill(menu, step)
+        menu.popup(where)
+
+    # -- debugging ----------------------------------------------------------------------------------------------------
+
+    def debug(self, step: int | None = None) -> None:
+        """Re-live a step, the chosen one if None; open its graph, its batch and the layer of the largest gradient."""
+        step = self.step if step is None else step
+        if step is None:
+            self._workspace.notifier.say("There is no step to debug", "Run the network first, or choose a stored run.")
+            return
+        self._workspace.pages.show("curves")
+        self._relive.relive(step, self._debug)
+
+    def _debug(self, found: Revisited) -> None:
+        norms = {one.layer: one.norm for one in found.layers if one.norm is not None}
+        self._workspace.pages.show("layer")
+        if norms:
+            self._workspace.commands.trigger("choose-layer", max(norms, key=norms.__getitem__))
+        self.show_batch()
+
+    def show_batch(self) -> None:
+        """Show the batch of the step that was re-lived."""
+        past = self._workspace.shown_run.past
+        if past is None:
+            self._workspace.notifier.say("No step is re-lived", "Choose a step under the charts and re-live it.")
+            return
+        self._workspace.engine.ask(
+            BATCH, ShowStepBatch(past.handle), on_answer=lambda peek: self._show_batch(past, peek),
+            on_error=lambda failure: self._failed("The batch cannot be shown", failure),
+        )  # fmt: skip
+
+    def _show_batch(self, past: RelivedStep, peek: BatchPeek) -> None:
+        from app.views.training.layer.batch_dialog import BatchDialog
+
+        if self.batch_dialog is not None:
+            self.batch_dialog.close()
+        message = f"{past.label}: batch {grouped_digits(past.batch)} of epoch {grouped_digits(past.epoch)}."
+        self.batch_dialog = dialog = BatchDialog(peek, message, self._workspace.window)
+        dialog.finished.connect(self._batch_closed)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setModal(False)  # beside the graph and the layer
+        dialog.show()
+
+    def _batch_closed(self) -> None:
+        self.batch_dialog = None
+
+    # -- bisecting ----------------------------------------------------------------------------------------------------
+
+    def find_first(self) -> None:
+        """Open the dialog that finds the first step at which something held."""
+        from app.views.training.timeline.first_step_dialog import FirstStepDialog
+
+        figures, folder = self._workspace.shown_run.figures, self._folder
+        if figures is None or folder is None:
+            self._workspace.notifier.say("No stored run is shown", f"{NOT_STORED}.")
+            return
+        if self.first_step is not None:
+            self.first_step.close()
+        self.first_step = dialog = FirstStepDialog(self._workspace, figures, folder)
+        dialog.stepChosen.connect(self._workspace.shown_run.choose_step)
+        dialog.debugRequested.connect(self.debug)
+        dialog.finished.connect(self._search_closed)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.show()
+
+    def _search_closed(self) -> None:
+        self.first_step = None
+
+    # -- a fork without the batch -------------------------------------------------------------------------------------
+
+    def ask_leave_out(self, step: int | None = None) -> None:
+        """Ask, then fork the shown run from before a step, without the step's batch."""
+        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+
+        step, folder, workspace = self.step if step is None else step, self._folder, self._workspace
+        figures = workspace.shown_run.figures
+        if step is None or folder is None or figures is None:
+            workspace.notifier.say("No stored run is shown", f"{NOT_STORED}.")
+            return
+        if workspace.session.active:
+            workspace.notifier.refuse("The batch cannot be left out now", f"{ACTIVE}.")
+            return
+        title = f"step {grouped_digits(step)}"
+        dialog = QuestionDialog(
+            f"Train on without the batch of {title}?",
+            f"A new run goes on from the nearest checkpoint of {figures.title} before {title}, with its settings "
+            f"and leave_out = {step}. {figures.title} stays as it is.",
+            workspace.window,
+        )  # fmt: skip
+        dialog.offer("Cancel", DialogAnswer.CANCEL)
+        dialog.offer("Fork run", DialogAnswer.SAVE, "primary", default=True)
+        dialog.exec()
+        dialog.deleteLater()
+        if dialog.answer is DialogAnswer.SAVE:
+            self.leave_out(folder, step)
+
+    def leave_out(self, folder: Path, step: int) -> None:
+        """Fork a stored run from before a step, without the step's batch."""
+        workspace = self._workspace
+        request = ForkWithout(folder, step, str(workspace.settings.data_folder))
+        title = "The run was not forked"
+
+        def found(fork: Fork) -> None:
+            workspace.background.ask(
+                FORK, _stored, folder, on_answer=lambda both: begin(fork, *both),
+                on_error=lambda failure: self._failed(title, failure),
+            )  # fmt: skip
+
+        def begin(fork: Fork, kept: Kept, history: History) -> None:
+            workspace.run_control.fork_without(kept, fork, history)
+            if fork.passed_over:
+                workspace.notifier.warn("An older checkpoint was used", " ".join(fork.passed_over))
+
+        workspace.engine.ask(FORK, request, on_answer=found, on_error=lambda failure: self._failed(title, failure))
+
+    def _failed(self, title: str, failure: WorkerFailure) -> None:
+        known = RunError | DataError | JobError | EngineError | ValueError | OSError
+        if isinstance(failure.error, known):
+            self._workspace.notifier.refuse(title, f"{failure.error}")
+        else:
+            self._workspace.notifier.show_unexpected(f"{title}: {failure.error}", failure.traceback)
+
+
+def _stored(folder: Path) -> tuple[Kept, History]:
+    """Read a stored run. Raises RunError."""
+    kept = Kept(folder, record.read(folder))
+    return kept, store.history_of(kept)
