@@ -12,6 +12,7 @@ from app.interpret.results import AttentionReading, Attribution
 
 MAP, PICTURE, GAP, LINE, EDGE = 128, 224, 8, 16, 12
 ACROSS = 12  # heads in a row
+SCALE, BAR = 160, 10  # width and height of the scale of colours
 DARK, WARM, LIGHT = (18, 20, 38), (202, 84, 58), (255, 241, 186)
 RED, BLUE = (214, 56, 52), (52, 104, 214)
 
@@ -23,9 +24,10 @@ def of_attention(found: Sequence[AttentionReading]) -> Any:
     for one in found:
         maps = one.maps[0]
         size = f"{one.queries} x {one.keys}" + (f", the first of {one.groups} windows" if one.groups > 1 else "")
-        tiles = [(_ramp(each / max(float(each.max()), 1e-12)), f"head {head}") for head, each in enumerate(maps)]
+        tiles = [(_ramp(each / max(float(each.max()), 1e-12)), f"head {head}, max {float(each.max()):.3g}")
+                 for head, each in enumerate(maps)]  # fmt: skip
         rows.append((f"{one.name}: {size}", tiles))
-    return _sheet(rows, MAP)
+    return _sheet(rows, MAP, (_ramp(np.linspace(0, 1, SCALE)), "0", "max: the largest weight of each map"))
 
 
 def of_attributions(found: Sequence[Attribution]) -> Any:
@@ -34,11 +36,13 @@ def of_attributions(found: Sequence[Attribution]) -> Any:
     for one in found:
         tiles = [(one.sample.picture, "input")] if one.sample.picture is not None else []
         flat = np.atleast_2d(one.values.sum(0) if one.values.ndim == 3 else one.values)
-        tiles.append((signed(flat), one.method))
+        largest = float(np.abs(flat).max(initial=0.0))
+        tiles.append((signed(flat), f"{one.method}, largest {largest:.3g}"))
         if one.sample.picture is not None and one.sample.picture.shape[:2] == flat.shape:
             tiles.append((overlay(one.sample.picture, flat), "both"))
         rows.append((f"sample {one.sample.number}: {one.target}, score {one.score:.4g}", tiles))
-    return _sheet(rows, PICTURE)
+    scale = signed(np.linspace(-1, 1, SCALE)[None])[0]
+    return _sheet(rows, PICTURE, (scale, "-largest", "largest of each sample; white is 0"))
 
 
 def signed(values: NDArray[Any]) -> NDArray[np.uint8]:
@@ -62,8 +66,11 @@ def _ramp(share: NDArray[Any]) -> NDArray[np.uint8]:
     return np.stack([np.interp(share, places, colours[:, at]) for at in range(3)], -1).astype(np.uint8)
 
 
-def _sheet(rows: list[tuple[str, list[tuple[NDArray[np.uint8], str]]]], side: int) -> Any:
-    """Lay titled rows of captioned tiles out on a white sheet."""
+Scale = tuple[NDArray[np.uint8], str, str]  # colours from left to right, and the words at both ends
+
+
+def _sheet(rows: list[tuple[str, list[tuple[NDArray[np.uint8], str]]]], side: int, legend: Scale) -> Any:
+    """Lay titled rows of captioned tiles out on a white sheet, above a scale of colours."""
     from PIL import Image, ImageDraw
 
     lines = [(title if not start else "", tiles[start : start + ACROSS])
@@ -71,7 +78,8 @@ def _sheet(rows: list[tuple[str, list[tuple[NDArray[np.uint8], str]]]], side: in
     wide = max((len(tiles) for _, tiles in lines), default=1)
     height = sum(side + LINE + GAP + (LINE if title else 0) for title, _ in lines)
     longest = max((7 * len(title) for title, _ in rows), default=0)
-    sheet = Image.new("RGB", (2 * EDGE + max(wide * (side + GAP), longest), 2 * EDGE + height), "white")
+    longest = max(longest, SCALE + 7 * (len(legend[1]) + len(legend[2])) + 2 * GAP)
+    sheet = Image.new("RGB", (2 * EDGE + max(wide * (side + GAP), longest), 2 * EDGE + height + LINE + GAP), "white")
     pen, top = ImageDraw.Draw(sheet), EDGE
     for title, tiles in lines:
         if title:
@@ -86,4 +94,11 @@ def _sheet(rows: list[tuple[str, list[tuple[NDArray[np.uint8], str]]]], side: in
             sheet.paste(Image.fromarray(np.ascontiguousarray(pixels)).resize(size, how), (left, top))
             pen.text((left, top + side + 1), caption, fill=(96, 96, 96))
         top += side + LINE + GAP
+    colours, low, high = legend
+    left = EDGE + 6 * len(low) + GAP
+    bar = np.ascontiguousarray(np.broadcast_to(colours[None], (BAR, len(colours), 3)))
+    sheet.paste(Image.fromarray(bar), (left, top + 2))
+    pen.rectangle((left - 1, top + 1, left + SCALE, top + BAR + 2), outline=(160, 160, 160))
+    pen.text((EDGE, top), low, fill=(96, 96, 96))
+    pen.text((left + SCALE + GAP, top), high, fill=(96, 96, 96))
     return sheet

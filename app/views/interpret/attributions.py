@@ -129,7 +129,7 @@ def describe(one: Attribution) -> tuple[str, str]:
     sample = one.sample
     label = f", labelled {sample.label}" if sample.label else ""
     first = f"Sample {sample.number}{label}, predicted {sample.prediction or one.target}"
-    second = f"Score of {one.target}: {figure(one.score)}"
+    second = f"Score of {one.target}: {figure(one.score)}, strongest colour ±{figure(largest_of(one))}"
     if one.layer:
         second += f", at {one.layer}"
     if one.steps:
@@ -138,6 +138,12 @@ def describe(one: Attribution) -> tuple[str, str]:
             f"{one.against}, to {one.incompleteness:.2%} in {one.steps:,} steps"
         )
     return first, second + (f"; {one.remark}" if one.remark else "")
+
+
+def largest_of(one: Attribution) -> float:
+    """Return the magnitude that has the strongest colour: of pictures that of the sum over channels."""
+    shown = one.values.sum(0) if one.values.ndim == 3 else one.values
+    return float(np.abs(shown).max(initial=0.0))
 
 
 class AttributionView(QScrollArea):

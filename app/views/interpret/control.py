@@ -10,29 +10,34 @@ from PySide6.QtCore import QObject, QTimer
 from app.engine.protocol import Handle, HandleLostError
 from app.engine.requests.capture import WeightsChoice, WeightsFile
 from app.engine.requests.interpret.reading import (
+    FindWorst,
     InterpretedNet,
     MeasureEffect,
     PrepareInterpreted,
     ReadAttention,
     ReadAttributions,
+    ReadLooks,
     Samples,
 )
 from app.engine.requests.observe import ModelCapture, Observe
-from app.interpret.results import AttentionFound, AttentionReading, Attribution, Effect, Intervention
+from app.interpret.results import AttentionFound, AttentionReading, Attribution, Effect, Intervention, SampleLook
 from app.preflight import preflight
 from app.training.job import Job
 from app.util.leftovers import TemporaryFolder
-from app.views.interpret.page import ATTRIBUTION, InterpretPage
+from app.views.interpret.changes_view import FIRST, THIS
+from app.views.interpret.changes_view import WORST as WORST_SAMPLES
+from app.views.interpret.page import ATTRIBUTION, EXAMPLE, InterpretPage
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.project.project import Project
     from app.views.workspace import Workspace
 
-KEY, MAPS, EFFECT = "interpret", "interpret.maps", "interpret.effect"
+KEY, MAPS, EFFECT, CHANGES = "interpret", "interpret.maps", "interpret.effect", "interpret.changes"
 REST = 250  # ms after the number of the sample has changed
 WORST = 6
-EXAMPLE = "example"
+MOST = 64  # samples that changes are measured on
+LISTED = 12  # of the worst samples
 
 
 class InterpretControl(QObject):
@@ -57,6 +62,8 @@ class InterpretControl(QObject):
         page.unmuteRequested.connect(self._unmute)
         page.rankRequested.connect(self._rank)
         page.attributionRequested.connect(self._attribute)
+        page.changes.changed.connect(self._measure_changes)
+        page.worstRequested.connect(self._find_worst)
         workspace.document.replaced.connect(self._forget)
         workspace.document.changed.connect(self._compare)
         page.set_effect(None, 0)
@@ -130,7 +137,7 @@ class InterpretControl(QObject):
 
     def cancel(self) -> None:
         """Cancel what is under way."""
-        for key in (KEY, MAPS, EFFECT):
+        for key in (KEY, MAPS, EFFECT, CHANGES):
             self._workspace.engine.forget(key)
         self._workspace.background.forget(KEY)
         self._waiting.clear()
@@ -154,7 +161,8 @@ class InterpretControl(QObject):
             self._net = None
             self.prepare()
             return
-        self._page.refuse("This could not be looked at", str(failure.error))
+        words = str(failure.error).strip() or type(failure.error).__name__
+        self._page.refuse("This could not be looked at", f"{words[:1].upper()}{words[1:].removesuffix('.')}.")
 
     # --- Attention
 
@@ -189,6 +197,8 @@ class InterpretControl(QObject):
         if self._page.view.value() == ATTRIBUTION and self._page.which.value() == "sample":
             self._page.attributions.show_found(())
         self._measure()
+        if self._page.changes.samples.value() == THIS:
+            self._measure_changes()
 
     def _show_attention(self, place: int) -> None:
         reading = self._page.reading
@@ -270,6 +280,52 @@ class InterpretControl(QObject):
 
         request = MeasureEffect(self._net, (Intervention(*one),), self._samples)
         self._workspace.engine.ask(KEY, request, on_answer=show, on_error=self._failed)
+
+    def _measure_changes(self) -> None:
+        """Ask for the loss with the changes of the view "Muting"."""
+        view = self._page.changes
+        view.set_effect(None)
+        if not view.changes.rows or self._net is None:
+            self._workspace.engine.forget(CHANGES)
+            return
+        self._page.banner.hide()
+        samples, which = self._samples, view.samples.value()
+        if which != THIS:
+            count = dict(self._page.net.counts).get(samples.part, 0) if self._page.net is not None else 0
+            numbers = tuple(range(min(MOST, count))) if which == FIRST else samples.numbers
+            samples = Samples(numbers, samples.part, WORST if which == WORST_SAMPLES else 0)
+        self._workspace.engine.ask(
+            CHANGES, MeasureEffect(self._net, tuple(view.changes.rows), samples), on_answer=view.set_effect,
+            on_error=self._changes_failed,
+        )  # fmt: skip
+
+    def _changes_failed(self, failure: WorkerFailure) -> None:
+        self._page.changes.effect.setText("It was not measured.")
+        self._failed(failure)
+
+    # --- The worst samples
+
+    def _find_worst(self) -> None:
+        """List the samples with the largest loss, to look at one."""
+        if not isinstance(self._net, Handle):
+            self.prepare()
+            return
+        part = self._samples.part
+
+        def read(numbers: tuple[int, ...]) -> None:
+            if self._net is not None:
+                request = ReadLooks(self._net, Samples(numbers, part))
+                self._workspace.engine.ask(KEY, request, on_answer=show, on_error=self._failed)
+
+        def show(looks: tuple[SampleLook, ...]) -> None:
+            self._page.set_busy("")
+            self._page.offer_worst(looks)
+
+        self._page.set_busy("Evaluating…")
+        self._workspace.engine.ask(
+            KEY, FindWorst(self._net, part, LISTED), on_answer=read, on_error=self._failed,
+            on_progress=self._page.set_busy,
+        )  # fmt: skip
 
     # --- Attribution
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QSplitter, QStackedLayout, QWidget
+from PySide6.QtWidgets import QMenu, QSplitter, QStackedLayout, QWidget
 
 from app.engine.requests.interpret.reading import InterpretedNet
 from app.interpret.results import (
@@ -14,9 +16,12 @@ from app.interpret.results import (
     AttentionReading,
     Attribution,
     Effect,
+    SampleLook,
 )
 from app.util.formatting import counted, figure
 from app.views.interpret.attributions import AttributionView
+from app.views.interpret.changes_view import ChangesView
+from app.views.interpret.color_scale import ColorScale
 from app.views.interpret.head_grid import HeadGrid
 from app.views.interpret.map_view import MapView, OverlayView, attention_wash
 from app.views.ui.layouts import hbox, vbox
@@ -28,7 +33,8 @@ from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
-ATTENTION, ATTRIBUTION = "attention", "attribution"
+ATTENTION, CHANGES, ATTRIBUTION = "attention", "changes", "attribution"
+EXAMPLE = "example"  # the samples of a model without data: its own inputs
 METHODS = [(SALIENCY, "Saliency"), (INTEGRATED_GRADIENTS, "Integrated gradients"), (GRAD_CAM, "Grad-CAM")]
 LEGEND = "Red raises the score, blue lowers it; saliency and Grad-CAM have no sign."
 HINT = (
@@ -48,6 +54,7 @@ class InterpretPage(QWidget):
     unmuteRequested = Signal()
     rankRequested = Signal()
     attributionRequested = Signal()
+    worstRequested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -61,7 +68,8 @@ class InterpretPage(QWidget):
         self.empty = EmptyState("eye", "Nothing looked at yet", HINT, "Look")
         body = QWidget()
         self._stack = QStackedLayout(body)
-        for page in (self.empty, self._attention, self._attribution):
+        self.changes = ChangesView()
+        for page in (self.empty, self._attention, self.changes, self._attribution):
             self._stack.addWidget(page)
         vbox(self._tools, self.banner, (body, 1), on=self, margins=0, spacing=0)
         self._connect()
@@ -71,7 +79,7 @@ class InterpretPage(QWidget):
     # building
 
     def _make_tools(self) -> None:
-        self.view = Segmented([(ATTENTION, "Attention"), (ATTRIBUTION, "Attribution")], "View")
+        self.view = Segmented([(ATTENTION, "Attention"), (CHANGES, "Muting"), (ATTRIBUTION, "Attribution")], "View")
         self.part = ChoiceField((("validation", "Validation"),), pairs=True)
         self.part.setAccessibleName("Samples")
         self.part.setFixedWidth(128)
@@ -79,6 +87,9 @@ class InterpretPage(QWidget):
         self.sample.setAccessibleName("Sample")
         self.sample.setFixedWidth(76)
         self.count = label("", "caption", "text3")
+        self.worst = Button("Worst")
+        self.worst.setToolTip("Evaluates these samples, and lists those with the largest loss to look at")
+        self.worst_menu = QMenu(self.worst)
         self.look = Button("Look", "primary", "eye")
         self.look.setToolTip("Runs this sample with the newest weights")
         self.cancel = Button("Cancel")
@@ -86,7 +97,8 @@ class InterpretPage(QWidget):
         self.state.setMinimumWidth(1)
         self._tools = QWidget()
         hbox(
-            self.view, self.part, label("Sample", "caption", "text2"), self.sample, self.count, self.look, self.cancel,
+            self.view, self.part, label("Sample", "caption", "text2"), self.sample, self.count, self.worst, self.look,
+            self.cancel,
             (self.state, 1), on=self._tools, margins=(12, 6, 8, 6), spacing=8,
         )  # fmt: skip
 
@@ -105,6 +117,7 @@ class InterpretPage(QWidget):
         self.unmute = Button("Unmute all")
         self.effect = label("", "label", wrap=True)
         self.map, self.overlay = MapView(), OverlayView()
+        self.scale = ColorScale()
         self.query_words = label("", "caption", "text3", wrap=True)
         self.sample_words = label("", "label", wrap=True)
         self.weights_words = label("", "caption", "text3", wrap=True)
@@ -115,7 +128,8 @@ class InterpretPage(QWidget):
         vbox(top, under, (self.heads, 1), on=left, margins=0, spacing=2)
         right = QWidget()
         vbox(
-            self.sample_words, self.weights_words, (self.overlay, 4), self.query_words, (self.map, 5), on=right,
+            self.sample_words, self.weights_words, (self.overlay, 4), self.query_words, (self.map, 5),
+            self.scale, on=right,
             margins=(12, 8, 12, 8), spacing=6,
         )  # fmt: skip
         self._attention = QSplitter(Qt.Orientation.Horizontal)
@@ -138,7 +152,9 @@ class InterpretPage(QWidget):
         self.legend = label(LEGEND, "caption", "text3", wrap=True)
         row = hbox(self.method, self.target, self.which, self.explain, 1, margins=(12, 6, 12, 2), spacing=8)
         self._attribution = QWidget()
-        under = hbox((self.legend, 1), margins=(12, 0, 12, 2))
+        scale = ColorScale(signed=True)
+        scale.set_ends("−largest", "largest of each sample")
+        under = vbox(self.legend, scale, margins=(12, 0, 12, 2), spacing=4)
         vbox(row, under, (self.attributions, 1), on=self._attribution, margins=0, spacing=2)
 
     def _connect(self) -> None:
@@ -156,6 +172,7 @@ class InterpretPage(QWidget):
         self.unmute.clicked.connect(self.unmuteRequested)
         self.rank.clicked.connect(self.rankRequested)
         self.explain.clicked.connect(self.attributionRequested)
+        self.worst.clicked.connect(self.worstRequested)
 
     # state
 
@@ -166,6 +183,8 @@ class InterpretPage(QWidget):
         self.empty.button.setEnabled(not words)
         self.explain.setEnabled(not words)
         self.rank.setEnabled(not words)
+        self._can_rate = not words and self.net is not None and self.net.counts[0][0] != EXAMPLE
+        self.worst.setEnabled(self._can_rate)
         self.state.setText(words)
         self.state.setToolTip(words)
 
@@ -177,7 +196,9 @@ class InterpretPage(QWidget):
     def set_net(self, net: InterpretedNet | None) -> None:
         """Offer the splits and classes of a prepared net; None for none."""
         self.net = net
+        self.changes.set_layers(net.layers if net is not None else ())
         if net is None:
+            self.changes.set_changes([])
             self.set_found(None)
             self.attributions.show_found(())
             self.count.setText("")
@@ -196,6 +217,22 @@ class InterpretPage(QWidget):
             self.target.add_choice(number, name)
         self.target.set_value(target if target is not None and target < len(net.classes) else None)
 
+    def offer_worst(self, looks: tuple[SampleLook, ...]) -> None:
+        """Let one of the samples with the largest loss be chosen, largest first."""
+        self.worst_menu.clear()
+        for look in looks:
+            words = ", ".join(
+                [f"Sample {look.number}"]
+                + ([f"labelled {look.label}"] if look.label else [])
+                + ([f"predicted {look.prediction}"] if look.prediction else [])
+            )
+            self.worst_menu.addAction(words.replace("&", "&&"), partial(self._choose_sample, look.number))
+        self.worst_menu.popup(self.worst.mapToGlobal(self.worst.rect().bottomLeft()))
+
+    def _choose_sample(self, number: int) -> None:
+        self.sample.set_value(number)
+        self.sampleChosen.emit()
+
     def _show_count(self) -> None:
         count = dict(self.net.counts).get(self.part.value(), 0) if self.net is not None else 0
         self.count.setText(f"of {count:,}" if count else "")
@@ -210,8 +247,9 @@ class InterpretPage(QWidget):
             self.readRequested.emit()
 
     def _show_view(self) -> None:
-        if self.view.value() == ATTRIBUTION and self.net is not None:
-            self._stack.setCurrentWidget(self._attribution)
+        beside = {ATTRIBUTION: self._attribution, CHANGES: self.changes}.get(self.view.value())
+        if beside is not None and self.net is not None:
+            self._stack.setCurrentWidget(beside)
         else:
             self._stack.setCurrentWidget(self._attention if self.reading is not None else self.empty)
 
@@ -283,9 +321,12 @@ class InterpretPage(QWidget):
         reading, sample = self.reading, self.found.sample if self.found is not None else None
         if reading is None or reading.maps is None or sample is None:
             self.map.show_head(None, 0, 0, ())
+            self.scale.set_ends("", "")
             self.overlay.show_look(sample.picture if sample is not None else None)
             return
-        self.map.show_head(reading, int(self.group.value()), self.heads.tiles.current, sample.tokens)
+        group, head = int(self.group.value()), self.heads.tiles.current
+        self.map.show_head(reading, group, head, sample.tokens)
+        self.scale.set_ends("0", f"{float(reading.maps[group, head].max()):.3g}, the largest weight of head {head}")
         self._show_overlay()
 
     def _show_overlay(self) -> None:

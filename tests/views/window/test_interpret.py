@@ -21,7 +21,7 @@ from app.interpret.results import Intervention
 from app.preflight import preflight
 from app.sources.spec import AskedModel
 from app.training.evaluation.evaluator import Evaluator
-from app.views.interpret.page import InterpretPage
+from app.views.interpret.page import ATTENTION, CHANGES, InterpretPage
 from app.views.observed.open_dialog import OpenModelDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -87,6 +87,51 @@ def test_heads_are_muted_by_a_click_and_by_keys_with_the_loss_beside_them(qtbot:
     qtbot.waitUntil(lambda: page.rank.isEnabled() and "muting it changes the loss" in tiles.description(3))
     page.unmute.click()
     assert not tiles.muted and page.effect.text().startswith("Click a head")
+
+
+def test_a_layer_is_muted_and_a_channel_taken_from_another_sample(qtbot: QtBot, drawn: WholeWindow) -> None:
+    page = page_of(qtbot, drawn)
+    page.view.set_value(CHANGES)
+    view = page.changes
+    assert not view.add.isEnabled() and "encoder.1.fc1" in page.net.layers
+    view.layer.setFocus()
+    qtbot.keyClicks(view.layer, "encoder.1.fc1")
+    view.layer.completer().popup().hide()
+    qtbot.mouseClick(view.add, Qt.MouseButton.LeftButton)
+    view.part.set_value("channel")
+    view.what.set_value("other")
+    view.source.set_value(7)
+    view.layer.selectAll()
+    qtbot.keyClicks(view.layer, "embed")
+    view.layer.completer().popup().hide()
+    qtbot.keyClick(view.layer, Qt.Key.Key_Return)
+    view.samples.set_value("first")
+    qtbot.waitUntil(lambda: len(view.effects.rows) == 64)
+    changes = (Intervention("encoder.1.fc1"), Intervention("embed", channel=0, source=7))
+    assert view.changes.rows == list(changes)
+    effect = reading.effect(here(drawn), MeasureEffect(None, changes, Samples(tuple(range(64)))))
+    assert f"({effect.change:+.3g})" in view.effect.text() and "2 parts changed" in view.effect.text()
+    assert [row[0] for row in view.effects.rows] == list(range(64)) and "channels are axis" in view.remarks.text()
+    view.table.setFocus()
+    view.table.selectRow(0)
+    qtbot.keyClick(view.table, Qt.Key.Key_Delete)
+    assert view.changes.rows == [changes[1]]
+    view.layer.selectAll()
+    qtbot.keyClicks(view.layer, "no_such")
+    qtbot.keyClick(view.layer, Qt.Key.Key_Return)
+    qtbot.waitUntil(page.banner.isVisible)
+    assert "has no module no_such" in page.banner.reason() and view.effect.text() == "It was not measured."
+    # one of the worst samples is chosen to look at
+    view.clear.click()
+    page.view.set_value(ATTENTION)
+    page.worst.click()
+    qtbot.waitUntil(page.worst_menu.isVisible)
+    page.worst_menu.actions()[1].trigger()
+    page.worst_menu.hide()
+    worst = here(drawn).evaluate().worst()[1]
+    qtbot.waitUntil(lambda: page.found.sample.number == worst and page.reading.maps is not None)
+    weights = page.reading.maps[0, page.heads.tiles.current]
+    assert page.scale.ends[1].startswith(f"{weights.max():.3g}")
 
 
 def test_another_sample_is_looked_at_when_its_number_is_typed(qtbot: QtBot, drawn: WholeWindow) -> None:
