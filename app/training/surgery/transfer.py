@@ -233,7 +233,7 @@ def axes(
         elif axis in inputs and parts is not None and was != now:
             found = scaled(parts, was, now)
             if found is None:
-                return None, (), "Its input comes from other layers now."
+                return None, (), "Its input comes from other layers, or has another size, now."
             ways.append(found)
         elif axis == 0 and blocks > 1:
             ways.append(tuple((gate * (was // blocks), gate * (now // blocks), min(was, now) // blocks)

@@ -1,0 +1,443 @@
+"""Which layers of a run's net stay in an edited project, and how the others begin.
+
+Nodes keep their ids when they are edited, moved into a block or renamed, so a layer stays if a node of its id and kind
+is there; else if one of its kind and settings takes the same values, or one of its kind has its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import TypeVar
+
+from app.builder.catalog.catalog import OpSpec
+from app.builder.graph import Node
+from app.builder.plan import Plan
+from app.builder.results import Analysis, StepResult
+from app.builder.value_types import TensorType
+from app.project.project import Project
+from app.source.generated import ClassText, Source
+from app.training.surgery.values import Surgery, SurgeryError
+from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
+
+# A value: the position of the call that gives it, and which of its outputs.
+Value = tuple[int, int]
+H = TypeVar("H", bound=Hashable)
+
+# Modules of torch whose output mixes the features of their input; others go along channel by channel.
+_MIXING = ("Linear", "Conv", "RNN", "LSTM", "GRU", "Embedding", "Attention", "Transformer", "Fold", "Shuffle")
+_LAST = ("Linear", "RNN", "LSTM", "GRU", "Embedding", "Attention", "Transformer")  # their features are the last axis
+_NORMS = ("Norm",)
+_IDEMPOTENT = ("nn.ReLU", "nn.ReLU6", "nn.Hardtanh", "F.relu", "F.relu6", "torch.relu", "nn.Identity")
+_FEATURES = ("in_features", "in_channels", "num_features", "num_channels", "normalized_shape", "input_size")
+_UNITS = ("out_features", "out_channels", "embedding_dim", "hidden_size", "embed_dim")
+# What gives no zero for zero.
+_NOT_FROM_ZERO = ("sigmoid", "softmax", "softmin", "softplus", "exp", "cos", "logsigmoid", "log_softmax")
+_ADD, _MUL, _CAT = ("operator.add", "torch.add"), ("operator.mul", "torch.mul"), ("torch.cat", "torch.concat")
+_NAMED = 3  # edits that a description names
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of a net with its blocks and repetitions unfolded: `ids` leads to its node, `path` to its module."""
+
+    ids: tuple[tuple[str, int], ...]
+    node: Node
+    spec: OpSpec
+    path: str
+    args: tuple[Value, ...]
+    result: StepResult
+    resolved: FrozenMap[str, object]
+
+    @property
+    def op(self) -> str:
+        return self.node.op
+
+    @property
+    def holds(self) -> bool:
+        """Return whether it is a module, or a free tensor."""
+        return bool(self.path)
+
+    @property
+    def mixes(self) -> bool:
+        """Return whether its output features are not those of its input, one by one."""
+        if self.spec.kind != "module":
+            return False
+        if any(part in self.op for part in _MIXING) or not self.op.startswith("nn."):
+            groups = self.resolved.get("groups", 1)
+            return not ("Conv" in self.op and groups != 1 and groups == self.resolved.get("in_channels", 0))
+        return False
+
+    def size(self, names: Iterable[str]) -> int:
+        """Return the first of some parameters that is a number, 0 for none."""
+        found = next((self.resolved[name] for name in names if name in self.resolved), 0)
+        found = found[-1] if isinstance(found, tuple) and found else found
+        return found if isinstance(found, int) else 0
+
+    def feature_count(self) -> int:
+        """Return how many features it gives, 0 where that is unknown."""
+        twice = 2 if self.resolved.get("bidirectional") else 1
+        if count := self.size(_UNITS):
+            return count * twice
+        shape = self.shape
+        return shape[1] if self.op == "input" and len(shape) > 1 and isinstance(shape[1], int) else 0
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        outcome = self.result.outcome
+        outputs = getattr(outcome, "outputs", ())
+        return outputs[0].shape if outputs and isinstance(outputs[0], TensorType) else ()
+
+
+def surgery_between(before: Project, after: Project, run: Analysis, edited: Analysis) -> Surgery:
+    """Return the surgery that makes the net of a run that of an edited project, both with their analyses.
+
+    Raises SurgeryError for a net with errors, one without anything of the run's, and opened models.
+    """
+    if before.opened is not None or after.opened is not None:
+        raise SurgeryError("An opened model is code of its own, which is not edited during a run.")
+    for analysis, which in ((run, "net of the run"), (edited, "edited net")):
+        if not analysis.runnable:
+            told = analysis.errors[0].message if analysis.errors else "It has not been analysed."
+            raise SurgeryError(f"The {which} has errors: {told}")
+    old, new = _calls(run), _calls(edited)
+    matches = _matches(old, new)
+    layers: dict[str, str] = {}
+    for other, one in sorted((other, one) for one, other in matches.items()):
+        if old[one].holds and new[other].holds and not _other_values(old[one], new[other]):
+            layers.setdefault(new[other].path, old[one].path)
+    if not layers:
+        raise SurgeryError("No layer of the run is in the edited net. Start a new run with it.")
+    edit = _Edit(old, new, matches)
+    return Surgery(
+        edited.source,
+        tuple((one, other) for other, one in layers.items()),
+        after.training.groups,
+        after.training.recompute,
+        edit.starts(),
+        edit.segments(),
+        _description(old, new, matches),
+    )
+
+
+def _calls(analysis: Analysis) -> list[_Call]:
+    """Unfold a net into its calls, in the order in which they run."""
+    calls: list[_Call] = []
+    assert analysis.walk is not None
+    source = analysis.source
+    _unfold(calls, source, analysis.walk, analysis.results, source.root_class, "", (), None)
+    return calls
+
+
+def _unfold(
+    calls: list[_Call], source: Source, plan: Plan, results: Mapping[str, StepResult], part: ClassText, prefix: str,
+    ids: tuple[tuple[str, int], ...], given: Mapping[str, Value] | None,
+) -> list[Value | None]:  # fmt: skip
+    """Append the calls of one sheet; `given` are the inputs of a block. Returns what its outputs take."""
+    values: dict[str, list[Value | None]] = {}
+    ends: list[Value | None] = []
+    for step in plan.steps:
+        args = {
+            port: tuple(
+                found
+                for ref in refs
+                if ref.output < len(values.get(ref.node, ())) and (found := values[ref.node][ref.output]) is not None
+            )
+            for port, refs in step.args.items()
+        }
+        if given is not None and step.node.op == "input":
+            values[step.id] = [given.get(step.node.name)]
+            continue
+        if given is not None and step.node.op == "output":
+            ends.append(next((one for taken in args.values() for one in taken), None))
+            continue
+        result = results[step.id]
+        owner = step.module if step.module in part.modules else step.id
+        first = next(iter(step.args), "")
+        outs: list[Value | None] = []
+        for number in range(step.node.repeat):
+            path = prefix + part.module(owner, number) if owner in part.modules else ""
+            turn = result.turns[min(number, len(result.turns) - 1)] if result.turns else None
+            inner = source.inside(part, owner, number)
+            here = (*ids, (step.id, number))
+            if turn is not None and turn.inside is not None and inner is not None:
+                inputs = {port: taken[0] for port, taken in args.items() if taken}
+                outs = _unfold(calls, source, turn.inside.plan, turn.inside.results, inner, f"{path}.", here, inputs)
+            else:
+                taken = tuple(one for several in args.values() for one in several)
+                resolved = turn.resolved if turn is not None else result.resolved
+                outcome = turn.outcome if turn is not None else result.outcome
+                calls.append(_Call(here, step.node, step.spec, path, taken, result, resolved))
+                count = max(len(getattr(outcome, "outputs", ())), len(step.spec.outputs), 1)
+                outs = [(len(calls) - 1, output) for output in range(count)]
+            if outs and outs[0] is not None and first:
+                args[first] = (outs[0],)
+        values[step.id] = outs
+    return ends
+
+
+def _matches(old: list[_Call], new: list[_Call]) -> dict[int, int]:
+    """Return which call of the edited net is which of the run's, by their positions."""
+    found: dict[int, int] = {}
+    _match(found, old, new, lambda call: (call.op, call.ids))
+    _match(found, old, new, lambda call: (call.op, call.node.name, call.ids[-1]))
+    _match_by_arguments(found, old, new)
+    _match(found, old, new, lambda call: (call.op, call.path) if call.path else call.ids)
+    return found
+
+
+def _match(found: dict[int, int], old: list[_Call], new: list[_Call], key: Callable[[_Call], Hashable]) -> None:
+    """Match the calls that are left where one of each net has a key."""
+    taken = set(found.values())
+    left = _unique((key(call), at) for at, call in enumerate(old) if at not in found)
+    right = _unique((key(call), at) for at, call in enumerate(new) if at not in taken)
+    found.update((at, right[name]) for name, at in left.items() if name in right)
+
+
+def _match_by_arguments(found: dict[int, int], old: list[_Call], new: list[_Call]) -> None:
+    """Match what is left by what it takes: the same op, with the same settings, of values that are the same.
+
+    The nodes of a block get other ids and names when it is expanded.
+    """
+
+    def key(call: _Call, places: Mapping[int, int]) -> Hashable:
+        args = tuple((places.get(at, -1), output) for at, output in call.args)
+        return (call.op, args, tuple(sorted((name, repr(value)) for name, value in call.resolved.items())))
+
+    taken = set(found.values())
+    own = {at: at for at in range(len(new))}
+    right = _unique((key(call, own), at) for at, call in enumerate(new) if at not in taken)
+    for at, call in enumerate(old):
+        other = right.get(key(call, found)) if at not in found and call.args else None
+        if other is not None and other not in taken:
+            found[at] = other
+            taken.add(other)
+
+
+def _unique(pairs: Iterable[tuple[H, int]]) -> dict[H, int]:
+    """Return a dictionary without the keys that come twice.
+
+    >>> _unique([("a", 1), ("b", 2), ("a", 3)])
+    {'b': 2}
+    """
+    found: dict[H, int] = {}
+    twice: set[H] = set()
+    for key, value in pairs:
+        if key in found:
+            twice.add(key)
+        found[key] = value
+    return {key: value for key, value in found.items() if key not in twice}
+
+
+def _other_values(old: _Call, new: _Call) -> bool:
+    """Return whether a constant was edited, whose new values count."""
+    return old.spec.kind == "buffer" and (old.resolved != new.resolved)
+
+
+class _Edit:
+    """Two nets and which calls of them are the same: how new layers begin, and where resized inputs come from."""
+
+    def __init__(self, old: list[_Call], new: list[_Call], matches: Mapping[int, int]) -> None:
+        self._old, self._new = old, new
+        self._matches = matches
+        self._back = {other: one for one, other in matches.items()}
+        self._takers: dict[int, set[int]] = {}
+        for at, call in enumerate(new):
+            for one, _ in call.args:
+                self._takers.setdefault(one, set()).add(at)
+        self._begun: dict[int, tuple[str, str]] = {}
+        self._begin_all()
+
+    # --- How new layers begin
+
+    def starts(self) -> tuple[tuple[str, str, str], ...]:
+        """Return path, "identity", "zero" or "plain", and the reason, for every new layer."""
+        found: dict[str, tuple[str, str, str]] = {}
+        for at, call in enumerate(self._new):
+            if call.holds and at not in self._back and call.path not in found:
+                found[call.path] = (call.path, *self._begun.get(at, ("plain", "It is on a new branch.")))
+        return tuple(found.values())
+
+    def _begin_all(self) -> None:
+        for at, call in enumerate(self._new):
+            if at in self._back:
+                before = self._old[self._back[at]]
+                for number, value in enumerate(call.args):
+                    was = before.args[number] if number < len(before.args) else None
+                    self._follow(value, self._replaced(was))
+
+    def _replaced(self, value: Value | None) -> str:
+        """Return the name of a layer with weights that was removed before a value, "" for none."""
+        while value is not None and value[0] not in self._matches:
+            call = self._old[value[0]]
+            if call.mixes or any(part in call.op for part in _NORMS):
+                return call.node.name
+            value = call.args[0] if call.args else None
+        return ""
+
+    def _follow(self, value: Value, replaced: str) -> None:
+        """Let what is new on the way to a value begin as the identity where it can."""
+        while value[0] not in self._back and value[0] not in self._begun:
+            at, call = value[0], self._new[value[0]]
+            self._begun[at] = self._inline(call, replaced)
+            if call.op in _ADD and len(call.args) == 2:
+                trunk, branch = sorted(call.args, key=self._new_before)
+                if not self._zeroed(branch):
+                    self._follow(branch, "")
+                value = trunk
+            elif call.args and call.op not in _CAT:
+                value = call.args[0]
+            else:
+                break
+
+    def _inline(self, call: _Call, replaced: str) -> tuple[str, str]:
+        if call.node.inits:
+            return "plain", "Initialised as its settings say."
+        if replaced:
+            return "plain", f"It takes the place of {replaced}."
+        if "Dropout" in call.op:
+            return "identity", "The identity in eval mode."
+        if call.spec.kind == "module" and not call.mixes and call.spec.category == "act":
+            if call.op in _IDEMPOTENT and self._last_kind(call) == call.op.lower().rpartition(".")[2]:
+                return "identity", "Applied twice it gives the same as once."
+            return "identity", "It changes the function: only an activation applied twice does not."
+        return "identity", ""
+
+    def _last_kind(self, call: _Call) -> str:
+        """Return the kind of the call before one, in lower case, where new layers begin as the identity between."""
+        while call.args:
+            value = min(call.args, key=self._new_before) if call.op in _ADD else call.args[0]
+            call = self._new[value[0]]
+            if value[0] in self._back or call.op in _IDEMPOTENT:
+                break
+        return call.op.lower().rpartition(".")[2]
+
+    def _new_before(self, value: Value) -> int:
+        """Return how many new layers with weights are on the way to a value."""
+        count, seen = 0, set[int]()
+        todo = [value[0]]
+        while todo:
+            at = todo.pop()
+            if at in self._back or at in seen:
+                continue
+            seen.add(at)
+            call = self._new[at]
+            count += call.mixes or call.spec.kind == "parameter" or any(part in call.op for part in _NORMS)
+            todo += [one for one, _ in call.args]
+        return count
+
+    def _zeroed(self, value: Value) -> bool:
+        """Let a new branch give zeros at first: its last layer, or the factor that it is multiplied with."""
+        while value[0] not in self._back and len(self._takers.get(value[0], ())) <= 1:
+            at, call = value[0], self._new[value[0]]
+            norm = any(part in call.op for part in _NORMS) and call.resolved.get("affine", True) is not False
+            if call.holds and (call.mixes or norm or call.spec.kind == "parameter"):
+                if "RNN" in call.op or "LSTM" in call.op or "GRU" in call.op or call.node.inits:
+                    return False
+                told = "Last of a new branch: what it is added to stays as it was."
+                self._begun[at] = ("zero", told)
+                return True
+            if call.op in _MUL and len(call.args) == 2:
+                return any(self._zeroed(one) for one in sorted(call.args, key=self._is_free, reverse=True))
+            if not call.args or any(part in call.op.lower() for part in _NOT_FROM_ZERO) or call.op in _CAT:
+                return False
+            value = call.args[0]
+        return False
+
+    def _is_free(self, value: Value) -> bool:
+        return self._new[value[0]].spec.kind == "parameter"
+
+    # --- Where resized inputs come from
+
+    def segments(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+        """Return the parts, old and new size, of the input of each layer whose number of features differs."""
+        found: dict[str, tuple[tuple[int, int], ...]] = {}
+        for one, other in self._matches.items():
+            old, new = self._old[one], self._new[other]
+            was, now = old.size(_FEATURES), new.size(_FEATURES)
+            if new.holds and was and now and was != now and old.args and new.args:
+                parts = self._parts(old.args[0], new.args[0], was, now)
+                if parts is not None:
+                    found.setdefault(new.path, parts)
+        return tuple(found.items())
+
+    def _parts(self, old: Value, new: Value, was: int, now: int) -> tuple[tuple[int, int], ...] | None:
+        """Return the sizes of the parts, None where nothing is known of them but that they are the same."""
+        before = list(_sources(self._old, old, lambda at: self._matches.get(at)))
+        after = list(_sources(self._new, new, lambda at: at if at in self._back else None, self._passes))
+        names, others = [key for key, _, _ in before], [key for key, _, _ in after]
+        if not all(size for _, size, _ in (*before, *after)):
+            return None if names == others else ((was, 0), (0, now))
+        parts: list[tuple[int, int]] = []
+        matcher = SequenceMatcher(None, names, others, autojunk=False)
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+            if tag == "equal":
+                parts += [(before[i1 + n][1], after[j1 + n][1]) for n in range(i2 - i1)]
+            else:
+                parts += [(size, 0) for _, size, _ in before[i1:i2]] + [(0, size) for _, size, _ in after[j1:j2]]
+        total = sum(size for _, size, _ in before)
+        if all(last for _, _, last in (*before, *after)) and total and was % total == 0:
+            return tuple(parts) * (was // total)  # features are the last axis: as often as there are places
+        return tuple(parts)
+
+    def _passes(self, at: int) -> bool:
+        """Return whether a new layer begins as the identity, so that its first units are those of its input."""
+        return self._begun.get(at, ("", ""))[0] == "identity"
+
+
+def _sources(
+    calls: list[_Call], value: Value, known: Callable[[int], int | None], passes: Callable[[int], bool] | None = None
+) -> Iterator[tuple[Hashable, int, bool]]:
+    """Yield which calls the features of a value come from, in order: key, how many, and whether they are the last axis.
+
+    `known` gives the position in the edited net of a call that stays.
+    """
+    while True:
+        at, call = value[0], calls[value[0]]
+        stays = known(at)
+        if call.op in _CAT and call.args:
+            dim = call.resolved.get("dim", 0)
+            for one in call.args:
+                inner = list(_sources(calls, one, known, passes))
+                size = _size_along(calls[one[0]], one[1], dim)
+                if len(inner) == 1 and size:
+                    yield inner[0][0], size, inner[0][2]
+                else:
+                    yield from inner
+            return
+        goes_on = call.args and not call.mixes and (len(call.args) == 1 or stays is None)
+        if call.args and stays is None and passes is not None and passes(at):
+            goes_on = True
+        if not goes_on:
+            key: Hashable = (stays, value[1]) if stays is not None else (id(calls), at, value[1])
+            yield key, call.feature_count(), any(part in call.op for part in _LAST)
+            return
+        value = call.args[0]
+
+
+def _size_along(call: _Call, output: int, dim: object) -> int:
+    """Return the size of an output along an axis, 0 where it is unknown or grows with the batch."""
+    outcome = call.result.outcome
+    outputs = getattr(outcome, "outputs", ())
+    value = outputs[output] if output < len(outputs) else None
+    if not isinstance(value, TensorType) or not isinstance(dim, int) or not -len(value.shape) <= dim < len(value.shape):
+        return 0
+    size = value.shape[dim]
+    return size if isinstance(size, int) else 0
+
+
+def _description(old: list[_Call], new: list[_Call], matches: Mapping[int, int]) -> str:
+    """Return the edits in words, such as "conv3 inserted, fc1 changed"; the first few, and how many more."""
+    back = set(matches.values())
+    told = [f"{call.node.name} inserted" for at, call in enumerate(new) if at not in back]
+    told += [f"{call.node.name} removed" for at, call in enumerate(old) if at not in matches]
+    for one, other in matches.items():
+        was, now = old[one], new[other]
+        if was.node.frozen != now.node.frozen:
+            told.append(f"{now.node.name} {'frozen' if now.node.frozen else 'unfrozen'}")
+        elif was.resolved != now.resolved and now.holds:
+            told.append(f"{now.node.name} changed")
+    told = list(dict.fromkeys(told))
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return ", ".join(told[:_NAMED]) + more or "Other settings of the net"
