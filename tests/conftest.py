@@ -110,7 +110,17 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
 
 
 @pytest.fixture(scope="session")
-def pool_of_processes() -> Iterator[ModuleType]:
+def installed_packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder from which every process imports, that of the fork server too: what a test puts there is installed."""
+    folder = tmp_path_factory.mktemp("packages")
+    with pytest.MonkeyPatch.context() as session:
+        session.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        session.syspath_prepend(folder)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def pool_of_processes(installed_packages: Path) -> Iterator[ModuleType]:
     """Whose fork server ends with the tests."""
     from app.engine import pool
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -39,19 +41,26 @@ def train(tmp_path: Path) -> Path:
 
 
 def ran(script: Path, *options: str, words: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    program = [] if options == ("alone",) else ["-m", "app.main", "run", *options]
-    return subprocess.run([sys.executable, *program, str(script), *words], text=True, capture_output=True, check=False,
-                          cwd=script.parent, env={**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0"})  # fmt: skip
+    command = [sys.executable, "-m", "app.main", "run", *options, str(script), *words]
+    return subprocess.run(command, text=True, capture_output=True, check=False, cwd=script.parent,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0"})  # fmt: skip
+
+
+def printed_alone() -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(SCRIPT, {})
+    return printed.getvalue()
 
 
 @pytest.mark.parametrize("step", [1, 4])
 def test_a_step_is_written_and_the_script_goes_on(train: Path, step: int) -> None:
-    alone, out = ran(train, "alone"), train.with_name("step.json")
+    alone, out = printed_alone(), train.with_name("step.json")
     watched = ran(train, "--capture", str(step), "--out", str(out), "--play")
-    assert (watched.returncode, watched.stdout) == (0, alone.stdout), watched.stderr
+    assert (watched.returncode, watched.stdout) == (0, alone), watched.stderr
     assert str(out) in watched.stderr
     tape = json.loads(out.read_text())
-    printed = [json.loads(line) for line in alone.stdout.splitlines() if line.startswith("[")]
+    printed = [json.loads(line) for line in alone.splitlines() if line.startswith("[")]
     number, loss, norms = printed[step - 1]
     assert (number, tape["loss"]) == (step, loss)
     model = "net." if step == 1 else ""  # found by its call; later it is known to be the only one

@@ -18,7 +18,6 @@ import pytest
 
 from app.engine import pool
 
-PATHS = os.environ.get("PYTHONPATH")
 COMMAND = "import sys\nfrom app.main import main\nsys.exit(main())\n"
 
 
@@ -55,7 +54,7 @@ def run_forked(
 
 def fork_scripts(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
     """Have `subprocess.run` of a module fork what it starts as `python -c TEXT`, and nothing else."""
-    start = subprocess.run
+    start, forkable = subprocess.run, os.environ.get("PYTHONPATH")
 
     def run(command: list[str], **named: Any) -> Any:
         if "-c" not in command:
@@ -66,8 +65,8 @@ def fork_scripts(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
             script = Path(folder, "script.py")
             script.write_text(f"import sys; sys.path[:0] = {paths}\n{text}", "utf-8")
             plain.delenv("PYTHONPATH", raising=False)  # with another one the fork server does not fork
-            if PATHS is not None:
-                plain.setenv("PYTHONPATH", PATHS)
+            if forkable is not None:
+                plain.setenv("PYTHONPATH", forkable)
             done = run_forked(script, *arguments, cwd=named.get("cwd"), given=named.get("input", b""),
                               timeout=named.get("timeout"))  # fmt: skip
         if hasattr(errors := named.get("stderr"), "write"):

@@ -17,6 +17,7 @@ from app.engine.requests.playback import RecordRequest
 from app.engine.watched.follow import follow
 from app.engine.watched.script_ranks import ranks_of
 from app.training.events import Noticed
+from tests.support.forked_python import start_forked
 from tests.tapedeck.test_capture import Window, opened  # noqa: F401
 from tests.tapedeck.test_watching import told
 
@@ -55,11 +56,22 @@ dist.destroy_process_group()
 """
 
 
+def launched(rank: int) -> dict[str, str]:
+    return {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo",
+            "MASTER_PORT": "29517"}  # fmt: skip
+
+
 def started(folder: Path, rank: int, *command: str) -> subprocess.Popen[str]:
-    launched = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo",
-                "MASTER_PORT": "29517"}  # fmt: skip
     return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True, cwd=folder,
-                            env={**os.environ, **launched, "PYTHONPATH": str(ROOT)})  # fmt: skip
+                            env={**os.environ, **launched(rank), "PYTHONPATH": str(ROOT)})  # fmt: skip
+
+
+def printed_alone(script: Path, folder: Path) -> list[str]:
+    """What both ranks print without us."""
+    ranks = [start_forked(script, cwd=folder, **launched(rank)) for rank in range(2)]
+    outputs = [rank.stdout.read().decode() for rank in ranks if rank.stdout is not None]
+    assert [rank.wait() for rank in ranks] == [0, 0], outputs
+    return outputs
 
 
 def printed(processes: list[subprocess.Popen[str]]) -> list[str]:
@@ -76,7 +88,7 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[di
     folders = [watched / f"rank {rank}" for rank in range(2)]
     for folder in (apart, *folders):
         folder.mkdir(parents=True, mode=0o700)
-    alone = printed([started(apart, rank, str(script)) for rank in range(2)])
+    alone = printed_alone(script, apart)
 
     launcher = str(ROOT / "tapedeck" / "script.py")
     ranks = [started(watched, rank, launcher, str(folders[rank]), str(script), "watched") for rank in range(2)]

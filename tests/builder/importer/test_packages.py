@@ -133,14 +133,12 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None, forked_trials: None) -> Path:
-    """A folder beside one in which a package is installed."""
-    package = tmp_path / "installed" / "signs"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
+def installed(installed_packages: Path, tmp_path: Path, nothing_trusted: None, forked_trials: None) -> Path:
+    """A person's folder beside one in which a package is installed."""
+    package = installed_packages / "signs"
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").touch()
     (package / "layers.py").write_text(LAYERS)
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
-    monkeypatch.syspath_prepend(str(package.parent))
     folder = tmp_path / "mine"
     folder.mkdir()
     return folder
