@@ -8,6 +8,7 @@ import os
 import queue
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -199,12 +200,19 @@ def import_file(
 
 def shadows_packages(folder: Path) -> bool:
     """Return whether a module in a folder shadows an installed package: a process that has imported the package would
-    not import the module."""
+    not import the module.
+
+    A folder without `__init__.py`, such as `__pycache__`, shadows nothing: Python prefers a package found later on the
+    path, and joins folders of one name.
+    """
     try:
-        names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+        found = (path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file())
+        names = {path.stem for path in found}
+        folder = folder.resolve()
+        elsewhere = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]  # it may be there too
     except OSError:
         return False
-    return any(PathFinder.find_spec(name) is not None for name in names if name.isidentifier())
+    return any(PathFinder.find_spec(name, elsewhere) is not None for name in names if name.isidentifier())
 
 
 def listed_models() -> tuple[KnownModel, ...]:

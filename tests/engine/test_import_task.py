@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.import_process import ImportProcess, import_file
+from app.engine.import_process import ImportProcess, import_file, shadows_packages
 from app.engine.requests import import_advice
 from app.engine.requests.import_model import (
     ImportModel,
@@ -101,3 +101,17 @@ def test_it_says_how_it_goes_on_and_keeps_the_files_that_it_wrote(tmp_path: Path
     assert project.origin is not None and project.origin.checked
     kept = Path(project.training.start.path)
     assert kept.parent.is_relative_to(store) and kept.is_file()
+
+
+def test_a_fresh_process_is_for_folders_with_a_module_of_an_installed_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other model runs in a forked one, at once: also from the folder one stands in, with its bytecode."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
+    (tmp_path / "net_of_mine.py").touch()
+    for name in ("__pycache__", "tests", "torch"):  # Python imports the package and not a folder without a module
+        (tmp_path / name).mkdir()
+    assert not shadows_packages(tmp_path)
+    (tmp_path / "torch" / "__init__.py").touch()
+    assert shadows_packages(tmp_path)
