@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,14 +19,16 @@ from app.engine.dispatch import control_for, train
 from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.telemetry.ring import Ring
 from app.training.control import Result
-from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
-from app.training.job import Job
+from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started
+from app.training.job import Job, Stage
 from app.training.monitoring.watch_points import WatchPoints
-from app.training.run_requests import RunRequest
+from app.training.run_requests import Operate, RunRequest
+from app.training.surgery.values import Outcome, Surgery
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.project.project import Project
     from app.runs.recorder import Recorder
 
 T = TypeVar("T")
@@ -57,6 +60,7 @@ class TrainingThread(QThread):
     ) -> None:
         super().__init__(parent)
         self.job, self.place = job, place
+        self._surgeries: list[Surgery] = []  # that were asked for
         self._before = before
         self._recorder, self._resume = recorder, resume
         self.control = control_for(place)
@@ -80,6 +84,8 @@ class TrainingThread(QThread):
                 self.job, self.control, self.place, threads=self._threads, folder=folder, resume=self._resume
             )
             for event in events:
+                if isinstance(event, Cut):
+                    self._note_stage(event)
                 self._ring.append(event)
                 if recorder is not None and (problem := recorder.take(event)) is not None:
                     self._ring.append(problem)
@@ -124,6 +130,23 @@ class TrainingThread(QThread):
         The future gets RunEndedError if the run has ended.
         """
         return self.control.call(request)
+
+    def operate(self, surgery: Surgery, project: Project) -> Future[Outcome]:
+        """Put the net of an edited project in the place of the run's before the next step; Cut follows.
+
+        The future gets RuntimeError with the reason if that is not possible; the run is as it was then.
+        """
+        if self._recorder is not None:
+            self._recorder.plan(surgery, project)
+        self._surgeries.append(surgery)
+        return self.control.call(Operate(surgery))
+
+    def _note_stage(self, event: Cut) -> None:
+        """Add a stage to the job, unless it was planned."""
+        known = self.job.stages[: event.stage - 1]
+        made = [one for one in self._surgeries if one.source.filename == event.net]
+        if len(known) < event.stage - 1 and made:
+            self.job = replace(self.job, stages=(*known, Stage(event.step, made[-1])))
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         """Return a copy of the weights on the CPU, of a running, paused or ended run."""

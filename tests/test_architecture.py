@@ -37,7 +37,7 @@ ARROWS = {
     " sources diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
     " compare interpret sources diagram graphviz_export",
-    "training_thread": "engine runs training telemetry",
+    "training_thread": "engine project runs training telemetry",
     # What a process of ours does, and how it is spoken to.
     "engine": "preflight project export training data telemetry autograd builder observe compare interpret sources"
     " diagram",
@@ -100,7 +100,8 @@ TORCH_MODULES = """
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers
     training.monitoring.measured_memory training.multi_output training.registry training.script_recipes
     training.revisit.hashes training.revisit.probe training.revisit.relive training.setup.devices
-    training.setup.prepare training.surgery.transfer training.task training.trials.lr_range_test
+    training.setup.prepare training.surgery.in_run training.surgery.operation training.surgery.transfer training.task
+    training.trials.lr_range_test
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 # What no module of the window may import directly or through another; safetensors' own reader is light.

@@ -53,7 +53,7 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     from app.builder.analysis import analyse
     from app.engine.requests.capture import CaptureRequest, node_labels
     from app.engine.tasks.capture import batch_of
-    from app.export.layers import write_model
+    from app.export.layers import write_models
     from app.export.script.script import training_script, write_start
     from app.export.weights import save_pt, save_safetensors
     from app.project.custom_layers import ops_of
@@ -68,7 +68,7 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     part("weights.safetensors", lambda: save_safetensors(weights, folder / "weights.safetensors"))
     part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
     part("metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv()))
-    part(name, lambda: [path.name for path in write_model(job.source, model, [script])[1:]])
+    part(name, lambda: [path.name for path in write_models(job, model, [script])[1:]])
     part("train.py", lambda: write_text(script, training_script(job)))
     part("what train.py reads", lambda: [path.name for path in write_start(job, script)])
     try:
@@ -76,10 +76,10 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     except ImportError as error:
         print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); run tapedeck doctor for details", file=sys.stderr)
         return results
-    ops = ops_of(project)
-    request = CaptureRequest(job, node_labels(project.graph, ops))
+    ops, job_now = ops_of(project), job.last
+    request = CaptureRequest(job_now, node_labels(project.graph, ops))
     run_pictures(
-        project, job, history, folder, part,
+        project, job_now, history, folder, part,
         (lambda: analyse(project.graph, ops)) if project.opened is None else None,
         lambda: batch_of(request, weights).capture(),
     )  # fmt: skip

@@ -57,14 +57,22 @@ def run(options: argparse.Namespace) -> int:
         return 0
     from app.cli import printable
 
+    said = {at: _surgeries(kept) for at, kept in enumerate(found, 1)}
     rows = [HEAD, *(tuple(map(printable, _row(kept))) for kept in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    for row in rows:
+    for at, row in enumerate(rows):
         left, right = row[:3], row[3:]
         cells = [f"{text:<{width}}" for text, width in zip(left, widths, strict=False)]
         cells += [f"{text:>{width}}" for text, width in zip(right, widths[3:], strict=True)]
         print("  ".join(cells).rstrip())
+        for line in said.get(at, ()):
+            print(printable(f"    {line}"))
     return 0
+
+
+def _surgeries(kept: Kept) -> list[str]:
+    """Describe where the net of a run was edited."""
+    return [f"after step {cut.step:,}: {cut.description}" for cut in kept.record.cuts]
 
 
 def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:

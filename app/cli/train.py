@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app.cli import opened, positive, seed
+    from app.cli import opened, positive, seed, surgeries
 
     train: argparse.ArgumentParser = commands.add_parser(
         "train", help="train a project or a model, and write code, weights, metrics and pictures"
@@ -66,6 +66,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="N",
         help="do not train on the batch of step N; with --resume a new run goes on from a checkpoint before it",
     )
+    surgeries.add(train)
     train.add_argument("--data", type=Path, help="folder for downloaded datasets")
     train.add_argument("--own-process", action="store_true", help="run in a separate process, whose crash is reported")
     train.add_argument(
@@ -98,7 +99,9 @@ def run(options: argparse.Namespace) -> int:
 
         print(summary(job.training.start, job.source))
     folder: Path = options.out
-    recorder, resume = _open_store(folder, project, job, options.resume, options.leave_out)
+    if options.surgery and place is not None and place.processes > 1:
+        raise cli.CommandError("--surgery edits the net of one process; leave out --processes")
+    recorder, resume, job = _open_store(folder, project, job, options)
     if not options.json:
         _say_disk(job, analysis.total_parameters)
     job = _as_before(job, project, resume)
@@ -108,9 +111,11 @@ def run(options: argparse.Namespace) -> int:
         history, last, unread = _watch(job, control, out, recorder, resume, place)
     if isinstance(last, Finished) and (late := [step for step in options.leave_out if step > last.steps]):
         _warn(f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read")
+    made = max((cut.stage for cut in history.cuts), default=1)
+    job = replace(job, stages=job.stages[: made - 1])
     problem = ""
     if control.result is not None and (weights := control.result.state_dict) is not None:
-        results = run_results.leave(project, job, weights, history, folder)
+        results = run_results.leave(recorder.project, job, weights, history, folder)
         if results.missing:
             problem = results.problem(run_results.rescued(results, weights, recorder))
         elif not options.json:
@@ -165,35 +170,47 @@ def _say_kept(folder: Path) -> None:
 
 
 def _open_store(
-    folder: Path, project: Project, job: Job, resume: Path | None, left_out: list[int]
-) -> tuple[Recorder, Path | None]:
+    folder: Path, project: Project, job: Job, options: argparse.Namespace, afresh: bool = False
+) -> tuple[Recorder, Path | None, Job]:
     """Return the store of the run: that of the checkpoint if it is in `folder`, else a new one, as also for a run that
-    leaves out batches from there on.
+    leaves out batches from there on; the checkpoint, and the job with the surgeries of a stored run and the command.
     """
     from app import cli
+    from app.cli import surgeries
     from app.runs import resume as going_on
     from app.runs import store
     from app.runs.record import RunError
     from app.runs.recorder import Recorder
-    from app.training.checkpoints.checkpoint import CheckpointError
+    from app.training.checkpoints.checkpoint import CheckpointError, stage_of
 
     runs = folder / "runs"
-    if resume is None:
+    resume, left_out = options.resume, options.leave_out
+    if resume is None or afresh:
+        projects, job = surgeries.planned(options, (project,), job)
         with cli.writing(folder):
-            return Recorder(store.begin(runs, project), project, job.source.text), None
+            recorder = Recorder(store.begin(runs, project), project, job.source.text)
+        surgeries.plan(recorder, projects, job.stages, 1)
+        return recorder, None, job
     try:
         path = _before(resume, min(left_out)) if left_out else going_on.find_checkpoint(resume, _warn)
         if path is None:  # its start is that of any run
-            return _open_store(folder, project, job, None, [])
+            return _open_store(folder, project, job, options, afresh=True)
         before = going_on.run_of(path)
         if before is not None and before.goes_on:
             raise RunError(f"{before.folder} is in use by a running run. Stop it first.")
+        if before is not None:
+            projects, job = surgeries.stored(before, project, job, str(options.data) if options.data else None)
+        else:
+            projects = (project,)
+        projects, job = surgeries.planned(options, projects, job)
         going_on.check(job, path)
+        stage = stage_of(path)
         with cli.writing(folder):
             if before is None or left_out or before.folder.parent.resolve() != runs.resolve():
                 kept = store.begin(runs, project)
                 if before is not None:
-                    kept = store.changed(kept, beginning=before.record.beginning)
+                    known = before.record
+                    kept = store.changed(kept, beginning=known.beginning, stages=known.stages, stage=known.stage)
                     store.copy_history(before, kept)
             else:
                 kept = before
@@ -203,7 +220,9 @@ def _open_store(
     if there.epochs >= job.training.epochs:
         _warn(f"{path.name} is at epoch {there.epochs} of {job.training.epochs}: nothing is left to train; pass "
               "--epochs with more")  # fmt: skip
-    return Recorder(kept, project, job.source.text, lambda: there), path
+    recorder = Recorder(kept, projects[stage - 1], job.at_stage(stage).source.text, lambda: there)
+    surgeries.plan(recorder, projects, job.stages, stage)
+    return recorder, path, job
 
 
 def _before(resume: Path, step: int) -> Path | None:

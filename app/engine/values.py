@@ -55,7 +55,8 @@ MODULES = """
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
     engine.requests.past.revisit engine.requests.past.fork training.revisit.errors training.revisit.conditions
     engine.requests.runs runs.record runs.checkpoint_files
-    training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
+    training.surgery.values training.monitoring.looks training.monitoring.watch_points training.run_requests
+    training.control
     engine.requests.train engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
     engine.requests.interpret.reading interpret.results

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.export.text_files import write_text
 from app.source.generated import Source
+from app.training.job import Job
 
 
 def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list[Path]:
@@ -21,6 +22,22 @@ def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list
         if text is not None:
             write_text(target, text)
     return [path, *(target for target, _ in files)]
+
+
+def write_models(job: Job, path: Path, others: Iterable[Path] = ()) -> list[Path]:
+    """Write the class of the net of every stage as `write_model` does: that of the last one at `path`, earlier ones
+    beside it."""
+    files = [(path.with_name(f"{name}.py"), net) for name, net in nets_of(job, path.stem)]
+    beside = {*others, *(file for file, _ in files)}
+    found = [write_model(net, file, beside - {file}) for file, net in files]
+    return list(dict.fromkeys(one for written in reversed(found) for one in written))
+
+
+def nets_of(job: Job, module: str) -> list[tuple[str, Source]]:
+    """Return the module that each stage's net is exported as, and the net; `module` is that of the last one."""
+    names = [*(f"{module}_{number}" for number in range(1, len(job.stages) + 1)), module]
+    nets = (job.source, *(stage.surgery.source for stage in job.stages))
+    return list(zip(names, nets, strict=True))
 
 
 def _files(source: Source, folder: Path, taken: set[str]) -> Iterator[tuple[Path, str | None]]:

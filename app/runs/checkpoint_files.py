@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from app.runs.store import Kept
 from app.util.late_dataclass import dataclass
 
+_OF_STAGE = re.compile(r"stage-(\d+)-(start|end|best)\.pt")
+
 
 @dataclass(frozen=True)
 class GoingOn:
-    """The run was resumed after `step`, with `epochs` complete."""
+    """The run was resumed after `step`, with `epochs` complete, in a stage of it, from 1."""
 
     step: int
     epochs: int
+    stage: int = 1
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,9 @@ class Checkpoint:
     def label(self) -> str:
         """Return its description."""
         what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(self.path.name, "")
+        if found := _OF_STAGE.fullmatch(self.path.name):
+            moment = {"start": "the start", "end": "the end", "best": "the best validation loss"}[found[2]]
+            what = f"{moment} of stage {int(found[1])}"
         step = f"step {self.step:,}" if self.step is not None else ""
         return ", ".join(part for part in (what, step) if part) or self.path.name
 

@@ -6,13 +6,14 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from app.project.project import Project
-from app.training.events import Started
+from app.training.events import Cut, Started
 from app.training.history import History
+from app.training.surgery.values import Outcome
 from app.util import atomic, regular_files
 from app.util.errors import CodedError
 
@@ -97,8 +98,24 @@ class HashingCost(msgspec.Struct, frozen=True):
     share: float
 
 
+class StageRecord(msgspec.Struct, frozen=True):
+    """A stage that began with a surgery after `step`. `surgery` is the surgery without its net and settings, which are
+    those of the stage's project; `layers` and `parameters` are as in `Beginning`.
+    """
+
+    epoch: int
+    step: int
+    description: str
+    surgery: dict[str, Any]
+    outcome: Outcome
+    layers: tuple[str, ...]
+    parameters: int
+
+
 class Record(msgspec.Struct, frozen=True):
-    """`began` is a time in ISO form with its zone. `saved` has the step of each checkpoint by its file's name."""
+    """`began` is a time in ISO form with its zone. `saved` has the step of each checkpoint by its file's name. `stages`
+    are those after the first, and `stage` is the one that the run is in: later ones follow again in a resumed run.
+    """
 
     tapedeck_run: int
     number: int
@@ -118,11 +135,21 @@ class Record(msgspec.Struct, frozen=True):
     ending: Ending | None = None
     saved: dict[str, int] = {}
     hashing: HashingCost | None = None
+    stages: tuple[StageRecord, ...] = ()
+    stage: int = 1
 
     @property
     def title(self) -> str:
         """The display name."""
         return self.name or f"Run {self.number}"
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The surgeries of the run so far, as it told of them."""
+        return tuple(
+            Cut(one.epoch, one.step, number, one.description, one.outcome, one.layers, one.parameters)
+            for number, one in enumerate(self.stages[: self.stage - 1], 2)
+        )
 
 
 # Made on import: msgspec makes its tables at the first use, and two threads that do so at once end the process.

@@ -19,10 +19,11 @@ from app.data.sources import DataError
 from app.project import file as project_file
 from app.project import file_lock
 from app.project.project import Project
-from app.runs import layer_tables, record, store, tables
+from app.runs import layer_tables, record, stages, store, tables
 from app.runs.checkpoint_files import GoingOn
 from app.runs.store import Kept
 from app.training.events import (
+    Cut,
     EpochDone,
     Event,
     Failed,
@@ -38,6 +39,7 @@ from app.training.events import (
     to_json,
 )
 from app.training.history import History
+from app.training.surgery.values import Surgery
 from app.util import atomic
 
 EVERY = 1.0  # seconds between two writings
@@ -76,6 +78,7 @@ class Recorder:
         self.threads = 0  # CPU threads per operation, if set by the caller
         self.processes = 1  # that the run is split between, if set by the caller
         self._project, self._source, self._going_on, self._watch = project, source, going_on, watch
+        self._planned: list[tuple[Surgery, Project]] = []
         self._record = kept.record
         self._events: list[Event] = []
         self._history = History()
@@ -89,9 +92,18 @@ class Recorder:
         self._told = False
 
     @property
+    def project(self) -> Project:
+        """The project of the stage that the run is in."""
+        return self._project
+
+    @property
     def checkpoints(self) -> Path:
         """Where the run puts its checkpoints."""
         return self.kept.checkpoints
+
+    def plan(self, surgery: Surgery, project: Project) -> None:
+        """Have the project of an edited net ready, for when the run goes on with it."""
+        self._planned.append((surgery, project))
 
     def begin(self) -> str:
         """Write the initial record; return the error message. A run that cannot be recorded continues."""
@@ -117,12 +129,16 @@ class Recorder:
     def _go_on(self, there: GoingOn) -> None:
         folder = self.kept.folder
         project_file.write(self._project, folder / store.PROJECT)  # its epochs may be more than before
+        atomic.write_text(folder / store.SOURCE, self._source)
+        stages.go_back(folder, there.stage)
         for name in (store.STEPS, store.MEMORY, store.GRADIENTS, store.LOSSES, *layer_tables.files()):
             tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
         tables.keep(folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs)
         self._record = msgspec.structs.replace(
-            self._record, state="running", ending=None, continued=(*self._record.continued, there.step)
-        )
+            self._record, state="running", ending=None, continued=(*self._record.continued, there.step),
+            stage=there.stage,
+        )  # fmt: skip
+        self.kept = Kept(folder, self._record)
         self._history = store.history_of(self.kept)
 
     def take(self, event: Event) -> Saved | None:
@@ -130,7 +146,7 @@ class Recorder:
         self._events.append(event)
         if isinstance(event, Started):
             self._set_up(event)
-        elif isinstance(event, Saving):
+        elif isinstance(event, Saving | Cut):
             self._write()
         return self.unsaid()
 
@@ -186,8 +202,26 @@ class Recorder:
                 steps = [event for event in events if isinstance(event, StepDone)]
                 others = [event for event in events if isinstance(event, Started | EpochDone)]
                 self._history.extend([*others, *steps[-1:]])  # the list shows the last step only
-                self._append(events)
+                for cut, together in groupby(events, _cut):
+                    self._append(list(together))
+                    if cut is not None:
+                        self._begin_stage(cut)
                 self._tell_watcher(lambda watcher: watcher.write(events))
+
+    def _begin_stage(self, event: Cut) -> None:
+        """Keep the edited net, and the measurements of the layers before it."""
+        found = [one for one in self._planned if one[0].source.filename == event.net]
+        if not found:
+            raise record.RunError(f"The project of stage {event.stage} is not known")
+        surgery, project = found[-1]
+        self._project = stages.edited(project, surgery, self._project)
+        begun = stages.begin(self.kept.folder, event, surgery, self._project)
+        known = (*self._record.stages[: event.stage - 2], begun, *self._record.stages[event.stage - 1 :])
+        saved, best = dict(self._record.saved), stages.best_file(event.stage - 1)
+        if "best.pt" in saved:
+            saved[best] = saved.pop("best.pt")
+        self._record = msgspec.structs.replace(self._record, stages=known, stage=event.stage, saved=saved)
+        record.write(self.kept.folder, msgspec.structs.replace(self._record, name=record.read(self.kept.folder).name))
 
     def _tell_watcher(self, say: Callable[[EventSink], None]) -> None:
         if self._watcher is not None:
@@ -251,6 +285,10 @@ class Recorder:
 
     def _noting(self) -> _Noting:
         return _Noting(self)
+
+
+def _cut(event: Event) -> Cut | None:
+    return event if isinstance(event, Cut) else None
 
 
 class _Noting:

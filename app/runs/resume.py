@@ -24,7 +24,7 @@ def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Pat
     """
     from app.training.checkpoints.checkpoint import newest
 
-    found = newest(kept.checkpoints, tell)
+    found = newest(kept.checkpoints, tell, len(kept.record.stages) + 1)
     if found is None:
         raise RunError(f"{kept.record.title} has no readable checkpoint, so it cannot be resumed. Start a new run.")
     return found
@@ -35,12 +35,12 @@ def nearest(kept: Kept, step: int, tell: Callable[[str], None] = lambda _words: 
 
     `tell` is called for each one skipped.
     """
-    from app.training.checkpoints.checkpoint import CheckpointError, load, step_of
+    from app.training.checkpoints.checkpoint import CheckpointError, load, stage_of, step_of
 
     found = []
     for path in kept.checkpoints.glob("*.pt"):
         try:
-            if (at := step_of(path)[0]) <= step:
+            if (at := step_of(path)[0]) <= step and stage_of(path) <= len(kept.record.stages) + 1:
                 found.append((at, path.name, path))
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")
@@ -62,10 +62,15 @@ def check(job: Job, path: Path) -> None:
     """
     import torch
 
-    from app.training.checkpoints.checkpoint import go_on
+    from app.training.checkpoints.checkpoint import CheckpointError, go_on, stage_of
     from app.training.setup.prepare import set_up
     from app.util.rng import borrowed
 
+    if (stage := stage_of(path)) > len(job.stages) + 1:
+        raise CheckpointError(
+            f"{path.name} was saved after the net of its run was edited; resume the run that it belongs to."
+        )
+    job = job.at_stage(stage)
     with borrowed(job.training.seed):
         try:
             stepper, _ = set_up(job, "cpu")
@@ -79,19 +84,29 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
 
     Raises CheckpointError and OSError.
     """
-    from app.training.checkpoints.checkpoint import CheckpointError, DamagedCheckpointError, step_of
+    from app.training.checkpoints.checkpoint import (
+        BEST,
+        CheckpointError,
+        DamagedCheckpointError,
+        stage_file,
+        stage_of,
+        step_of,
+    )
 
-    step, done = step_of(path)
+    (step, done), stage = step_of(path), stage_of(path)
     for other in kept.checkpoints.glob("*.pt"):
         try:
-            later = other.name != path.name and step_of(other)[0] > step
+            later = other.name != path.name and (step_of(other)[0], stage_of(other)) > (step, stage)
         except DamagedCheckpointError:
             later = True
         except CheckpointError:  # of a newer version, or not readable
             later = False
         if later:
             other.unlink(missing_ok=True)
-    return GoingOn(step, done)
+    best, aside = kept.checkpoints / BEST, kept.checkpoints / stage_file(stage, "best")
+    if aside.exists() and aside != path and not best.exists():
+        aside.replace(best)
+    return GoingOn(step, done, stage)
 
 
 def as_before(job: Job, project: Project, path: Path) -> Job:

@@ -18,31 +18,37 @@ if TYPE_CHECKING:
 def recorded_of(kept: Kept) -> Recorded:
     """Return the hashes and losses of a run's steps. Raises RunError."""
     try:
-        names, hashes = tables.read(kept.folder / layer_tables.HASHES)
+        parts = [tables.read(folder / layer_tables.HASHES) for folder in store.measured(kept)]
         columns, steps = tables.read(kept.folder / store.STEPS)
-        rates = _rates(kept.folder)
+        rates = tuple(rate for folder in store.measured(kept) for rate in _rates(folder, kept.folder))
     except (OSError, tables.TableError) as error:
         raise RunError(f"The hashes of {kept.record.title} cannot be read: {error}") from error
     count = len(layer_tables.PLACES)
-    if names and (tuple(names[:count]) != layer_tables.PLACES or hashes.dtype != np.int64):
-        raise RunError(f"The hashes of {kept.record.title} cannot be read: {layer_tables.HASHES} lacks columns.")
+    for names, hashes in parts:
+        if names and (tuple(names[:count]) != layer_tables.PLACES or hashes.dtype != np.int64):
+            raise RunError(f"The hashes of {kept.record.title} cannot be read: {layer_tables.HASHES} lacks columns.")
     if columns and not {"step", "loss"} <= set(columns):
         raise RunError(f"The measurements of {kept.record.title} cannot be read: {store.STEPS} lacks columns.")
     losses = {}
     if columns:
         numbers, values = steps[columns.index("step")].tolist(), steps[columns.index("loss")].tolist()
         losses = {int(step): loss for step, loss in zip(numbers, values, strict=True)}
-    layers = tuple(name.partition("/")[2] for name in names[count:])
-    rows = {int(row[0]): tuple(row[1:]) for row in hashes.T.tolist()} if names else {}
+    layers: list[tuple[str, ...]] = []
+    rows: dict[int, tuple[int, ...]] = {}
+    for names, hashes in parts:
+        layers.append(tuple(name.partition("/")[2] for name in names[count:]))
+        rows |= {int(row[0]): tuple(row[1:]) for row in hashes.T.tolist()} if names else {}
+    begins = [cut.step + 1 for cut in kept.record.cuts]
     ending = kept.record.ending
     failed = ending.step + 1 if ending is not None and ending.kind == "not finite" else 0
     skipped = frozenset(line["step"] for line in logged(kept.folder / store.LOG, "skipped")) - losses.keys()
-    return Recorded(layers, rows, losses, rates, _left_out(kept.folder), failed, skipped)
+    later = tuple(zip(begins, layers[1:], strict=True))
+    return Recorded(layers[0], rows, losses, rates, _left_out(kept.folder), failed, skipped, later)
 
 
-def _rates(folder: Path) -> tuple[RateChange, ...]:
-    """Return the learning rates set by hand; those of groups are in the log alone."""
-    main = {(int(step), rate) for step, rate in tables.read(folder / layer_tables.RATES)[1].T.tolist()}
+def _rates(measured: Path, folder: Path) -> tuple[RateChange, ...]:
+    """Return the learning rates set by hand in a stage; those of groups are in the log alone."""
+    main = {(int(step), rate) for step, rate in tables.read(measured / layer_tables.RATES)[1].T.tolist()}
     found = [
         RateChange(line["step"], line.get("rate", 0.0), line.get("group", ""))
         for line in logged(folder / store.LOG, "rate")

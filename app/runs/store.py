@@ -29,6 +29,7 @@ from app.util.late_dataclass import dataclass
 
 SUFFIX = ".runs"
 PROJECT, SOURCE, CHECKPOINTS, LOCK = "project.tape", "net.py", "checkpoints", ".lock"
+STAGES = "stages"  # of a run whose net was edited, see `app.runs.stages`
 STEPS, EPOCHS, MEMORY, GRADIENTS = "steps.bin", "epochs.bin", "memory.bin", "gradients.bin"
 LOSSES = "losses.bin"  # of several outputs
 LOG = "log.jsonl"
@@ -190,6 +191,8 @@ def _is_of(a: Record, b: Record) -> bool:
 def copy_history(before: Kept, kept: Kept) -> None:
     """Copy the history of a run to the one that resumes it. Raises OSError."""
     told = (STEPS, EPOCHS, MEMORY, GRADIENTS, LOSSES, LOG, *layer_tables.files())
+    if (before.folder / STAGES).is_dir():
+        shutil.copytree(before.folder / STAGES, kept.folder / STAGES, dirs_exist_ok=True)
     for name in (*told, PROJECT, SOURCE):
         if (before.folder / name).exists():
             shutil.copyfile(before.folder / name, kept.folder / name)
@@ -203,8 +206,18 @@ def _copied(file: str, target: str) -> str:
     return str(shutil.copy2(file, target))
 
 
+def stage_folder(folder: Path, number: int) -> Path:
+    """Return the folder of a stage in that of a run."""
+    return folder / STAGES / f"{number:02}"
+
+
+def measured(kept: Kept) -> tuple[Path, ...]:
+    """Return the folders with the measurements by layer: those of the ended stages, then that of the run."""
+    return *(stage_folder(kept.folder, number) for number in range(1, kept.record.stage)), kept.folder
+
+
 def project_of(kept: Kept) -> Project:
-    """Read the project that a run was started with. Raises RunError."""
+    """Read the project of a run: the one that it was started with, or of the stage that it is in. Raises RunError."""
     try:
         return project_file.read(kept.folder / PROJECT)
     except (OSError, project_file.ProjectFileError) as error:
@@ -218,9 +231,9 @@ def history_of(kept: Kept) -> History:
     try:
         parts = {name: tables.read(kept.folder / name)[1] for name in (STEPS, EPOCHS, MEMORY)}
         metrics = tables.read(kept.folder / EPOCHS)[0][len(history.epochs.names) :]
-        layers, norms = tables.read(kept.folder / GRADIENTS)
+        gradients = [tables.read(folder / GRADIENTS) for folder in measured(kept)]
         outputs, losses = tables.read(kept.folder / LOSSES)
-        seen = list(layer_tables.read_events(kept.folder))
+        seen = [event for folder in measured(kept) for event in layer_tables.read_events(folder)]
         marked = logged(kept.folder / LOG, "caught", "skipped", "failed")
     except (OSError, tables.TableError) as error:
         raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
@@ -235,13 +248,15 @@ def history_of(kept: Kept) -> History:
         history.scores = Columns("epoch", "step", "seconds", *metrics)
         history.scores.extend(parts[EPOCHS][[0, 1, 6, *range(7, 7 + len(metrics))]])
     history.extend(seen)
+    history.extend(kept.record.cuts)
     if losses.size:
         if "step" not in outputs:
             raise RunError(f"The measurements of {kept.record.title} cannot be read: {LOSSES} lacks columns")
         history.parts = Columns(*outputs)
         history.parts.extend(losses)
-    if norms.size:
-        history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
+    for layers, norms in gradients:
+        if norms.size:
+            history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
     _mark(history, marked)
     return history
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.training.monitoring.watch_points import WatchPoints
-from app.training.run_requests import RunRequest
+from app.training.run_requests import Operate, RunRequest
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -57,6 +57,7 @@ class Control:
         self._credits = 0
         self._stopping = False
         self._calls: deque[tuple[Callable[[LiveRun], Any] | RunRequest[Any], Future[Any]]] = deque()
+        self._operations: deque[tuple[Operate, Future[Any]]] = deque()
         self._live: LiveRun | None = None
         self._answer: Answer | None = None
         self._loop_thread: int | None = None
@@ -118,14 +119,17 @@ class Control:
 
         The generators, the buffers, the train flags and the gradients are put back afterwards, so the numbers of the
         run stay what they were; weights that the function writes stay written. The future gets RunEndedError if the run
-        has ended before.
+        has ended before. A surgery is made by the loop, see `next_operation`.
         """
         future: Future[T] = Future()
         with self._condition:
             if self._result is not None:
                 future.set_exception(RunEndedError("The run has ended; its weights are in `Control.result`."))
                 return future
-            self._calls.append((function, future))
+            if isinstance(function, Operate):
+                self._operations.append((function, future))
+            else:
+                self._calls.append((function, future))
             self._changed()
         # The thread that holds the suspended generator would wait for itself.
         if self._loop_thread == threading.get_ident():
@@ -165,7 +169,9 @@ class Control:
     def wait(self) -> None:
         """Wait until there is a callback, a step to take, or the end."""
         with self._condition:
-            self._condition.wait_for(lambda: self._calls or self._stopping or not self._paused or self._credits)
+            self._condition.wait_for(
+                lambda: self._calls or self._operations or self._stopping or not self._paused or self._credits
+            )
 
     def may_step(self) -> bool:
         """Return whether the next step may be taken; consumes one permission of `step`."""
@@ -174,6 +180,16 @@ class Control:
                 self._credits -= 1
                 return True
             return not self._paused
+
+    def next_operation(self) -> tuple[Operate, Future[Any]] | None:
+        """Take the next surgery that was asked for, and the future of its outcome."""
+        with self._condition:
+            while self._operations:
+                request, future = self._operations.popleft()
+                if future.set_running_or_notify_cancel():
+                    return request, future
+            self._note()
+            return None
 
     def run_calls(self) -> None:
         """Run the queued callbacks."""
@@ -204,15 +220,20 @@ class Control:
         with self._condition:
             self._result = result
             self._live = None
-            left = list(self._calls)
+            left = [future for _, future in self._calls]
+            late = [future for _, future in self._operations]
             self._calls.clear()
-        for _, future in left:
+            self._operations.clear()
+        for future in (*left, *late):
             if future.set_running_or_notify_cancel():
-                future.set_exception(RunEndedError("The run ended before it had a model."))
+                words = "The run has ended; its net is not edited any more." if future in late else (
+                    "The run ended before it had a model."
+                )  # fmt: skip
+                future.set_exception(RunEndedError(words))
 
     def _changed(self) -> None:
         self._note()
         self._condition.notify_all()
 
     def _note(self) -> None:
-        self.attention = bool(self._paused or self._stopping or self._calls)
+        self.attention = bool(self._paused or self._stopping or self._calls or self._operations)

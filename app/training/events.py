@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from app.telemetry.histogram import Histogram
+from app.training.surgery.values import Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -253,6 +254,22 @@ class RateSet(_Event, frozen=True):
     group: str = ""
 
 
+class Cut(_Event, frozen=True):
+    """After this step the run goes on with an edited net: its stage `stage`, from 2.
+
+    `layers` and `parameters` are those of the edited net, as `Started` has them; `net` is the file name of its source.
+    """
+
+    epoch: int
+    step: int
+    stage: int
+    description: str
+    outcome: Outcome
+    layers: tuple[str, ...]
+    parameters: int
+    net: str = ""
+
+
 class Paused(_Event, frozen=True):
     epoch: int
     step: int
@@ -288,8 +305,8 @@ class Failed(_Event, frozen=True):
 
 Event = (
     Started | StepDone | GroupRates | LossParts | GradientNorms | LayerFigures | GainFigures | Histograms | Looking
-    | StepHashes | Hashing | Caught | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Paused
-    | Resumed | Finished | Failed
+    | StepHashes | Hashing | Caught | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Cut
+    | Paused | Resumed | Finished | Failed
 )  # fmt: skip
 
 
@@ -328,6 +345,8 @@ def _fields(event: Event) -> dict[str, Any] | None:
             return _picked("saved", event, "step", "path", "problem")
         case RateSet():
             return _picked("rate", event, "step", "rate", *(["group"] if event.group else []))
+        case Cut():
+            return _picked("surgery", event, "step", "stage", "description")
         case Finished():
             return _picked("finished", event, "reason", "epoch", "steps", *(["note"] if event.note else []))
         case Failed():

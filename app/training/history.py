@@ -11,6 +11,7 @@ from operator import attrgetter
 from app.training.columns import Array, Columns
 from app.training.events import (
     Caught,
+    Cut,
     EpochDone,
     Event,
     Failed,
@@ -41,8 +42,8 @@ class History:
     """The columns of one run. `add` consumes its events; views read the columns that they draw.
 
     `gradients` has one column per layer (a matrix of layers by samples), `gradient_steps` the step of each sample;
-    `seen` has further measurements of layers, `looking` the cost of telemetry so far. `marks` say what happened at some
-    steps: a watch point held, or the loss was not finite.
+    `seen` has further measurements of layers, `looking` the cost of telemetry so far, `cuts` the surgeries. `marks` say
+    what happened at some steps: a watch point held, or the loss was not finite.
     """
 
     # `scores` has the metrics of the validation samples besides accuracy, a row per epoch, a column each.
@@ -65,6 +66,7 @@ class History:
         self.seen = LayerHistory()
         self.looking: Looking | None = None
         self.marks: dict[int, str] = {}
+        self.cuts: tuple[Cut, ...] = ()
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -116,6 +118,8 @@ class History:
                 self.seen.add(event)
             case Looking():
                 self.looking = event
+            case Cut():
+                self.cuts = (*(cut for cut in self.cuts if cut.stage < event.stage), event)
             case EpochDone():
                 if len(self.epochs) and self.epochs["epoch"][-1] >= event.epoch:
                     self.epochs.cut(int(np.searchsorted(self.epochs["epoch"], event.epoch)))
@@ -175,8 +179,9 @@ class History:
         self.scores.append(event.epoch, event.step, event.seconds, *(value for _, value in event.metrics))
 
     def add_gradients(self, layers: tuple[str, ...], steps: Array, norms: Array) -> None:
-        """Append the norms of a stored run: `norms` of shape (layers, samples)."""
-        self.gradients, self._gradient_steps = Columns(*layers), Columns("step")
+        """Append the norms of a stage of a stored run: `norms` of shape (layers, samples)."""
+        if layers != self.layers:
+            self._rename_layers(layers)
         self.gradients.extend(norms)
         self._gradient_steps.extend(steps[None])
 
@@ -194,6 +199,7 @@ class History:
         """Drop everything after the checkpoint that the run resumes from."""
         self.seen.cut(step)
         self.marks = {at: words for at, words in self.marks.items() if at <= step}
+        self.cuts = tuple(cut for cut in self.cuts if cut.step <= step)
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
         whole = (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self.group_rates, self.parts)
         for columns in (*whole, self._gradient_steps):

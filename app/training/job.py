@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 from app.data.config import DataConfig
@@ -15,6 +16,7 @@ from app.training.config import INPUT, TrainingConfig
 from app.training.inputs import InputError, check_inputs, target_fields
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
+from app.training.surgery.values import Surgery
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -27,13 +29,41 @@ class JobError(CodedError, ValueError):
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A stage of a run, which begins with a surgery after the step `step`; 0 is before the first one."""
+
+    step: int
+    surgery: Surgery
+
+
+@dataclass(frozen=True)
 class Job:
-    """`data_root` is the folder of downloaded data; None is the usual one."""
+    """`data_root` is the folder of downloaded data; None is the usual one. `stages` are those after the first, in their
+    order; `source` and `training` are those of the first stage.
+    """
 
     source: Source
     data: DataConfig = DataConfig()
     training: TrainingConfig = TrainingConfig()
     data_root: str | None = None
+    stages: tuple[Stage, ...] = ()
+
+    def at_stage(self, number: int) -> Job:
+        """Return the job as it is in a stage, from 1, as a run that begins there."""
+        if number == 1:
+            return replace(self, stages=()) if self.stages else self
+        surgery = self.stages[number - 2].surgery
+        training = replace(self.training, groups=surgery.groups, recompute=surgery.recompute, start=None)
+        return Job(surgery.source, self.data, training, self.data_root)
+
+    def stage_at(self, step: int) -> int:
+        """Return the stage, from 1, that a step is taken in."""
+        return 1 + sum(stage.step < step for stage in self.stages)
+
+    @property
+    def last(self) -> Job:
+        """The job as it is in the last stage."""
+        return self.at_stage(1 + len(self.stages))
 
 
 def check_numbers(job: Job) -> None:
@@ -43,12 +73,21 @@ def check_numbers(job: Job) -> None:
     _at_least("batch_size", training.batch_size, 1)
     _at_least("seed", training.seed, 0, 2**63 - 1)
     check_data(job.data)
+    _check_stages(job.stages)
     _check_loss(job)
     _check_losses(training)
     _check_metrics(job)
     if not DEVICE.fullmatch(training.device):
         raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
     _check_steps(training)
+
+
+def _check_stages(stages: tuple[Stage, ...]) -> None:
+    """Validate that stages follow one another."""
+    before = 0
+    for stage in stages:
+        _at_least("the step of a surgery", stage.step, before)
+        before = stage.step
 
 
 def check_data(data: DataConfig) -> None:

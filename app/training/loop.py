@@ -8,8 +8,10 @@ generators, and visitors restore them (`app.util.rng`, `app.training.monitoring.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -20,12 +22,13 @@ from app.training.checkpoints.checkpoint import Position
 from app.training.checkpoints.placing import Placing
 from app.training.checkpoints.writer import Saver
 from app.training.choices import CLOSURE
-from app.training.control import Control, Ending, Result
+from app.training.control import Control, Ending, Result, RunEndedError
 from app.training.error_messages import NotFinite, failure
 from app.training.evaluation.metric_values import Gathered
 from app.training.evaluation.validation import Evaluated, evaluate, sample_numbers
 from app.training.events import (
     Caught,
+    Cut,
     EpochDone,
     Event,
     Finished,
@@ -37,11 +40,12 @@ from app.training.events import (
     Started,
     StepDone,
 )
-from app.training.job import Job, check_numbers
+from app.training.job import Job, JobError, Stage, check_numbers
 from app.training.monitoring import answers
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
+from app.training.run_requests import Operate
 from app.training.setup.batch_count import batch_count
 from app.training.setup.batch_order import ordered
 from app.training.setup.device import Resolved
@@ -49,6 +53,8 @@ from app.training.setup.devices import device_name, resolve
 from app.training.setup.prepare import set_up
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import BatchResult
+from app.training.surgery.values import Outcome, Surgery, SurgeryError
+from app.util.formatting import counted
 from app.util.rng import GENERATOR
 
 if TYPE_CHECKING:
@@ -86,7 +92,7 @@ def train(
                     run.hand_over(ending)
                 yield event
         except (Exception, SystemExit) as error:  # a custom layer may call sys.exit
-            failed = failure(error, job.source, job.training.batch_size, run.at.epoch, run.at.step)
+            failed = failure(error, run.job.source, job.training.batch_size, run.at.epoch, run.at.step)
         # Outside the handler: the exception's frames hold tensors while the generator is suspended.
         if failed is not None:
             ending = "failed"
@@ -102,7 +108,9 @@ class _Run:
     """One execution of a job. `at` is its position after the last whole step."""
 
     def __init__(self, job: Job, control: Control, folder: Path | None, watch: Watch = Watcher) -> None:
-        self.job, self.control, self._watch = job, control, watch
+        # `job` is as it is in the stage that the run is in, `_whole` has all stages.
+        self.job, self._whole, self.control, self._watch = job, job, control, watch
+        self._stage = checkpoint.FIRST_STAGE
         self._saver = Saver(folder) if folder is not None else None
         self.config = job.training
         self._left_out = frozenset(job.training.leave_out)
@@ -114,6 +122,7 @@ class _Run:
         self._correct: Tensor | None = None
         self._origin = 0.0
         self._placing: Placing | None = None
+        self._planned: tuple[Stage, ...] = ()
         self._note = self._changed = ""
 
     def events(self, threads: int | None, resume: Path | None) -> Iterator[Event]:
@@ -138,6 +147,9 @@ class _Run:
                 yield from self._train_epoch(epoch)
                 if self.control.stopping or self._note:
                     break
+            if self._planned and not self.control.stopping:
+                late = f"the surgery planned after step {self._planned[0].step:,} was not reached"
+                self._note = f"{self._note}; {late}" if self._note else late
             yield from self._save(checkpoint.LAST)
             yield from self.saved()
         done, seconds = not self.control.stopping, self._seconds()
@@ -163,7 +175,9 @@ class _Run:
     def _set_up(self, resolved: Resolved, resume: Path | None) -> Started:
         import torch
 
-        training, device = self.config, resolved.id
+        device = resolved.id
+        self._begin_stage(checkpoint.stage_of(resume) if resume is not None else checkpoint.FIRST_STAGE)
+        training = self.config
         self.stepper, data = set_up(self.job, device, self._reading)
         self._shuffle = torch.Generator().manual_seed(training.seed)
         # On the CPU every number is there at once; elsewhere reading one waits for the device.
@@ -183,7 +197,7 @@ class _Run:
             training.batch_size,
             batch_count(self.job, data.info.train_count),
             training.seed,
-            sum(p.numel() for p in self.stepper.model.parameters() if p.requires_grad),
+            self._parameters(),
             self._watcher.sampler.layers,
             data.info.train_count,
             data.info.validation_count,
@@ -193,6 +207,10 @@ class _Run:
             device_name(device),
             torch.get_num_threads(),
         )
+
+    def _parameters(self) -> int:
+        """Return the number of trainable parameters."""
+        return sum(p.numel() for p in self.stepper.model.parameters() if p.requires_grad)
 
     @property
     def _now(self) -> LiveRun:
@@ -220,6 +238,8 @@ class _Run:
         live.model.train()
         batches = data.train.batches(chunk.to(live.device) for chunk in chunks[self.at.batch :])
         for number in range(self.at.batch, len(chunks)):
+            if self._planned:
+                yield from self._operate_as_planned()
             if self.control.attention:
                 yield from self._attend()
                 if self.control.stopping:
@@ -393,7 +413,7 @@ class _Run:
         with GENERATOR:
             self._count_correct()
             self.at.seconds = self._seconds()
-            state = checkpoint.state_of(self.job.source.text, self.at, self._shuffle, self.stepper)
+            state = checkpoint.state_of(self.job.source.text, self.at, self._shuffle, self.stepper, self._stage)
             self._saver.put(name, self.at.step, state)
 
     def _keep_to_revisit(self) -> Iterator[Event]:
@@ -416,6 +436,87 @@ class _Run:
             self.at.correct += int(self._correct)
             self._correct = None
 
+    # --- Surgeries
+
+    def _begin_stage(self, number: int) -> None:
+        """Take the net and the settings of a stage. Raises JobError for one that the job does not have."""
+        if number > len(self._whole.stages) + 1:
+            raise JobError(
+                f"The checkpoint is of stage {number} of its run, whose net was edited, and this run knows "
+                f"{counted(len(self._whole.stages) + 1, 'stage')}. Resume the stored run that it belongs to."
+            )
+        self._stage, self.job = number, self._whole.at_stage(number)
+        self.config = self.job.training
+        self._planned = self._whole.stages[number - 1 :]
+
+    def _operate_as_planned(self) -> Iterator[Event]:
+        """Perform the surgeries of the job that are due after the last step."""
+        while self._planned and self._planned[0].step <= self.at.step:
+            stage = self._planned[0]
+            if stage.step < self.at.step:
+                raise JobError(f"A surgery is planned after step {stage.step:,}, and the run is at {self.at.step:,}.")
+            yield from self._operate(stage.surgery)
+
+    def _operate_as_asked(self, request: Operate, answer: Future[Outcome]) -> Iterator[Event]:
+        """Perform a surgery that the user asks for; one that fails leaves the run as it was."""
+        known = self._whole
+        try:
+            if self._planned:
+                step = self._planned[0].step
+                raise SurgeryError(f"Another surgery is planned after step {step:,} of this run. Operate after it.")
+            stages = (*known.stages, Stage(self.at.step, request.surgery))
+            self._whole = replace(known, stages=stages)
+            outcome = yield from self._operate(request.surgery)
+        except SurgeryError as error:
+            self._whole = known
+            answer.set_exception(error)
+        except BaseException as error:
+            answer.set_exception(error if isinstance(error, Exception) else RunEndedError("The run has ended."))
+            raise
+        else:
+            answer.set_result(outcome)
+
+    def _operate(self, surgery: Surgery) -> Generator[Event, None, Outcome]:
+        """Put the net of the next stage in place. Raises SurgeryError before anything is changed."""
+        from app.training.surgery.in_run import Operation
+        from app.training.surgery.operation import surgery_seed
+
+        live, number = self._now, self._stage + 1
+        job, seed = self._whole.at_stage(number), surgery_seed(self.config.seed, self.at.step, self._stage)
+        yield from self._flush()
+        with GENERATOR:
+            operation = Operation(self.stepper, live.data, job, surgery, seed, live.device, self.at.step)
+        yield from self._save_between(checkpoint.stage_file(self._stage, "end"))
+        if self._saver is not None:
+            self._saver.set_aside(checkpoint.BEST, checkpoint.stage_file(self._stage, "best"))
+        with GENERATOR:
+            operation.commit()
+        self._watching.clear()
+        self._begin_stage(number)
+        self._watcher = self._watch(live, job.source, self.control)
+        self._watcher.began = (self.at.step, self._seconds())
+        self.at.best, self.at.stale = None, 0  # of the stage
+        yield Cut(
+            self.at.epoch, self.at.step, number, surgery.description, operation.outcome,
+            self._watcher.sampler.layers, self._parameters(), surgery.source.filename,
+        )  # fmt: skip
+        yield from self._save_between(checkpoint.stage_file(number, "start"))
+        return operation.outcome
+
+    def _save_between(self, name: str) -> Iterator[Event]:
+        """Save a checkpoint before a batch. Who resumes from one before the first batch of an epoch draws the order of
+        the epoch again.
+        """
+        if self.at.batch or self.at.order is None:
+            yield from self._save(name)
+            return
+        drawn = self._shuffle.get_state()
+        self._shuffle.set_state(self.at.order)
+        try:
+            yield from self._save(name)
+        finally:
+            self._shuffle.set_state(drawn)
+
     # --- Hands
 
     def _attend(self) -> Iterator[Event]:
@@ -423,6 +524,8 @@ class _Run:
         control, stood = self.control, None
         while True:
             control.run_calls()
+            while not control.stopping and (asked := control.next_operation()) is not None:
+                yield from self._operate_as_asked(*asked)
             if control.stopping:
                 return
             if control.may_step():

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from app.training.monitoring.looks import BatchPeek, LayerInside, StepProfile
 from app.training.monitoring.memory_report import MemoryReport
+from app.training.surgery.values import Outcome, Surgery
 from app.util.late_dataclass import dataclass
 
 T = TypeVar("T")
@@ -24,6 +25,16 @@ class SetRate(RunRequest[float]):
 
     rate: float
     group: str = ""
+
+
+@dataclass(frozen=True)
+class Operate(RunRequest[Outcome]):
+    """Put an edited net in the place of the run's before the next step; the answer is what became of its layers.
+
+    SurgeryError if that is not possible; the run is as it was then.
+    """
+
+    surgery: Surgery
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ class OwnLoss(nn.Module):
         return output
 
 
-def parameter_groups(model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_decay: bool) -> list[dict[str, Any]]:
-    """Return the trainable parameters in groups: by the first path of `own` that contains them, with its options.
-
-    With `no_decay`, those of one dimension (biases, scales of norms) are groups without weight decay.
+def parameter_groups(
+    model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_decay: bool
+) -> dict[tuple[str, bool], dict[str, Any]]:
+    """Return the trainable parameters in groups: by the first path of `own` that contains them, with its options; and
+    by whether they are without weight decay: with `no_decay` those of one dimension (biases, scales of norms).
     """
     groups: dict[tuple[str, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
@@ -32,7 +33,7 @@ def parameter_groups(model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_
             plain = no_decay and parameter.ndim <= 1
             options = {**own.get(path, {}), **({"weight_decay": 0.0} if plain else {})}
             groups.setdefault((path, plain), {"params": [], **options})["params"].append(parameter)
-    return list(groups.values())
+    return groups
 
 
 def recompute(model: nn.Module, paths: Sequence[str]) -> None:

@@ -79,8 +79,8 @@ class Stepper:
         recompute(model, config.recompute)
         self.loss: nn.Module = (task.loss_module() or make_loss(config.loss)).to(device)
         own = {group.path: dict(group.options) for group in config.groups}
-        parameters = parameter_groups(model, own, config.no_decay) if own or config.no_decay else None
-        self.optimizer: Optimizer = make_optimizer(config.optimizer, parameters or model.parameters())
+        groups = parameter_groups(model, own, config.no_decay) if own or config.no_decay else {}
+        self.optimizer: Optimizer = make_optimizer(config.optimizer, list(groups.values()) or model.parameters())
         self.schedule: Any = make_schedule(config.schedule, self.optimizer) if config.schedule else None
         self.scaler = torch.amp.GradScaler(self.kind) if config.amp == "float16" else None
         self.average: Any = None

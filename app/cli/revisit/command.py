@@ -14,6 +14,7 @@ from app.cli.run_output import CLEARED
 
 if TYPE_CHECKING:
     from app.engine.tasks.past.revisit import HeldRevisit
+    from app.project.project import Project
     from app.runs.store import Kept
     from app.training.job import Job
 
@@ -131,18 +132,18 @@ def _check_out(options: argparse.Namespace) -> None:
 def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
     """Return the job of a run, and the labels of its nodes. Raises RunError and CommandError."""
     from app import cli
-    from app.engine.requests.capture import node_labels
+    from app.engine.tasks.past.revisit import labels_of
     from app.preflight import preflight
     from app.project import custom_layers
-    from app.runs import store
-    from app.util.frozen import FrozenMap
+    from app.runs import stages, store
+
+    def job_of(each: Project) -> Job:
+        return preflight.job(each, cli.sound(each), str(options.data) if options.data else None)
 
     project = store.project_of(kept)
     custom_layers.admit(project, options.trust)
-    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
-    if project.opened is not None:
-        return job, FrozenMap()
-    return job, node_labels(project.graph, custom_layers.ops_of(project))
+    job = stages.whole_job(kept, stages.projects_of(kept, project), job_of)
+    return job, labels_of(kept, project, job, options.step or 1)
 
 
 def run_of(given: Path, name: str | None) -> Kept:

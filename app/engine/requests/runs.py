@@ -16,12 +16,21 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Resumable:
-    """What a run needs to resume. `passed_over` lists newer checkpoints that are unusable."""
+    """What a run needs to resume: the project of every stage, the one that it resumes in, from 1, and the job.
 
-    project: Project
+    `passed_over` lists newer checkpoints that are unusable.
+    """
+
+    projects: tuple[Project, ...]
+    stage: int
     job: Job
     checkpoint: Path
     passed_over: tuple[str, ...]
+
+    @property
+    def project(self) -> Project:
+        """The project of the stage that the run resumes in."""
+        return self.projects[self.stage - 1]
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from app.preflight.net_cost import with_cost
 from app.project import custom_layers
 from app.project.file import ProjectFileError
 from app.project.project import Project
-from app.runs import record, resume, store, tensorboard
+from app.runs import record, resume, stages, store, tensorboard
 from app.runs.checkpoint_files import GoingOn
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.training.checkpoints.checkpoint import CheckpointError
+from app.training.checkpoints.checkpoint import CheckpointError, stage_of
 from app.training.config import StartWeights
 from app.training.job import Job
 
@@ -55,6 +55,15 @@ def job_of(project: Project, data_root: str | None) -> Job:
     return preflight.job(project, with_cost(analyse(project.graph, ops), ops), data_root)
 
 
+def job_of_run(kept: Kept, project: Project, data_root: str | None) -> Job:
+    """Return the job of a stored run with all its stages; `project` has its settings. Raises RunError for layer files
+    that are not trusted."""
+    if files := custom_layers.waiting(project):
+        names = ", ".join(map(str, files))
+        raise RunError(f"{names} is not trusted; restore the project to review it.")
+    return stages.whole_job(kept, stages.projects_of(kept, project), lambda each: job_of(each, data_root))
+
+
 @handles(FindResumable)
 def find_resumable(request: FindResumable, _context: Context) -> Resumable:
     with _as_run_errors():
@@ -64,13 +73,11 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
         project = store.project_of(kept)
         if kept.record.state == "done":
             project = replace(project, training=resume.further(kept, request.now))
-        if files := custom_layers.waiting(project):
-            names = ", ".join(map(str, files))
-            raise RunError(f"{names} is not trusted; restore the project to review it.")
         passed_over: list[str] = []
         checkpoint = resume.newest(kept, passed_over.append)
-        job = resume.as_before(job_of(project, request.data_root), project, checkpoint)
-        return Resumable(project, job, checkpoint, tuple(passed_over))
+        job = resume.as_before(job_of_run(kept, project, request.data_root), project, checkpoint)
+        projects = stages.projects_of(kept, project)
+        return Resumable(projects, stage_of(checkpoint), job, checkpoint, tuple(passed_over))
 
 
 @handles(GoOnFrom)

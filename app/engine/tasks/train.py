@@ -127,6 +127,11 @@ class _Outbox:
 @handles(PrepareProcesses)
 def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     job, home = request.job, request.home
+    if job.stages:
+        raise JobError(
+            "The net of this run was edited, which one process alone can repeat. Choose one process, or start a new "
+            "run of the edited net."
+        )
     home.mkdir(parents=True, exist_ok=True)
     script = home / "train.py"
     write_model(job.source, home / f"{job.source.module_name}.py", [script])

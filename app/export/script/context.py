@@ -8,7 +8,9 @@ equal bit for bit on the CPU.
 from __future__ import annotations
 
 import ast
+import inspect
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from app.data import fields, readers, splits, targets, transforms
@@ -16,6 +18,7 @@ from app.data.loaders import read_spec
 from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import alone, calls, is_random
+from app.export.layers import nets_of
 from app.export.script import launch
 from app.export.script.reading import Function, is_streamed, quoted, reading_of
 from app.training import multi_output, script_recipes
@@ -29,13 +32,14 @@ from app.training.objectives import OutputTarget, forms, input_is_target, rows_o
 from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.revisit import hashes, recording
 from app.training.setup.weighted_losses import takes_weights
+from app.training.surgery import operation, transfer
 from app.util.late_dataclass import dataclass
 
 MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # losses whose mean is weighted by the labels' weights
 
 # Names of the standard library that the script may use; it imports those that it does use.
 _NAMES = {
-    "collections.abc": "Callable Iterable Iterator Mapping Sequence",
+    "collections.abc": "Callable Collection Iterable Iterator Mapping Sequence",
     "concurrent.futures": "Future ThreadPoolExecutor",
     "contextlib": "nullcontext",
     "functools": "partial",
@@ -66,17 +70,22 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
     ChoiceError.
     """
     training, spec = job.training, read_spec(job.data)
+    if job.stages:  # its checkpoints would be of several nets
+        training = replace(training, save_every=0)
     rows = rows_of(job, spec.known_targets, spec.shape, spec.label) if training.losses else ()
     return {
         "module": module,
-        "class_name": job.source.class_name,
+        "class_name": f"{job.source.class_name}1" if job.stages else job.source.class_name,
+        "nets": [(name, net.class_name, number) for number, (name, net) in enumerate(nets_of(job, module), 1)],
+        "surgeries": _surgeries(job),
+        "recomputed": _recomputed(job),
         "batch_norm": job.source.opened or "BatchNorm" in job.source.text,
         "start_file": start_file,
         "training": training,
         "data": job.data,
         "spec": spec,
         "hands": hands,
-        "keeps": hands or training.save_every > 0,
+        "keeps": (hands or training.save_every > 0) and not job.stages,
         "closure": training.optimizer.name == CLOSURE,
         "waits": training.accumulate > 1 and training.optimizer.name != CLOSURE,
         "plateau": training.schedule is not None and training.schedule.choice.name == PLATEAU,
@@ -260,7 +269,7 @@ def _parameters(job: Job) -> str:
     if not _grouped(job):
         return "model.parameters()"
     own = {group.path: dict(group.options) for group in job.training.groups}
-    return f"parameter_groups(model, {own!r}, {job.training.no_decay!r})"
+    return f"list(parameter_groups(model, {own!r}, {job.training.no_decay!r}).values())"
 
 
 def _grouped(job: Job) -> bool:
@@ -283,12 +292,61 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (script_recipes.mixed_loss, training.losses),
         (script_recipes.OwnLoss, any(row.loss.name == OWN_LOSS for row in training.losses)),
         (multi_output.SeveralLosses, training.losses),
-        (script_recipes.parameter_groups, _grouped(job)),
-        (script_recipes.recompute, training.recompute),
+        (script_recipes.parameter_groups, _grouped(job) or job.stages),
+        (script_recipes.recompute, _recomputed(job)),
         (script_recipes.mixed, training.mixup),
         (script_recipes.mixed_loss, training.mixup and not training.losses),
     ]
-    return [*reading_of(job, spec).functions, *(function for function, wanted in more if wanted)]
+    carried = [*reading_of(job, spec).functions, *(function for function, wanted in more if wanted)]
+    if job.stages:
+        carried += [checkpoint.generators, checkpoint.restore_generators, *_defined_in(transfer)]
+        carried += [operation.surgery_seed, operation.Edited, operation.groups_of, operation.regroup]
+    return carried
+
+
+def _recomputed(job: Job) -> bool:
+    return any(stage.training.recompute for stage in _stages(job))
+
+
+def _defined_in(module: ModuleType) -> list[Function]:
+    """List the functions and classes of a module in the order of its text."""
+    found = (one for one in vars(module).values() if inspect.isfunction(one) or inspect.isclass(one))
+    return [one for one in found if one.__module__ == module.__name__]
+
+
+def _stages(job: Job) -> list[Job]:
+    """List the job as it is in each stage."""
+    return [job.at_stage(number) for number in range(1, len(job.stages) + 2)]
+
+
+@dataclass(frozen=True)
+class SurgeryCode:
+    """A surgery in the script: its number, the class of the edited net, and its moves as literals.
+
+    `before` and `after` are the options of parameter groups by path.
+    """
+
+    number: int
+    step: int
+    net: str
+    text: str
+    moves: tuple[tuple[str, Any], ...]
+    before: dict[str, dict[str, Any]]
+    after: dict[str, dict[str, Any]]
+    recompute: tuple[str, ...]
+
+
+def _surgeries(job: Job) -> list[SurgeryCode]:
+    stages, found = _stages(job), []
+    for number, stage in enumerate(job.stages, 1):
+        made, known = stage.surgery, stages[number - 1].training
+        moves = (("layers", made.layers), ("starts", made.starts), ("segments", made.segments))
+        before, after = ({one.path: dict(one.options) for one in each} for each in (known.groups, made.groups))
+        name = f"{made.source.class_name}{number + 1}"
+        found.append(
+            SurgeryCode(number, stage.step, name, made.description, moves, before, after, tuple(made.recompute))
+        )
+    return found
 
 
 def imports_of(text: str) -> list[str]:

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 VERSION = 2
 WITHOUT_CHECKSUMS = 1  # checkpoints of programs before this one
 LAST, BEST = "last.pt", "best.pt"
+FIRST_STAGE = 1
 KEPT = 2  # checkpoints by step: where the newest was not finished, the one before it is there
 _BY_STEP = re.compile(r"step-(\d+)\.pt")
 _TO_REVISIT = re.compile(r"revisit-(\d+)\.pt")  # never pruned
+_OF_STAGE = re.compile(r"stage-(\d+)-(start|end|best)\.pt")  # around a surgery, never pruned
 
 
 _PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "schedule", "scaler", "average",
@@ -72,11 +74,14 @@ class Position:
     left_out: int = 0
 
 
-def state_of(source: str, at: Position, shuffle: Generator, stepper: Stepper) -> dict[str, Any]:
+def state_of(
+    source: str, at: Position, shuffle: Generator, stepper: Stepper, stage: int = FIRST_STAGE
+) -> dict[str, Any]:
     """Return the state_dict of a run between two steps. The caller holds `app.util.rng.GENERATOR`."""
     return {
         "position": dict(vars(at)),
         "source": source,
+        "stage": stage,
         "shuffle": shuffle.get_state(),
         "generators": generators(),
         "ran_on": ran_on(),
@@ -153,6 +158,11 @@ def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
     return ""
 
 
+def stage_file(stage: int, what: str) -> str:
+    """Return the file name of a checkpoint of a stage: of its "start", its "end", or its "best" epoch."""
+    return f"stage-{stage:02d}-{what}.pt"
+
+
 def step_file(step: int) -> str:
     """Return the file name of the checkpoint after a step."""
     return f"step-{step:08d}.pt"
@@ -196,15 +206,21 @@ def clean(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> Path | None:
-    """Return the newest intact checkpoint, which a run resumes from; `tell` is called for each one skipped."""
+def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None, stages: int | None = None) -> Path | None:
+    """Return the newest intact checkpoint, which a run resumes from; `tell` is called for each one skipped, as also for
+    those of a stage after the `stages` that are known."""
     found = []
     for file in _named(folder):
         try:
-            found.append((_position(file)["step"], file.name, file))
+            state = _read(file, mmap=True)
+            _check_position(state, file)
+            if stages is not None and state.get("stage", FIRST_STAGE) > stages:
+                tell(f"A checkpoint is skipped: the surgery before {file} was not recorded.")
+                continue
+            found.append((state["position"]["step"], state.get("stage", FIRST_STAGE), file.name, file))
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")
-    for _, _, file in sorted(found, reverse=True):
+    for *_, file in sorted(found, reverse=True):
         try:
             load(file)
         except CheckpointError as error:
@@ -224,7 +240,7 @@ def resume_hint(folder: Path | None, resumed: Path | None = None) -> str:
 
 
 def _named(folder: Path) -> list[Path]:
-    by_step = (_BY_STEP, _TO_REVISIT)
+    by_step = (_BY_STEP, _TO_REVISIT, _OF_STAGE)
     known = (file for file in folder.glob("*.pt") if any(one.fullmatch(file.name) for one in by_step))
     return sorted((*known, *(folder / name for name in (LAST, BEST) if (folder / name).exists())))
 
@@ -260,6 +276,14 @@ def step_of(path: Path) -> tuple[int, int]:
     """
     at = _position(path)
     return at["step"], at["done"]
+
+
+def stage_of(path: Path) -> int:
+    """Return the stage of the run at a checkpoint, without verifying its tensors. Raises CheckpointError."""
+    stage = _read(path, mmap=True).get("stage", FIRST_STAGE)
+    if not isinstance(stage, int) or stage < FIRST_STAGE:
+        raise DamagedCheckpointError(f"{path} is damaged: the stage of the run is missing.")
+    return stage
 
 
 def ran_on_of(path: Path) -> dict[str, Any]:

@@ -57,6 +57,21 @@ class Saver:
         with self._condition:
             return any(map(_by_step, self._waiting))
 
+    def set_aside(self, name: str, other: str) -> None:
+        """Rename a checkpoint, once it is written; a problem is reported as that of a write."""
+        with self._condition:
+            self._rested = 0.0
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: name not in self._waiting)
+            try:
+                (self.folder / name).replace(self.folder / other)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                words = f"{self.folder / name} could not be renamed: {error.strerror or error}."
+                self._told.append(Saved(0, str(self.folder / name), words))
+                self.news = True
+
     def drain(self) -> list[Saved]:
         """Return the checkpoints written since the last call, and failures."""
         with self._condition:

@@ -23,9 +23,10 @@ class RateChange:
 class Recorded:
     """The hashes of some steps and the losses of all, by step.
 
-    A row of `hashes` has the epoch, the batch in it, the hash of the generators and those of the `layers`. The steps
-    in `not_finite` had a loss at which the run paused, and were not trained on; `skipped` are all that were not, also
-    those that were left out; `failed` is the step at whose loss the run ended, 0 if it did not.
+    A row of `hashes` has the epoch, the batch in it, the hash of the generators and those of the layers: `layers`, or
+    of a stage of `later`, which has the first step of each and its layers. The steps in `not_finite` had a loss at
+    which the run paused, and were not trained on; `skipped` are all that were not, also those that were left out;
+    `failed` is the step at whose loss the run ended, 0 if it did not.
     """
 
     layers: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Recorded:
     not_finite: frozenset[int] = frozenset()
     failed: int = 0
     skipped: frozenset[int] = frozenset()
+    later: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     @property
     def last(self) -> int:
@@ -46,7 +48,11 @@ class Recorded:
         """Return the last step that can be re-lived: `last`, unless later ones were not trained on."""
         return max(self.last, self.failed, *self.skipped)
 
+    def layers_of(self, step: int) -> tuple[str, ...]:
+        """Return the layers that the net had at a step."""
+        return next((layers for first, layers in reversed(self.later) if first <= step), self.layers)
+
     def layers_at(self, step: int) -> dict[str, int]:
         """Return the hash of each layer at a step, empty where it has none."""
         row = self.hashes.get(step)
-        return dict(zip(self.layers, row[FIRST:], strict=True)) if row is not None else {}
+        return dict(zip(self.layers_of(step), row[FIRST:], strict=True)) if row is not None else {}

@@ -135,7 +135,7 @@ class ReliveWatcher(Watcher):
         generator, hashes = int(self._row[0]), self._row[1].tolist()
         if row[:GENERATOR] != (self.live.epoch, self.live.batch):
             return Parting(step, "position")
-        names, known = self._hasher.layers, self._recorded.layers
+        names, known = self._hasher.layers, self._recorded.layers_of(step)
         if names != known:
             return Parting(step, "gradients", tuple(one for one in names if one not in known) or names)
         pairs = zip(names, hashes, row[FIRST:], strict=True)
@@ -225,8 +225,11 @@ def relive(
         control.pause_at(WatchPoints(not_finite=True))
 
     def watch(live: LiveRun, source: Source, control: Control) -> Watcher:
-        watchers.append(ReliveWatcher(live, source, control, recorded, step, probe))
-        return watchers[0]
+        watcher = ReliveWatcher(live, source, control, recorded, step, probe)
+        if watchers:  # the net was edited
+            watcher.verified = watchers[-1].verified
+        watchers[:] = [watcher]
+        return watcher
 
     unlimited = replace(job, training=replace(job.training, max_minutes=None))
     began, changed, per_epoch = 0, "", 0

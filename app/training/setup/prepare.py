@@ -45,7 +45,7 @@ def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None)
         np.random.seed(training.seed % 2**32)
         # Taken along, so that whatever ran between two steps is not noticed.
         model = initial_module(job.source, training.start)
-        _check_weights(model)
+        check_weights(model)
         model = model.to(device)
         if training.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -55,7 +55,7 @@ def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None)
     return stepper, data
 
 
-def _check_weights(model: nn.Module) -> None:
+def check_weights(model: nn.Module) -> None:
     """Raise JobError for a model whose code makes weights without values."""
     empty = next((name for name, one in model.named_parameters() if one.is_meta), None)
     if empty is not None:

@@ -13,14 +13,20 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Fork:
-    """The project of a run with a step in `leave_out`, its job, and the checkpoint to go on from: None for the start of
-    the run. `passed_over` lists nearer checkpoints that are unusable."""
+    """The project of every stage of a run with a step in `leave_out`, its job, and the checkpoint to go on from, in a
+    stage from 1: None for the start of the run. `passed_over` lists nearer checkpoints that are unusable."""
 
-    project: Project
+    projects: tuple[Project, ...]
+    stage: int
     job: Job
     checkpoint: Path | None
     checkpoint_step: int
     passed_over: tuple[str, ...]
+
+    @property
+    def project(self) -> Project:
+        """The project of the stage that the fork begins in."""
+        return self.projects[self.stage - 1]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def first_step(
     that the run has not."""
     recorded = step_hashes.recorded_of(kept)
     series = _recorded(kept, condition.figure, recorded, job.training.leave_out)
-    _check_layer(condition, tuple(next(iter(series.values()), {})))
+    _check_layer(condition, tuple(dict.fromkeys(layer for row in series.values() for layer in row)))
     hit, missing = _first_recorded(series, recorded, condition)
     if not missing or condition.figure == "loss":
         return FirstStep(hit.step if hit else None, hit.layer if hit else "", hit.value if hit else None, True)
@@ -45,10 +45,11 @@ def first_step(
     job = as_recorded(kept, job)
     probe = ConditionProbe(condition)
 
-    def at_end(watcher: ReliveWatcher, _figures: StepFigures) -> Parted | None:
+    def at_end(watcher: ReliveWatcher, figures: StepFigures) -> Parted | None:
         if watcher.parting is None:
             return None
-        return parted_at(watcher.parting, leave_reliving(watcher), watcher, job)
+        now = job.at_stage(job.stage_at(figures.step))
+        return parted_at(watcher.parting, leave_reliving(watcher), watcher, now)
 
     found = relive(job, recorded, last, at_end, tell=tell, cancelled=cancelled, probe=probe)
     if probe.hit is None:
@@ -73,14 +74,17 @@ def _recorded(kept: Kept, figure: str, recorded: Recorded, left_out: tuple[int, 
     file = {"norm": store.GRADIENTS, "dead": layer_tables.FIGURES}.get(figure)
     if file is None:
         return {}
-    try:
-        names, columns = tables.read(kept.folder / file)
-    except (OSError, tables.TableError) as error:
-        raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
-    places = {name: place for place, name in enumerate(names) if place}
-    if figure == "dead":
-        places = {name.removeprefix("dead/"): place for name, place in places.items() if name.startswith("dead/")}
-    return {int(row[0]): {name: row[place] for name, place in places.items()} for row in columns.T.tolist()}
+    found: Series = {}
+    for folder in store.measured(kept):
+        try:
+            names, columns = tables.read(folder / file)
+        except (OSError, tables.TableError) as error:
+            raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
+        places = {name: place for place, name in enumerate(names) if place}
+        if figure == "dead":
+            places = {name.removeprefix("dead/"): place for name, place in places.items() if name.startswith("dead/")}
+        found |= {int(row[0]): {name: row[place] for name, place in places.items()} for row in columns.T.tolist()}
+    return found
 
 
 def _first_recorded(series: Series, recorded: Recorded, condition: Condition) -> tuple[Hit | None, bool]:

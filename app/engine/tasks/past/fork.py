@@ -7,9 +7,9 @@ from dataclasses import replace
 from app.engine.requests.past.fork import Fork, ForkWithout
 from app.engine.server import Context, handles
 from app.engine.tasks.past.revisit import as_recorded, check, stored
-from app.runs import resume, step_hashes
+from app.runs import resume, stages, step_hashes
 from app.runs.record import RunError
-from app.training.checkpoints.checkpoint import CheckpointError, step_of
+from app.training.checkpoints.checkpoint import CheckpointError, stage_of, step_of
 
 
 @handles(ForkWithout)
@@ -24,7 +24,7 @@ def fork_without(request: ForkWithout, _context: Context) -> Fork:
     passed_over: list[str] = []
     checkpoint = resume.nearest(kept, request.step - 1, passed_over.append)
     try:
-        at = step_of(checkpoint)[0] if checkpoint is not None else 0
+        at, stage = (step_of(checkpoint)[0], stage_of(checkpoint)) if checkpoint is not None else (0, 1)
     except (OSError, CheckpointError) as error:
         raise RunError(str(error)) from error
-    return Fork(project, job, checkpoint, at, tuple(passed_over))
+    return Fork(stages.projects_of(kept, project), stage, job, checkpoint, at, tuple(passed_over))

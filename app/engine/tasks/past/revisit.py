@@ -27,7 +27,7 @@ from app.engine.requests.past.revisit import (
 from app.engine.server import Context, handles
 from app.project import custom_layers
 from app.project.project import Project
-from app.runs import record, resume, step_hashes, store
+from app.runs import record, resume, stages, step_hashes, store
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import Job
@@ -61,8 +61,9 @@ Tell = Callable[[int, int], None]
 def revisit(request: Revisit, context: Context) -> Revisited:
     """Re-live a step, and keep it under a handle."""
     kept, project, job = stored(request.run, request.data_root)
-    labels = node_labels(project.graph, custom_layers.ops_of(project)) if project.opened is None else FrozenMap()
-    found, held = revisited(kept, job, request.step, labels, _progress(context), context.cancelled)
+    found, held = revisited(
+        kept, job, request.step, labels_of(kept, project, job, request.step), _progress(context), context.cancelled
+    )
     return replace(found, held=context.keep(held)) if held is not None else found
 
 
@@ -96,14 +97,20 @@ def _progress(context: Context) -> Tell:
 
 def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
     """Return a stored run with its project and job. Raises RunError."""
-    from app.engine.tasks.runs import job_of
+    from app.engine.tasks.runs import job_of_run
 
     kept = Kept(folder, record.read(folder))
     project = store.project_of(kept)
-    if files := custom_layers.waiting(project):
-        names = ", ".join(map(str, files))
-        raise RunError(f"{names} is not trusted; restore the project to review it.")
-    return kept, project, job_of(project, data_root)
+    return kept, project, job_of_run(kept, project, data_root)
+
+
+def labels_of(kept: Kept, project: Project, job: Job, step: int) -> Any:
+    """Return the labels of the nodes of the net that a run had at a step. Raises RunError."""
+    if project.opened is not None:
+        return FrozenMap()
+    if job.stages:
+        project = stages.projects_of(kept, project)[job.stage_at(step) - 1]
+    return node_labels(project.graph, custom_layers.ops_of(project))
 
 
 class HeldRevisit:
@@ -171,10 +178,10 @@ def revisited(
     held: list[HeldRevisit] = []
 
     def at_end(watcher: ReliveWatcher, figures: StepFigures) -> tuple[Parted | None, bool | None]:
-        stepper = leave_reliving(watcher)
+        stepper, now = leave_reliving(watcher), job.at_stage(job.stage_at(figures.step))
         if watcher.parting is not None:
-            return parted_at(watcher.parting, stepper, watcher, job), None
-        step_held = HeldRevisit(stepper, watcher, job, labels, figures)
+            return parted_at(watcher.parting, stepper, watcher, now), None
+        step_held = HeldRevisit(stepper, watcher, now, labels, figures)
         if step_held.is_equal is False:
             notes.append(_unequal(job))
         held.append(step_held)
@@ -191,12 +198,13 @@ def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:
     if not 1 <= step <= recorded.reach:
         has = f"it has steps 1 to {recorded.reach:,}" if recorded.reach else "it recorded none"
         raise RunError(f"{kept.record.title} has no step {step:,}: {has}.")
+    number = kept.record.stage
     path = kept.folder / store.SOURCE
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
-    if text != job.source.text:
+    if text != job.at_stage(number).source.text:
         raise RunError(
             f"The code of {kept.record.title} differs from what this version of Tapedeck writes for its project, or a "
             f"file of its model has changed: it cannot be re-lived. Its code is {path}."

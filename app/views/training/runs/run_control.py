@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,12 +26,13 @@ from app.views.training.runs.session import Run, RunSession
 
 if TYPE_CHECKING:
     from app.engine.requests.past.fork import Fork
+    from app.engine.requests.runs import Resumable
     from app.runs.record import Parent
+    from app.runs.recorder import Recorder
     from app.runs.store import Kept
     from app.training.config import StartWeights
     from app.training.events import Failed, Finished
     from app.training.history import History
-    from app.training.job import Job
     from app.views.training.runs.keeper import RunsKeeper
 
 
@@ -192,7 +193,7 @@ class RunControl(QObject):
         """Start a new run of the open project from the weights of a checkpoint."""
         self._start(step=False, start=start, parent=parent)
 
-    def go_on(self, kept: Kept, project: Project, job: Job, history: History, checkpoint: Path) -> None:
+    def go_on(self, kept: Kept, found: Resumable, history: History) -> None:
         """Resume a stored run from one of its checkpoints."""
         from app.runs.recorder import Recorder
         from app.views.training.runs.run_files import resume_from
@@ -200,11 +201,17 @@ class RunControl(QObject):
         if self._session.active:
             self.refused.emit(f"{kept.record.title} cannot be resumed", "A run is in progress. Stop it first.")
             return
+        project, stage = found.project, found.job.at_stage(found.stage)
         if self._wants_data(project):
             return
-        watch = self._keeper.watch(job) if self._keeper is not None else None
-        recorder = Recorder(kept, project, job.source.text, lambda: resume_from(kept.folder, checkpoint), watch)
-        self._on_begin(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
+        watch = self._keeper.watch(stage) if self._keeper is not None else None
+        resumed = partial(resume_from, kept.folder, found.checkpoint)
+        recorder = Recorder(kept, project, stage.source.text, resumed, watch)
+        _plan(recorder, found)
+        run = self._session.start(
+            found.job, recorder=recorder, resume=found.checkpoint, history=history, stage=found.stage
+        )
+        self._on_begin(run, project)
 
     def fork_without(self, kept: Kept, found: Fork, history: History) -> None:
         """Start a fork of a stored run from before a step whose batch is left out."""
@@ -221,13 +228,16 @@ class RunControl(QObject):
         parent = Parent(kept.record.title, checkpoint.name if checkpoint is not None else "", found.checkpoint_step)
         recorder = self._keeper.recorder(found.project, found.job, parent)
         if recorder is not None and checkpoint is not None:
-            record = msgspec.structs.replace(recorder.kept.record, beginning=kept.record.beginning)
-            new, watch = replace(recorder.kept, record=record), self._keeper.watch(found.job)
-            recorder = Recorder(
-                new, found.project, found.job.source.text, lambda: fork_from(kept, new, checkpoint), watch
+            known, stage = kept.record, found.job.at_stage(found.stage)
+            record = msgspec.structs.replace(
+                recorder.kept.record, beginning=known.beginning, stages=known.stages, stage=known.stage
             )
+            new, watch = replace(recorder.kept, record=record), self._keeper.watch(stage)
+            recorder = Recorder(new, found.project, stage.source.text, lambda: fork_from(kept, new, checkpoint), watch)
+        if recorder is not None:
+            _plan(recorder, found)
         begun = history if checkpoint is not None else None
-        run = self._session.start(found.job, recorder=recorder, resume=checkpoint, history=begun)
+        run = self._session.start(found.job, recorder=recorder, resume=checkpoint, history=begun, stage=found.stage)
         self._on_begin(run, found.project)
 
     def _wants_data(self, project: Project) -> bool:
@@ -319,3 +329,9 @@ def described(value: Any) -> str:
 def _sheet(project: Project, name: str) -> Sheet | None:
     """Return the sheet of a block, the network for "", None if it does not exist."""
     return project.blocks.get(name) if name else project
+
+
+def _plan(recorder: Recorder, found: Resumable | Fork) -> None:
+    """Have the projects of the stages ready that follow the one a run goes on in."""
+    for later, edited in zip(found.job.stages[found.stage - 1 :], found.projects[found.stage :], strict=True):
+        recorder.plan(later.surgery, edited)

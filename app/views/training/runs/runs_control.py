@@ -205,7 +205,7 @@ class RunsControl(QObject):
             self._ask("run goes on", title, store.history_of, kept, then=lambda history: ready(found, history))
 
         def ready(found: Resumable, history: History) -> None:
-            control.go_on(kept, found.project, found.job, history, found.checkpoint)
+            control.go_on(kept, found, history)
             if found.passed_over:
                 words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
                 self._workspace.notifier.warn("An older checkpoint was used", words)

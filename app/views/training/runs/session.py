@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.engine.placement import OWN_PROCESS, RunPlacement
-from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
+from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
 from app.util.late_dataclass import dataclass
@@ -44,7 +44,7 @@ class RunUnderWay(RuntimeError):
 
 @dataclass
 class Run:
-    """One run of this window: its job, its history, and how it ended.
+    """One run of this window: its job in the stage that it is in, its history, and how it ended.
 
     `state` is "starting", "running", "paused", "stopping", "done", "stopped" or "failed".
     """
@@ -191,19 +191,20 @@ class RunSession(QObject):
         resume: Path | None = None,
         history: History | None = None,
         place: RunPlacement | None = None,
+        stage: int = 1,
     ) -> Run:
         """Start a run, at the place of `run_next_at` unless `place` is given; with `step`, run one batch and pause.
 
         Raises RunUnderWay.
 
-        `resume` is the checkpoint of a run to resume, with the `history` until then.
+        `resume` is the checkpoint of a run to resume, with the `history` until then, which is of `stage`.
         """
         from app.training_thread import TrainingThread  # its imports are loaded with the late pages
 
         if self.active:
             raise RunUnderWay
         self._count += 1
-        run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
+        run = Run(self._count, job.at_stage(stage), datetime.now(), history or History(), recorder=recorder)
         place = self._place if place is None else place
         before = self._before_run() if self._before_run is not None else None
         old, self._thread = (
@@ -300,6 +301,8 @@ class RunSession(QObject):
                     self._enter("running")
                 case Paused() if run.state != "stopping":
                     self._enter("paused")
+                case Cut() if self._thread is not None:
+                    run.job = self._thread.job.at_stage(event.stage)
                 case Finished() | Failed():
                     self._ending = event
         self.told.emit(events)

@@ -1,0 +1,111 @@
+"""`tapedeck train --surgery STEP:EDITED`: a run whose net is edited after given steps."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.runs.store import Kept
+    from app.training.job import Job, Stage
+
+WORDS = """
+--surgery goes on after a step with the net of another project, an edited copy: layers that stay keep their weights and
+the moments of the optimizer. Inputs, outputs, data and settings stay those of PROJECT. On several processes, with LBFGS
+and of an opened model there are no surgeries. A run that is resumed knows those that were made.
+"""
+
+
+def add(train: argparse.ArgumentParser) -> None:
+    """Add the option to a parser."""
+    train.add_argument(
+        "--surgery",
+        type=_asked,
+        action="append",
+        default=[],
+        metavar="STEP:EDITED",
+        help="after this step, go on with the net of an edited copy of the project; several times for several",
+    )
+    train.epilog = WORDS
+
+
+def _asked(text: str) -> tuple[int, Path]:
+    step, colon, path = text.partition(":")
+    if not colon or not step.isascii() or not step.isdecimal() or not path:
+        raise argparse.ArgumentTypeError(f"{text!r} is not STEP:EDITED, such as 200:wider.tape")
+    return int(step), Path(path)
+
+
+def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job) -> tuple[tuple[Project, ...], Job]:
+    """Return the project of every stage and the whole job, with the surgeries of the command after those that a stored
+    run has. Raises CommandError.
+    """
+    from app import cli
+    from app.builder.analysis import analyse
+    from app.project import custom_layers
+    from app.project.surgery import surgery_between
+    from app.training.job import Stage
+    from app.training.surgery.values import SurgeryError
+
+    for step, path in sorted(options.surgery, key=lambda one: one[0]):
+        edited = _edited(path, projects[-1], options)
+        analysis = cli.sound(edited)
+        if any(one.step == step and one.surgery.source.text == analysis.source.text for one in job.stages):
+            continue  # a resumed run has made it
+        if job.stages and step < job.stages[-1].step:
+            raise cli.CommandError(
+                f"--surgery {step}:{path}: the run has a surgery after step {job.stages[-1].step:,}; another one comes "
+                "after it"
+            )
+        before = projects[-1]
+        try:
+            known = analyse(before.graph, custom_layers.ops_of(before))
+            surgery = surgery_between(before, edited, known, analysis)
+        except SurgeryError as error:
+            raise cli.CommandError(f"--surgery {step}:{path}: {error}") from error
+        projects, job = (*projects, edited), replace(job, stages=(*job.stages, Stage(step, surgery)))
+    return projects, job
+
+
+def _edited(path: Path, before: Project, options: argparse.Namespace) -> Project:
+    """Read an edited copy of a project; it takes the settings of the run. Raises CommandError."""
+    from app import cli
+
+    given: dict[str, Any] = {**vars(options), "project": path, "args": "{}", "input": []}
+    found = cli.read(argparse.Namespace(**given))
+    training = replace(before.training, groups=found.training.groups, recompute=found.training.recompute)
+    return replace(found, data=before.data, training=training)
+
+
+def stored(kept: Kept, project: Project, job: Job, data: str | None) -> tuple[tuple[Project, ...], Job]:
+    """Return the project of every stage of a stored run that is resumed, and its whole job, with the settings of
+    `project`, whose net is one of them. Raises RunError.
+    """
+    from app import cli
+    from app.preflight import preflight
+    from app.runs import stages
+    from app.runs.record import RunError
+
+    if not kept.record.stages:
+        return (project,), job
+
+    def job_of(each: Project) -> Job:
+        return preflight.job(each, cli.sound(each), data)
+
+    projects = stages.projects_of(kept, project)
+    whole = stages.whole_job(kept, projects, job_of)
+    if job.source.text not in (whole.source.text, *(one.surgery.source.text for one in whole.stages)):
+        raise RunError(
+            f"The net of {project.name} is none of those of {kept.record.title}. Pass the project that it was started "
+            f"with; a copy is {kept.folder / 'stages' / '01' / 'project.tape'}."
+        )
+    return projects, whole
+
+
+def plan(recorder: Any, projects: tuple[Project, ...], stages: tuple[Stage, ...], begun: int) -> None:
+    """Tell a recorder of the stages that follow the one that the run begins in."""
+    for project, stage in zip(projects[begun:], stages[begun - 1 :], strict=True):
+        recorder.plan(stage.surgery, project)
