@@ -15,6 +15,7 @@ from torch import nn
 from app.compare.compare import Batch, compare_models
 from app.compare.facts import facts_of
 from app.compare.structure import compare
+from app.training.setup.torch_flags import cpu_threads
 from benchmarks._report import Figure, publish
 
 ROUNDS = 5
@@ -55,8 +56,10 @@ def run_on_numbers(count: int) -> float:
 
     a, b = chain(), chain()
     b[count // 2].eps = 1e-6
+    batch = Batch((torch.randn(2, 16),))
     began = time.perf_counter()
-    found = compare_models(a, b, Batch((torch.randn(2, 16),)), modes=("eval",))
+    with cpu_threads(1):  # as the program does for small ones
+        found = compare_models(a, b, batch, modes=("eval",))
     seconds = time.perf_counter() - began
     assert found.first is not None and found.first.a == str(count // 2)
     return seconds

@@ -160,9 +160,23 @@ class _Matching:
             pairs = [(left[at], right[to]) for at, to in more]
             found += pairs
             left, right = _without(left, (a for a, _ in pairs)), _without(right, (b for _, b in pairs))
+        apart = {one[a].name for a in left} & {other[b].name for b in right}  # they stand at one place
+        found = _slid(found, ours, [a for a in left if one[a].name not in apart], self.a.whole)
+        turned = [(b, a) for a, b in found]
+        turned = _slid(turned, theirs, [b for b in right if other[b].name not in apart], self.b.whole)
+        found = [(a, b) for b, a in turned]
+        left, right = _without(ours, (a for a, _ in found)), _without(theirs, (b for _, b in found))
         others = {other[b].name: b for b in right}  # another class at the same place
-        found += [(a, others[one[a].name]) for a in left if one[a].name in others]
+        found += [self._unwrapped(a, others[one[a].name]) for a in left if one[a].name in others]
         yield from found
+
+    def _unwrapped(self, a: int, b: int) -> tuple[int, int]:
+        """Return two modules of one place, or what one of them wraps if that is like the other."""
+        kinds_a, kinds_b = self.a.kinds, self.b.kinds
+        if (inside := next((one for one in self.b.children[b] if kinds_b[one] == kinds_a[a]), None)) is not None:
+            return a, inside
+        inside = next((one for one in self.a.children[a] if kinds_a[one] == kinds_b[b]), None)
+        return (a, b) if inside is None else (inside, b)
 
     def _match_rest(self, numbers: Callable[[Tree], list[int]]) -> None:
         """Match equal subtrees in what is left, larger ones first."""
@@ -227,6 +241,26 @@ def _renamed(text: str, paths: dict[str, str]) -> str:
     name, comma, after = rest.partition(",")
     module, dot, last = name.rpartition(".")
     return f"{before}{tied}{paths.get(module, module)}{dot}{last}{comma}{after}"
+
+
+def _slid(found: list[tuple[int, int]], row: list[int], alone: list[int], whole: list[int]) -> list[tuple[int, int]]:
+    """Return pairs where each module of a row without a match stands behind those that equal it: which of equal ones is
+    missing cannot be told, and then the fewest numbers shift.
+
+    >>> _slid([(1, 10), (2, 11)], [0, 1, 2], [0], [7, 7, 7])
+    [(0, 10), (1, 11)]
+    """
+    if not alone or not found:
+        return found
+    match = dict(found)
+    places = {one: place for place, one in enumerate(row)}
+    for one in reversed(alone):
+        for after in row[places[one] + 1 :]:
+            if after not in match or whole[after] != whole[one]:
+                break
+            match[one] = match.pop(after)
+            one = after
+    return list(match.items())
 
 
 def _similar(a: ModuleFacts, b: ModuleFacts) -> bool:

@@ -75,3 +75,25 @@ def test_every_module_of_a_large_model_is_matched() -> None:
     found = compare(blocks(5000, -1), blocks(5000, 1234))
     assert len(found.pairs) == 1 + 4 * 4999
     assert [one.path for one in found.removed] == ["1234"] and not found.changed and not found.added
+
+
+def test_of_equal_layers_the_last_is_missing_and_a_wrapped_one_has_moved() -> None:
+    """Which of equal layers is gone cannot be told: the fewest numbers shift, also behind one that differs."""
+
+    class Row(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
+
+    def rows(count: int, eps: float = 1e-5) -> nn.Sequential:
+        made = net(*(Row() for _ in range(count)))
+        made[3].norm.eps = eps
+        return made
+
+    found = matched(rows(9), rows(8, 1e-3))
+    assert [one.path for one in found.removed] == ["8"] and not found.added and not found.moved
+    b = rows(9)
+    b[5] = net(b[5], nn.Identity())
+    found = matched(rows(9), b)
+    assert dict(found.pairs)["5.fc"] == "5.0.fc" and [one.path for one in found.added] == ["5"]
+    assert [(one.a, one.b) for one in found.moved] == [("5", "5.0")] and not found.removed

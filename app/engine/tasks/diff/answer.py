@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 from collections.abc import Callable
@@ -18,11 +19,16 @@ from app.engine.requests.diff import Diff, DiffSide
 from app.engine.server import Context, handles
 from app.engine.tasks.diff.other_interpreter import exchange_with
 from app.engine.tasks.diff.sides import forget, load_weights, made, shape_text, state_of
+from app.observe import tensors
 from app.runs import record
 from app.runs.compare import settings as compare_settings
 from app.runs.store import Kept
+from app.sources.loading import Loaded
 from app.sources.spec import SourceError
+from app.training.setup.torch_flags import cpu_threads
 from app.util import gc_pause
+
+SMALL_MODEL, SMALL_BATCH = 1 << 20, 1 << 15  # numbers
 
 
 @handles(Diff)
@@ -35,7 +41,8 @@ def answer(
     request: Diff, tell: Callable[[str], None] = lambda _words: None, cancelled: Callable[[], bool] = lambda: False
 ) -> Difference:  # fmt: skip
     """Compare in this process. Raises as the request says."""
-    found = _compared(request, tell, cancelled)
+    with contextlib.ExitStack() as threads:
+        found = _compared(request, tell, cancelled, threads)
     runs = [Path(side.run) for side in (request.a, request.b) if side.run]
     if len(runs) == 2 and request.modes is None:
         rows = compare_settings([Kept(folder, record.read(folder)) for folder in runs])
@@ -43,7 +50,9 @@ def answer(
     return found
 
 
-def _compared(request: Diff, tell: Callable[[str], None], cancelled: Callable[[], bool]) -> Difference:
+def _compared(
+    request: Diff, tell: Callable[[str], None], cancelled: Callable[[], bool], threads: contextlib.ExitStack
+) -> Difference:  # fmt: skip
     names = request.a.name, request.b.name
     if request.a.model is None or request.b.model is None:
         return _of_weights(request.a, request.b)
@@ -55,6 +64,8 @@ def _compared(request: Diff, tell: Callable[[str], None], cancelled: Callable[[]
         batch = Batch(one.args, one.kwargs, request.seed, one.targets)
         exchange = exchange_with(request.python, request.a, cancelled)
         return _remarked(compare_interpreters(one.model, batch, request.trains, names, exchange, tell), remarks)
+    if _is_small(one):
+        threads.enter_context(cpu_threads(1))
     if request.modes is not None:
         batch = Batch(one.args, one.kwargs, request.seed, one.targets)
         return _remarked(compare_modes(one.model, request.modes, batch, request.trains, names, tell), remarks)
@@ -80,6 +91,13 @@ def _compared(request: Diff, tell: Callable[[str], None], cancelled: Callable[[]
         fill=own == (False, False), modes=tuple("train" if train else "eval" for train in request.trains), tell=tell,
     )  # fmt: skip
     return _remarked(found, remarks)
+
+
+def _is_small(loaded: Loaded) -> bool:
+    """Return whether handing its operations out to several threads takes longer than they do."""
+    size = sum(one.numel() for one in loaded.model.parameters())
+    given = sum(one.numel() for one in tensors.tensors_in((loaded.args, loaded.kwargs)))
+    return size <= SMALL_MODEL and given <= SMALL_BATCH
 
 
 def _remarked(found: Difference, remarks: list[str]) -> Difference:
