@@ -35,17 +35,20 @@ def nearest(kept: Kept, step: int, tell: Callable[[str], None] = lambda _words: 
 
     `tell` is called for each one skipped.
     """
-    from app.training.checkpoints.checkpoint import CheckpointError, load, stage_of, step_of
+    from app.training.checkpoints.checkpoint import CheckpointError, load, stage_of, step_by_name, step_of
 
     found = []
     for path in kept.checkpoints.glob("*.pt"):
         try:
-            if (at := step_of(path)[0]) <= step and stage_of(path) <= len(kept.record.stages) + 1:
+            by_name = step_by_name(path)  # there may be hundreds
+            if (at := step_of(path)[0] if by_name is None else by_name) <= step:
                 found.append((at, path.name, path))
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")
     for _, _, path in sorted(found, reverse=True):
         try:
+            if stage_of(path) > len(kept.record.stages) + 1:
+                continue
             load(path)
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")

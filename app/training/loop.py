@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 from app.data.spec import ReadingCancelledError
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from app.source.generated import Source
 
     Watch = Callable[[LiveRun, Source, Control], Watcher]
+
+LONGEST_START = 20.0  # seconds of the processor: a process that has worked longer did other things before
 
 
 def train(
@@ -123,6 +125,7 @@ class _Run:
         self._origin = 0.0
         self._placing: Placing | None = None
         self._planned: tuple[Stage, ...] = ()
+        self._copying = 0.0  # seconds of copying the state before a step
         self._note = self._changed = ""
 
     def events(self, threads: int | None, resume: Path | None) -> Iterator[Event]:
@@ -139,8 +142,7 @@ class _Run:
             yield started
             self._origin = perf_counter() - self.at.seconds
             if self.config.revisit_seconds and self._saver is not None:
-                set_up = perf_counter() - begun
-                self._placing = Placing(self.config.revisit_seconds, set_up, self.at.seconds)
+                self._placing = self._begin_placing(perf_counter() - begun)
             for epoch in range(self.at.done + 1, self.config.epochs + 1):
                 if self.at.step and self._over():  # already complete when resumed
                     break
@@ -258,7 +260,7 @@ class _Run:
                 break
             if self.config.save_every and self.at.step % self.config.save_every == 0:
                 yield from self._save(checkpoint.step_file(self.at.step))
-            if self._placing is not None and self._placing.due(self._seconds()):
+            if self._placing is not None and self._placing.due(self._seconds(), self.at.step):
                 yield from self._keep_to_revisit()
         yield from self._flush()
         seen = sum(map(len, chunks[: self.at.batch])) - self.at.left_out
@@ -416,11 +418,26 @@ class _Run:
             state = checkpoint.state_of(self.job.source.text, self.at, self._shuffle, self.stepper, self._stage)
             self._saver.put(name, self.at.step, state)
 
+    def _begin_placing(self, set_up: float) -> Placing:
+        """Return what places checkpoints; the time of the processor has what the process did to begin at all."""
+        from app.training.revisit.snapshot import seconds_to_copy
+
+        spent = process_time()
+        begin = max(set_up, spent if spent < LONGEST_START else 0.0)
+        placing = Placing(self.config.revisit_seconds, begin, self.at.seconds, self.at.step)
+        self._copying = seconds_to_copy(self.stepper)
+        placing.relived_steps_take(self._copying)
+        return placing
+
     def _keep_to_revisit(self) -> Iterator[Event]:
         """Save a checkpoint that is kept; while one is being written, the next step will do."""
-        if self._saver is not None and self._placing is not None and not self._saver.busy:
-            yield from self._save(checkpoint.revisit_file(self.at.step))
-            self._placing.placed(self._seconds())
+        if self._saver is None or self._placing is None or self._saver.busy:
+            return
+        began = perf_counter()
+        yield from self._save(checkpoint.revisit_file(self.at.step))
+        self._placing.took(perf_counter() - began, self._saver.writing)
+        self._placing.relived_steps_take(self._copying + self._watching.hash_seconds())
+        self._placing.placed(self._seconds(), self.at.step)
 
     def saved(self) -> list[Saved]:
         """Wait until all checkpoints are written, and emit the results."""

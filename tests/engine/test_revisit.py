@@ -113,11 +113,20 @@ def test_checkpoints_for_revisiting_are_kept_beside_those_that_are_pruned(
 def test_a_checkpoint_is_due_so_early_that_reading_the_data_is_within_the_seconds_too() -> None:
     from app.training.checkpoints.placing import Placing
 
-    placing = Placing(30.0, set_up=4.0, now=100.0)
-    assert placing.every == 11.0 and not placing.due(110.0) and placing.due(111.0)
-    placing.placed(127.0)
-    assert not placing.due(137.9) and placing.due(138.0)
-    assert Placing(2.0, set_up=40.0, now=0.0).every == 0.5
+    placing = Placing(30.0, set_up=4.0, now=100.0, step=100)
+    assert placing.seconds == 11.0 and not placing.due(110.0, 110) and placing.due(111.0, 111)
+    placing.placed(127.0, 127)
+    assert not placing.due(137.5, 137) and placing.due(138.0, 138)
+    placing.placed(138.0, 138)
+    placing.relived_steps_take(0.1)  # hashed, and with a copy of the state
+    assert not placing.due(147.0, 147) and placing.due(148.0, 148)
+    placing = Placing(30.0, set_up=5.0, now=0.0, step=0)
+    placing.due(4.0, 2)
+    placing.placed(4.0, 2)
+    assert not placing.due(4.5, 6) and placing.due(5.0, 7), "as slow as the slowest steps were"
+    placing.took(copying=0.1, writing=1.0)
+    assert placing.seconds == 8.0 and not placing.due(20.0, 40) and placing.due(27.0, 40), "at most 5 % of the time"
+    assert Placing(2.0, set_up=40.0, now=0.0, step=0).seconds == 0.2
 
 
 def test_the_first_step_of_a_condition_is_that_of_the_figures_of_every_step(every_step: None, tmp_path: Path) -> None:

@@ -173,6 +173,16 @@ def revisit_file(step: int) -> str:
     return f"revisit-{step:08d}.pt"
 
 
+def step_by_name(path: Path) -> int | None:
+    """Return the step in the name of a checkpoint, None for one that is called otherwise.
+
+    >>> step_by_name(Path("revisit-00000120.pt")), step_by_name(Path("best.pt"))
+    (120, None)
+    """
+    found = _BY_STEP.fullmatch(path.name) or _TO_REVISIT.fullmatch(path.name)
+    return int(found[1]) if found else None
+
+
 def to_revisit(folder: Path) -> list[Path]:
     """List the checkpoints that are kept for revisiting, in the order of their steps."""
     return sorted(file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name))

@@ -6,28 +6,69 @@ from pathlib import Path
 
 from app.training.config import TrainingConfig
 
-HALF = 0.5  # of the seconds asked for are for the start of a process, the capture, and a machine that does more
-LEAST = 0.25  # of them are between two checkpoints at least, however long reading the data takes
+HALF = 0.5  # of the seconds asked for are for the capture, and for a machine that does more then than during the run
+LEAST = 0.1  # of them are between two checkpoints at least, however long reading the data takes
+SHARE = 0.05  # of the run's time may go into saving; where that holds checkpoints up, steps are further away
+WINDOW = 1.0  # seconds over which the pace of the steps is taken
+LOADS = (
+    2  # times that a checkpoint is read and verified: when the nearest is searched, and when the run goes on from it
+)
 # Tensors of the size of a parameter that an optimizer keeps for it.
 _KEPT = {"SGD": 0, "Adagrad": 1, "RMSprop": 1, "Rprop": 2, "LBFGS": 20, "Adafactor": 0, "Muon": 1}
 
 
 class Placing:
-    """Decides when the next checkpoint is due: whoever re-lives a step starts, reads the data and a checkpoint, runs as
-    long as the run did, and captures, so that steps get half of the seconds less those of reading.
+    """Decides when the next checkpoint is due: whoever re-lives a step starts, reads the data and a checkpoint, runs
+    the steps, each hashed and with a copy of the state before it, and captures.
+
+    `set_up` are the seconds until the first step, as measured. The steps since the last checkpoint count as long as
+    they took, or as they would at the slowest pace that the run has had: they may meet the same machine again.
     """
 
-    def __init__(self, within: float, set_up: float, now: float) -> None:
-        self.every = max(HALF * within - set_up, LEAST * within)
-        self._next = now + self.every
+    def __init__(self, within: float, set_up: float, now: float, step: int) -> None:
+        self._within, self._set_up = within, set_up
+        self._beside = 0.0  # seconds that a re-lived step takes longer than one of the run
+        self._written = self._cost = 0.0
+        self._at, self._step = now, step  # of the last checkpoint
+        self._window = now, step
+        self._slowest = 0.0  # seconds a step
 
-    def due(self, seconds: float) -> bool:
-        """Return whether a checkpoint is due at a second of the run."""
-        return seconds >= self._next
+    def relived_steps_take(self, beside: float) -> None:
+        """Note the seconds that hashing a step and copying the state before it take, as measured."""
+        self._beside = beside
 
-    def placed(self, seconds: float) -> None:
-        """Note that one was taken at a second of the run."""
-        self._next = seconds + self.every
+    def took(self, copying: float, writing: float) -> None:
+        """Note the seconds that the newest checkpoint took the run, and those of writing it; reading one takes about as
+        long as writing it, which is verified too."""
+        self._cost, self._written = copying + writing, writing
+
+    @property
+    def seconds(self) -> float:
+        """Return how many seconds of re-lived steps may lie between two checkpoints."""
+        return max(HALF * self._within - self._set_up - LOADS * self._written, LEAST * self._within)
+
+    def due(self, seconds: float, step: int) -> bool:
+        """Return whether a checkpoint is due after a step, at a second of the run."""
+        since, pace_since = self._window
+        if seconds - since >= WINDOW and step > pace_since:
+            self._slowest = max(self._slowest, (seconds - since) / (step - pace_since))
+            self._window = seconds, step
+        steps = step - self._step
+        relived = max(seconds - self._at, steps * self._slowest) + steps * self._beside
+        return relived >= self.seconds and seconds - self._at >= self._cost / SHARE
+
+    def placed(self, seconds: float, step: int) -> None:
+        """Note that one was taken after a step, at a second of the run."""
+        self._at, self._step = seconds, step
+
+
+def spacing(within: float) -> float:
+    """Return the seconds of a run between two checkpoints where starting and reading take no time.
+
+    >>> spacing(30.0)
+    15.0
+    """
+    return HALF * within
 
 
 def estimated_bytes(training: TrainingConfig, parameters: int) -> int:
@@ -39,9 +80,14 @@ def estimated_bytes(training: TrainingConfig, parameters: int) -> int:
     return 4 * parameters * (1 + kept + (training.ema is not None) + (training.accumulate > 1))
 
 
-def measured_bytes(folder: Path) -> tuple[int, int]:
-    """Return how many checkpoints a run keeps for revisiting, and the bytes that they take."""
+def kept_to_revisit(folder: Path) -> list[Path]:
+    """List the checkpoints that a run keeps for revisiting, none without a folder."""
     from app.training.checkpoints.checkpoint import to_revisit
 
-    sizes = [file.stat().st_size for file in to_revisit(folder)] if folder.is_dir() else []
+    return to_revisit(folder) if folder.is_dir() else []
+
+
+def measured_bytes(folder: Path) -> tuple[int, int]:
+    """Return how many checkpoints a run keeps for revisiting, and the bytes that they take."""
+    sizes = [file.stat().st_size for file in kept_to_revisit(folder)]
     return len(sizes), sum(sizes)

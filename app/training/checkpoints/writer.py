@@ -31,6 +31,7 @@ class Saver:
         self._closing = False
         self._thread: threading.Thread | None = None
         self._rested = 0.0
+        self.writing = 0.0  # seconds that the newest checkpoint by step took to be written
         self.news = False  # whether events are pending; read at every step without the lock
 
     def put(self, name: str, step: int, state: dict[str, Any]) -> None:
@@ -97,10 +98,13 @@ class Saver:
                 if name is None:
                     return
                 step, state = self._waiting[name]
+            began = monotonic()
             try:
                 problem = checkpoint.keep(self.folder, name, state)
             except Exception as error:  # the run waits for this thread, which must not end
                 problem = f"{self.folder / name} could not be written: {type(error).__name__}: {error}."
+            if _by_step(name):
+                self.writing = monotonic() - began
             with self._condition:
                 if self._waiting[name][1] is state:
                     del self._waiting[name]

@@ -197,6 +197,10 @@ class Watcher:
         """Return what recording the hashes has cost up to a step and second of the run."""
         return self._hashes.cost(step, step - self.began[0], seconds - self.began[1])
 
+    def hash_seconds(self) -> float:
+        """Return the mean seconds of hashing one step, 0 before the first."""
+        return self._hashes.mean_seconds
+
     def clear(self) -> None:
         """Release tensors on the device."""
         self._hashes.clear()

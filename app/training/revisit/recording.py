@@ -68,6 +68,11 @@ class HashRecording:
         self.meter.settle()
         return Hashing(step, steps, self.hashed, self.meter.seconds, seconds)
 
+    @property
+    def mean_seconds(self) -> float:
+        """Return the mean seconds of hashing one step, 0 before the first."""
+        return self.meter.seconds / self.hashed if self.hashed else 0.0
+
     def clear(self) -> None:
         """Release tensors on the device."""
         self._rows.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from app.util.rng import Generators
@@ -48,6 +49,18 @@ class Snapshot:
         for module, training in self._modes:
             module.training = training
         self.generators.restore()
+
+
+def seconds_to_copy(stepper: Stepper) -> float:
+    """Measure how long a snapshot takes: the second of two, since the first allocates."""
+    from app.training.stepper import StepInputs
+
+    taken = 0.0
+    for _ in range(2):
+        began = perf_counter()
+        Snapshot(stepper, StepInputs(None, None))
+        taken = perf_counter() - began
+    return taken
 
 
 def gradients_of(model: nn.Module) -> list[Tensor | None]:

@@ -18,8 +18,9 @@ FAR = 10_000.0  # pixels outside of the view that a line is drawn to at most: th
 class Curve(PlotLayer):
     """A line of one series, broken where it is not finite; series -1 has the colour of text.
 
-    It is computed in pixels when painted. pyqtgraph's own item is transformed with the view's ranges, which costs more
-    than the line itself and requests another repaint of the chart during a repaint.
+    It is computed in pixels when painted, and kept as a picture until it changes: the cursor moves over it. pyqtgraph's
+    own item is transformed with the view's ranges, which costs more than the line itself and requests another repaint
+    of the chart during a repaint.
     """
 
     def __init__(
@@ -40,6 +41,10 @@ class Curve(PlotLayer):
         self._share = 0.0
         self.restyle()
         plot.curves.append(self)
+        plot.view.sigRangeChanged.connect(self._range_changed)
+
+    def _range_changed(self, _view: object, _ranges: object, _changed: object) -> None:
+        self.update()
 
     @property
     def color(self) -> QColor:
@@ -63,6 +68,9 @@ class Curve(PlotLayer):
         """Set the points in the view's x and y, both of shape (points,)."""
         if len(x) or len(self._x):
             self._x, self._y = x, y
+            kept = self.CacheMode.DeviceCoordinateCache if len(x) else self.CacheMode.NoCache
+            if self.cacheMode() != kept:
+                self.setCacheMode(kept)
             self.update()
 
     def clear(self) -> None:
