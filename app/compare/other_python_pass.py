@@ -62,7 +62,7 @@ def made(how: dict[str, Any]) -> nn.Module:
     if how["kind"] == "torchvision":
         models: Any = importlib.import_module("torchvision.models")
         name, _, part = how["name"].partition(".")
-        return models.get_model(name, weights=None, **arguments).get_submodule(part)
+        return models.get_model(name, **{"weights": None, **arguments}).get_submodule(part)
     if how["kind"] == "timm":
         return importlib.import_module("timm").create_model(how["name"], pretrained=False, **arguments)
     maker: Any = importlib.import_module(how["module"])

@@ -227,10 +227,12 @@ def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     if name not in models.list_models():
         near = [known for known in models.list_models() if known.startswith(name[:4])][:8]
         raise SourceError(f"torchvision has no model {name}{f'; there are {chr(44).join(near)}' if near else ''}")
-    given = dict(arguments)
+    given = {"weights": None, **arguments}
     if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
         given = {"weights_backbone": None, **given}
-    model = models.get_model(name, weights=None, **given).get_submodule(part)
+    if asked := [name for name in ("weights", "weights_backbone") if given.get(name) is not None]:
+        raise SourceError(f"weights are not downloaded; leave {' and '.join(asked)} out of the arguments")
+    model = models.get_model(name, **given).get_submodule(part)
     if name in models.list_models(module=models.detection) and not part:
         picture = example(InputSpec((3, 320, 320)))
         several = {"images": [picture, picture], "targets": [_boxes(model)] * 2}  # of one a batch norm learns nothing

@@ -101,6 +101,7 @@ def test_inputs_are_proposed_and_a_model_that_raises_is_drawn_to_where_it_did(
         (["there.is.none:Net", "--trust"], 1, "ModuleNotFoundError"),
         (["none.py:Net", "--trust"], 1, "there is no file none.py"),
         (["torchvision:resnet", "--meta"], 1, "torchvision has no model resnet; there are resnet101"),
+        (["torchvision:alexnet", "--meta", "--args", '{"weights": "DEFAULT"}'], 1, "weights are not downloaded; leave"),
         (["mine.net:Net", "--trust", "--timeout", "0"], 2, "--timeout must be"),
     ],
 )
@@ -122,7 +123,7 @@ def test_a_model_that_ends_its_process_or_never_ends_is_said(folder: Path, capsy
 
 
 def test_a_model_of_torchvision_is_drawn_without_trust(folder: Path) -> None:
-    assert run(["draw", "torchvision:resnet50", "--out", "net.dot"]) == 0
+    assert run(["draw", "torchvision:resnet50", "--args", '{"weights": null}', "--out", "net.dot"]) == 0
     assert (
         "layer3.1–5" in (folder / "net.dot").read_text("utf-8")
         and "layer3.4.bn2" not in (folder / "net.dot").read_text()

@@ -95,6 +95,8 @@ def test_samples_come_with_picture_class_and_probabilities(page, evaluator, foun
     assert np.array_equal(told[0].picture[:, :, 0], (inputs[0, 0] * 255).round().byte().numpy())
     page.show_samples(told)
     assert not page.grab().isNull()
+    page.set_found(found)
+    assert not page.samples.tiles.samples, "those of the evaluation before"
 
 
 def test_values_have_a_plot_in_place_of_the_matrix(qtbot):

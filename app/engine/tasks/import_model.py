@@ -227,10 +227,11 @@ def make_torchvision(
     if name in models.list_models(module=models.detection) and not part:
         raise ModelImportError(
             f"{name} takes a list of pictures and gives a list of dicts (boxes, labels, scores), and losses in "
-            f"training, which no drawing does. Import the net in it: torchvision:{name}.{BACKBONE}",
+            f"training, which no drawing does. Import the net in it, torchvision:{name}.{BACKBONE}, or keep its own "
+            "code: Open a model, or --observe",
             "detection_model",
         )
-    given = dict(arguments)
+    given = {name: value for name, value in arguments.items() if name != "weights" or value is not None}
     try:
         if not pretrained:
             if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:

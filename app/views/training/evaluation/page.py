@@ -226,6 +226,7 @@ class EvaluationPage(QWidget):
         """Show what an evaluation found."""
         self.found, self._cell = found, None
         self.banner.hide()
+        self.show_samples(())  # those before were of another evaluation
         self.export.setEnabled(found is not None)
         if found is not None:
             values = found.confusion is None
