@@ -95,7 +95,7 @@ TORCH_MODULES = """
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
     engine.tasks export interpret.attention interpret.attention_maps interpret.attribution interpret.interventions
     interpret.subject observe.interface observe.observe observe.recorder observe.tensors preflight.net_cost
-    preflight.random_batch sources.examples sources.loading sources.positional
+    preflight.random_batch preflight.surgery_plan sources.examples sources.loading sources.positional
     sources.stored_weights telemetry training.checkpoints.checkpoint
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers
     training.monitoring.measured_memory training.multi_output training.registry training.script_recipes

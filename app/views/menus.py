@@ -55,8 +55,8 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
         "block.save", "block.folder", "block.choose",
     )),
     "run": ("&Run", (
-        "run", "pause", "step", "stop", "continue", "-", "capture-step", "script-batch", "script-save", "ranks",
-        "-", "set-rate", "find-rate", "dry-run", "overfit",
+        "run", "pause", "step", "stop", "continue", "apply-edits", "-", "capture-step", "script-batch", "script-save",
+        "ranks", "-", "set-rate", "find-rate", "dry-run", "overfit",
         "memory", "profile", "-", "debug-step", "first-step", "leave-out", "-", "places", "watch-run", "-",
         "forget-weights", "take-inits",
     )),

@@ -13,11 +13,12 @@ from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
 from app.views.ui.layouts import hbox
-from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.button import Button, icon_button
 from app.views.workspace import Workspace
 
 HEIGHT = 54
 DECK = 640
+APPLY_EDITS = "Apply the edits of the drawing to the paused run; what will happen is shown first"
 
 
 class Toolbar(QFrame):
@@ -46,6 +47,12 @@ class Toolbar(QFrame):
         self.export = Button("Export", icon="export", parent=self)
         self.export.setFixedHeight(30)
         self.export.clicked.connect(self.exported)
+        self.edits = icon_button("cut", APPLY_EDITS)
+        self.edits.setFixedSize(30, 30)
+        policy = self.edits.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # the keys of the deck stay where they are
+        self.edits.setSizePolicy(policy)
+        self.edits.hide()
         self.set_devices((), "auto")
         self._lay_out(undo, redo)
 
@@ -60,6 +67,7 @@ class Toolbar(QFrame):
         left_row.addWidget(_tool(undo, left))
         left_row.addWidget(_tool(redo, left))
         left_row.addStretch(1)
+        left_row.addWidget(self.edits)
         right_row.addStretch(1)
         right_row.addWidget(self.device)
         right_row.addWidget(self.export)
@@ -85,6 +93,8 @@ class Toolbar(QFrame):
         self.deck.capture.connect(lambda: workspace.commands.trigger("capture-step"))
         self.deck.go_on.connect(lambda: workspace.commands.trigger("script-goes-on"))
         control.step_changed.connect(self.deck.set_step)
+        self.edits.clicked.connect(lambda: workspace.commands.trigger("apply-edits"))
+        control.edits_offered.connect(self.edits.setVisible)
         control.blocked_changed.connect(self._blocked)
         self._blocked(control.blocked)
         self.device_chosen.connect(control.choose_device)

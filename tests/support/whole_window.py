@@ -31,6 +31,7 @@ from app.views.training.form.feature import TrainingFormFeature
 from app.views.training.layer.feature import LayerFeature
 from app.views.training.memory.feature import MemoryFeature
 from app.views.training.runs.feature import RunsFeature
+from app.views.training.surgery.feature import SurgeryFeature
 from app.views.weights.feature import WeightsFeature
 
 F = TypeVar("F", bound=Feature)
@@ -80,6 +81,7 @@ class WholeWindow(MainWindow):
     curves = Part(ChartsFeature, lambda its: its.curves)
     evaluation = Part(EvaluationFeature, lambda its: its.evaluation)
     evaluation_control = Part(EvaluationFeature, lambda its: its.evaluation_control)
+    surgery_control = Part(SurgeryFeature, lambda its: its.surgery_control)
     training_form = Part(TrainingFormFeature, lambda its: its.training_form)
     watch_control = Part(TrainingFormFeature, lambda its: its.watch_control)
     layer_control = Part(LayerFeature, lambda its: its.layer_control)

@@ -1,4 +1,4 @@
-"""Requests before a run: a dry run on synthetic data, and a learning rate range test."""
+"""Requests before a run, or before it is edited: a dry run on synthetic data, a range test, the plan of a surgery."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import ClassVar
 
 from app.data.own_files.cache import Fact
 from app.engine.protocol import Request
+from app.project.project import Project
 from app.training.events import Failed
 from app.training.job import Job
+from app.training.surgery.values import Outcome, Surgery
 from app.training.trials.results import DryRun, RateTest
 from app.util.late_dataclass import dataclass
 
@@ -30,3 +32,21 @@ class RangeTest(Request[RateTest]):
     lowest: float
     highest: float
     batches: int
+
+
+@dataclass(frozen=True)
+class SurgeryPlan:
+    """A surgery and its outcome on nets that were initialised for it; `same` if the edited net is that of the run."""
+
+    surgery: Surgery
+    outcome: Outcome
+    same: bool = False
+
+
+@dataclass(frozen=True)
+class PlanSurgery(Request[SurgeryPlan]):
+    """Compare the project of a run with the edited one, and try the surgery on random inputs. Raises SurgeryError."""
+
+    lane: ClassVar[str] = "surgery"
+    before: Project
+    after: Project

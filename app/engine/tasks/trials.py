@@ -1,10 +1,11 @@
-"""Handlers of `app.engine.requests.trials`: dry run and range test."""
+"""Handlers of `app.engine.requests.trials`: dry run, range test, the plan of a surgery."""
 
 from __future__ import annotations
 
 from app.data.own_files import cache
-from app.engine.requests.trials import RangeTest, TryOnSyntheticData
+from app.engine.requests.trials import PlanSurgery, RangeTest, SurgeryPlan, TryOnSyntheticData
 from app.engine.server import Context, handles
+from app.preflight import surgery_plan
 from app.training.events import Failed
 from app.training.trials.dry_run import dry_run
 from app.training.trials.lr_range_test import rate_test
@@ -27,3 +28,8 @@ def range_test(request: RangeTest, context: Context) -> RateTest:
             context.progress(done)
 
     return rate_test(request.job, request.lowest, request.highest, request.batches, report, context.cancelled)
+
+
+@handles(PlanSurgery)
+def plan_surgery(request: PlanSurgery, _context: Context) -> SurgeryPlan:
+    return SurgeryPlan(*surgery_plan.plan(request.before, request.after))

@@ -14,7 +14,7 @@ from app.views.training.charts.axis import Scale
 from app.views.training.charts.card import ChartCard, LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.loss_parts import LossPartCurves
-from app.views.training.charts.overlays import RunOverlays, accuracies, smoothed_loss
+from app.views.training.charts.overlays import RunOverlays, accuracies, cut_lines, smoothed_loss
 from app.views.training.charts.plot import CurveDots, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
@@ -27,6 +27,8 @@ X_KINDS: dict[Mode, Scale] = {"step": "count", "epoch": "number", "time": "clock
 
 class Chart(ChartCard):
     """A card with one plot over the steps. A subclass reads the history; the page sets range and cursor."""
+
+    others: RunOverlays | None = None  # other runs, where it shows them
 
     def __init__(
         self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True, short: str = ""
@@ -85,6 +87,8 @@ class Chart(ChartCard):
         self.plot.backdrop.set_epochs(self.scale.x_of(epochs["step"], epochs["seconds"]).tolist())
         self.plot.backdrop.set_marks(self.scale.x_of(self.history.rates_set["step"]).tolist())
         self.plot.backdrop.set_flags(self.scale.x_of(np.array(sorted(self.history.marks), dtype=float)).tolist())
+        beside = self.others.cuts(self.scale.mode) if self.others is not None else []
+        self.plot.backdrop.set_cuts([*cut_lines(self.history, self.scale.mode), *beside])
 
     def _epoch_at(self, index: int | None) -> int | None:
         """Return the row of the last epoch that had ended by a step; None if there is none."""
@@ -104,7 +108,7 @@ class LossChart(Chart):
         self._smooth = Curve(self.plot, 0, 2.0)
         self._validation = Curve(self.plot, 1, 1.5)
         self._dots = CurveDots(self.plot, 1)
-        self.others = RunOverlays(self.plot, smoothed_loss)
+        self.others: RunOverlays = RunOverlays(self.plot, smoothed_loss)
         self.parts = LossPartCurves(self.plot)
         self._smoother = Smoother(0.9)
         self._name = ""
@@ -219,7 +223,7 @@ class AccuracyChart(Chart):
         super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
         self.plot.show_epochs = False
         self._curves = [(Curve(self.plot, number, 1.5), CurveDots(self.plot, number)) for number in (0, 1)]
-        self.others = RunOverlays(self.plot, accuracies)
+        self.others: RunOverlays = RunOverlays(self.plot, accuracies)
         self._scores = ScoreCurves(self.plot)
 
     def redraw(self) -> None:

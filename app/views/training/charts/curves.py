@@ -431,7 +431,9 @@ class Curves(QWidget):
         place = rect.left() + (x - low) / (high - low) * rect.width()
         heading = f"step {formatting.grouped_digits(int(steps['step'][index]))}"
         note = f"epoch {int(steps['epoch'][index]):,}"
-        chart.plot.readout.show_at(place, heading, note, chart.rows(index))
+        cuts = chart.plot.backdrop.cuts_near(x, NEAR)
+        told = [(theme.current().accent, "net edited", cut.text) for cut in cuts]
+        chart.plot.readout.show_at(place, heading, note, [*chart.rows(index), *told])
 
     # layers
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer
 
+from app.training.events import Cut, Event
 from app.views import early_imports
 from app.views.feature import Feature, Page, Steps
 from app.views.shown_run import Figures
@@ -68,6 +69,7 @@ class ChartsFeature(Feature):
         workspace.run_control.started.connect(self._run_started)
         workspace.session.stateChanged.connect(self._run_state)
         workspace.session.progressed.connect(self._progressed)
+        workspace.session.told.connect(self._follow_cuts)
         workspace.document.replaced.connect(self._project_replaced)
         workspace.place.changed.connect(lambda _before, _after: self.paint_gradients())
         workspace.overlays.changed.connect(self.paint_gradients)
@@ -119,6 +121,15 @@ class ChartsFeature(Feature):
         if self._made:
             self.curves.room = self.workspace.session.room
         self.workspace.pages.show("curves")
+
+    def _follow_cuts(self, events: list[Event]) -> None:
+        """Go on with the layers of the edited net."""
+        from app.views.training.charts.gradients import GradientOverlay
+
+        run = self.workspace.session.current
+        if run is not None and any(isinstance(event, Cut) for event in events):
+            self._gradients = GradientOverlay(run.job.source, run.history)
+            self.workspace.shown_run.show(run.figures)
 
     def _run_state(self, _state: str) -> None:
         if not self.workspace.session.active:

@@ -13,7 +13,7 @@ from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
 from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
-from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.plot import CutLine, StepPlot
 from app.views.training.charts.series import Floats, Smoother
 from app.views.training.charts.timescale import Mode, TimeScale
 
@@ -54,6 +54,12 @@ def accuracies(history: History, _smoother: Smoother) -> tuple[Floats, Floats, F
     return epochs["step"], epochs["seconds"], 100 * values
 
 
+def cut_lines(history: History, mode: Mode, prefix: str = "", color: int = -1) -> list[CutLine]:
+    """Return the lines where the net of a run was edited."""
+    places = TimeScale(history, mode).x_of(np.array([cut.step for cut in history.cuts], dtype=float))
+    return [CutLine(x, prefix + cut.description, color) for x, cut in zip(places.tolist(), history.cuts, strict=True)]
+
+
 class RunOverlays:
     """The curves of other runs in one plot."""
 
@@ -91,6 +97,14 @@ class RunOverlays:
             text = formatting.figure(float(values[-1])) if len(values) else "–"
             found.append(LegendEntry(line.other.title, text, line.color, short=line.other.title))
         return found
+
+    def cuts(self, mode: Mode) -> list[CutLine]:
+        """Return the lines where the nets of these runs were edited."""
+        return [
+            cut
+            for line in self._lines
+            for cut in cut_lines(line.other.history, mode, f"{line.other.title}: ", line.color)
+        ]
 
     def end(self, mode: Mode) -> float:
         """Return the end of the longest run on the x axis."""

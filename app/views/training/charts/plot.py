@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyqtgraph as pg
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 FLAG = 4.0  # pixels: half the width of the triangle at a marked step
 EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
+CUT_ROOM = 120  # pixels of the label of a cut, at most
+
+
+class CutLine(NamedTuple):
+    """A line where the net of a run was edited: its x, what was edited, and the series of a run beside, else -1."""
+
+    x: float
+    text: str
+    series: int = -1
 
 
 class StepView(pg.ViewBox):
@@ -88,13 +97,22 @@ class PlotLayer(QGraphicsObject):
 
 
 class Backdrop(PlotLayer):
-    """The grid, a dashed line at the end of each epoch, and one at each manual change of the run."""
+    """The grid, a dashed line at the end of each epoch and at each manual change of the run, and a solid one where its
+    net was edited.
+    """
 
     def __init__(self, plot: StepPlot) -> None:
         super().__init__(plot, -10_000)
         self._epochs: Sequence[float] = ()
         self._marks: tuple[float, ...] = ()
         self._flags: tuple[float, ...] = ()
+        self.cuts: tuple[CutLine, ...] = ()
+
+    def set_cuts(self, cuts: Sequence[CutLine]) -> None:
+        """Set the lines where the net was edited."""
+        if tuple(cuts) != self.cuts:
+            self.cuts = tuple(cuts)
+            self.update()
 
     def set_epochs(self, ends: Sequence[float]) -> None:
         if len(ends) != len(self._epochs) or (len(ends) and ends[-1] != self._epochs[-1]):
@@ -148,6 +166,32 @@ class Backdrop(PlotLayer):
                 place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
                 painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
         self._paint_flags(painter, rect, x0, x1)
+        self._paint_cuts(painter, rect, x0, x1)
+
+    def _paint_cuts(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
+        """Paint the lines of the cuts, each with as much of its text as there is room for before the next."""
+        now = theme.current()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setFont(theme.font("axis"))
+        metrics = QFontMetricsF(painter.font())
+        places = [round(rect.left() + (cut.x - x0) / (x1 - x0) * rect.width()) for cut in self.cuts]
+        for cut, place in zip(self.cuts, places, strict=True):
+            if not x0 <= cut.x <= x1:
+                continue
+            painter.setPen(QPen(now.accent if cut.series < 0 else theme.faded(now.series[cut.series], 0.6), 1))
+            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+            end = min([other for other in places if other > place] + [rect.right()])
+            room = min(end - place - 8, CUT_ROOM)
+            if room > metrics.averageCharWidth() * 6:
+                text = metrics.elidedText(cut.text, Qt.TextElideMode.ElideRight, room)
+                painter.setPen(now.text2)
+                painter.drawText(QPointF(place + 4, rect.top() + metrics.height() + metrics.ascent() + 2), text)
+
+    def cuts_near(self, x: float, pixels: float) -> list[CutLine]:
+        """Return the cuts within so many pixels of an x."""
+        low, high = self._plot.view.viewRange()[0]
+        reach = pixels * (high - low) / max(self._plot.view.width(), 1)
+        return [cut for cut in self.cuts if abs(cut.x - x) <= reach]
 
     def _paint_epochs(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
         """Paint lines at the ends of epochs, as many as fit; a label names the next epoch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.views.feature import Action, Feature, Page, Submenu
@@ -121,8 +122,11 @@ class RunsFeature(Feature):
     def _moved_on(self, moved: bool) -> None:
         """Report that the drawing differs from the network in training."""
         if moved:
-            reason = "The run continues with the network it was started with; your edits apply to the next run."
-            self.workspace.notifier.show("info", MOVED_ON, reason)
+            reason = (
+                "The run continues with the network that it has. Apply your edits to it, or keep them for the next run."
+            )
+            apply = partial(self.workspace.commands.trigger, "apply-edits")
+            self.workspace.notifier.show("info", MOVED_ON, reason, "Apply edits…", apply)
         else:
             self.workspace.notifier.withdraw(MOVED_ON)
 

@@ -46,8 +46,8 @@ class RunControl(QObject):
     a check only if it is slow.
 
     `download_wanted(source)` is emitted if the run's data are not on this machine; `moved_on(bool)` reports whether the
-    drawing differs from the net in training; `step_changed` carries the state of `ScriptStep`; `said` and `refused` are
-    messages for the user.
+    drawing differs from the net in training, `edits_offered(bool)` whether that is so of a paused run; `step_changed`
+    carries the state of `ScriptStep`; `said` and `refused` are messages for the user.
     """
 
     blocked_changed = Signal(str)
@@ -58,6 +58,7 @@ class RunControl(QObject):
     refused = Signal(str, str)
     failed = Signal(object)
     step_changed = Signal(str)
+    edits_offered = Signal(bool)
 
     def __init__(
         self, document: Document, live: AnalysisService, session: RunSession, settings: Settings, parent: QObject
@@ -67,6 +68,8 @@ class RunControl(QObject):
         self._keeper: RunsKeeper | None = None
         self._drawn: dict[int, Project] = {}
         self._told: str | None = None
+        self._moved = self._offers = False
+        self.moved_on.connect(self._note_moved)
         self._check = QTimer(self, singleShot=True, interval=LONG)
         self._check.timeout.connect(self._tell_blocked)
         live.analysed.connect(self._analysed)
@@ -169,6 +172,15 @@ class RunControl(QObject):
         project = self._document.project
         training = replace(project.training, device=device)
         self._document.apply(f"Train on {device}", replace(project, training=training))
+
+    def drawn(self, run: Run) -> Project | None:
+        """Return the project whose net a run of this window trains."""
+        return self._drawn.get(run.number)
+
+    def set_drawn(self, run: Run, project: Project) -> None:
+        """Note that the run trains the net of another project from here on."""
+        self._drawn[run.number] = project
+        self._tell_moved(run)
 
     def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
         """Return the nodes of a sheet, "" for the network's, that are unchanged since the run began."""
@@ -282,11 +294,25 @@ class RunControl(QObject):
             self._check.start()
         run = self._session.current
         if run is not None and run.active:
-            then, now = self._drawn.get(run.number), self._document.project
-            if then is not None:
-                self.moved_on.emit(then.graph is not now.graph or then.blocks is not now.blocks)
+            self._tell_moved(run)
+
+    def _tell_moved(self, run: Run) -> None:
+        then, now = self._drawn.get(run.number), self._document.project
+        if then is not None:
+            self.moved_on.emit(then.graph is not now.graph or then.blocks is not now.blocks)
+
+    def _note_moved(self, moved: bool) -> None:
+        self._moved = moved
+        self._offer_edits()
+
+    def _offer_edits(self) -> None:
+        offers = self._moved and self._session.state == "paused" and not self._session.watched_last
+        if offers != self._offers:
+            self._offers = offers
+            self.edits_offered.emit(offers)
 
     def _state_changed(self, _state: str) -> None:
+        self._offer_edits()
         if not self._session.active:
             self.moved_on.emit(False)
             self._told = None

@@ -1,0 +1,63 @@
+"""Plan a surgery of a run, and try it on nets with new weights and random inputs.
+
+torch is imported at the top, so import this module inside a function.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from app.builder.analysis import analyse
+from app.preflight import random_batch
+from app.project.custom_layers import ops_of
+from app.project.project import Project
+from app.project.surgery import surgery_between
+from app.source.compiled import make_module
+from app.source.generated import Source
+from app.training.surgery.transfer import transfer
+from app.training.surgery.values import Fate, Outcome, Surgery
+from app.util import rng
+
+SAMPLES = 4  # of a random batch
+LARGEST = 100_000_000  # parameters of a net that is tried with values; a larger one is on the meta device
+
+
+def plan(before: Project, after: Project) -> tuple[Surgery, Outcome, bool]:
+    """Return the surgery, its outcome on nets with new weights, and whether both nets are the same.
+
+    Raises SurgeryError.
+    """
+    run, edited = (analyse(project.graph, ops_of(project)) for project in (before, after))
+    surgery = surgery_between(before, after, run, edited)
+    options = [(project.training.groups, project.training.recompute) for project in (before, after)]
+    same = run.source.same_net(edited.source) and options[0] == options[1]
+    large = max(run.total_parameters, edited.total_parameters) > LARGEST
+    return surgery, _tried(run.source, surgery, "meta" if large else "cpu"), same
+
+
+def _tried(source: Source, surgery: Surgery, device: str) -> Outcome:
+    """Perform the surgery on nets with new weights; the difference of their outputs is measured on random inputs."""
+    with rng.borrowed(0), torch.device(device):
+        nets = make_module(source), make_module(surgery.source)
+        told, _ = transfer(nets[0], nets[1], surgery.layers, surgery.starts, surgery.segments)
+    fates = tuple(Fate(*row) for row in told)
+    if device == "meta":
+        return Outcome(fates, None, "The net is too large to be tried before; the difference is measured on the run.")
+    try:
+        inputs = random_batch.inputs(source, SAMPLES, 0)
+        old, new = (_output(net, inputs) for net in nets)
+    except (Exception, SystemExit) as error:  # code of the user too
+        return Outcome(fates, None, f"It was not measured on random inputs: {error}")
+    if [one.shape for one in old] != [one.shape for one in new]:
+        return Outcome(fates, None, "The output has another shape.")
+    pairs = list(zip(old, new, strict=True))
+    largest = max((one.abs().max().item() for one in old if one.numel()), default=0.0)
+    apart = max(((one - other).abs().max().item() for one, other in pairs if one.numel()), default=0.0)
+    return Outcome(fates, apart / (largest or 1.0))
+
+
+def _output(net: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    with rng.borrowed(0), torch.no_grad():
+        return [one.double() for one in tree_leaves(net.eval()(*inputs)) if isinstance(one, Tensor)]

@@ -1,0 +1,1 @@
+"""Edits of the drawing applied to a paused run."""

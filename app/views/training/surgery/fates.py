@@ -1,0 +1,99 @@
+"""What becomes of each layer in a surgery, as rows of a table and as a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
+
+from app.training.surgery.values import Fate, Outcome
+from app.util.formatting import figure, plural
+from app.views.ui import theme
+from app.views.ui.tables import ColumnsModel, Index
+
+PRESERVED = 1e-6  # relative: what rounding makes of an equal function in float32
+WORDS = {
+    "kept": "Kept", "changed": "Settings changed", "widened": "Widened", "narrowed": "Narrowed", "resized": "Resized",
+    "copied": "Copied", "tied": "Tied", "identity": "New, identity", "zero": "New, zero", "initialised": "Initialised",
+    "new": "New, no weights", "removed": "Removed", "frozen": "Frozen", "unfrozen": "Unfrozen",
+}  # fmt: skip
+MEANINGS = {
+    "kept": "The same weights and the same moments of the optimizer.",
+    "widened": "Old units stay; new ones are multiplied with zeros at first.",
+    "identity": "It begins as the identity: the function is the same.",
+    "zero": "It begins with zeros, so that what it is added to stays as it was.",
+    "initialised": "Random weights, as torch initialises the layer.",
+    "removed": "Its weights and moments go.",
+}
+COLORS = {"removed": "error", "initialised": "warn", "narrowed": "warn", "resized": "warn", "kept": "text3"}
+
+
+class FatesModel(ColumnsModel):
+    """A row for each layer: its path, what becomes of it, and why."""
+
+    heads = ("Layer", "What happens", "Why")
+
+    def __init__(self, fates: Sequence[Fate]) -> None:
+        super().__init__()
+        self.rows = tuple(fates)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        fate: Fate = self.rows[index.row()]
+        texts = layer_of(fate), WORDS.get(fate.what, fate.what), why(fate)
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return texts[index.column()]
+        if role == Qt.ItemDataRole.ForegroundRole:
+            if index.column() == 1:
+                return QColor(getattr(theme.current(), COLORS.get(fate.what, "text")))
+            return QColor(theme.current().text3) if fate.what == "kept" else None
+        return None
+
+
+def layer_of(fate: Fate) -> str:
+    """Return the path of a layer, or both if it was moved.
+
+    >>> layer_of(Fate("conv1", "stem.conv1", "kept")), layer_of(Fate("", "fc3", "identity"))
+    ('conv1 → stem.conv1', 'fc3')
+    """
+    if fate.before and fate.after and fate.before != fate.after:
+        return f"{fate.before} → {fate.after}"
+    return fate.after or fate.before
+
+
+def why(fate: Fate) -> str:
+    """Return the reason for what becomes of a layer, else what it means."""
+    meaning = MEANINGS.get(fate.what, "")
+    return f"{fate.reason} {meaning}" if fate.what == "widened" and fate.reason else fate.reason or meaning
+
+
+def summary(fates: Sequence[Fate]) -> str:
+    """Return how many layers there are of each kind.
+
+    >>> summary([Fate("a", "a", "kept"), Fate("b", "b", "kept"), Fate("", "c", "identity")])
+    '2 layers keep their weights and moments. New, identity: 1.'
+    """
+    counts = Counter(fate.what for fate in fates)
+    kept = counts.pop("kept", 0)
+    first = f"{kept} {plural(kept, 'layer')} {'keeps its' if kept == 1 else 'keep their'} weights and moments."
+    others = ", ".join(f"{WORDS.get(what, what)}: {count}" for what, count in counts.items())
+    return f"{first} {others}." if others else first
+
+
+def function_words(outcome: Outcome, where: str) -> str:
+    """Return whether the function is preserved, by what was measured `where`.
+
+    >>> function_words(Outcome((), 0.25), "on random inputs")
+    'The function changes: outputs differ by 25.0 % of the largest on random inputs, in eval mode.'
+    >>> function_words(Outcome((), 0.0), "on random inputs")
+    'The function is preserved: outputs are equal on random inputs, in eval mode.'
+    """
+    difference = outcome.difference
+    if difference is None:
+        return f"Whether the function is preserved was not measured. {outcome.note}".strip()
+    if difference <= PRESERVED:
+        words = "outputs are equal" if not difference else f"outputs differ by {difference:.1g} of the largest"
+        return f"The function is preserved: {words} {where}, in eval mode."
+    return f"The function changes: outputs differ by {figure(100 * difference)} % of the largest {where}, in eval mode."
