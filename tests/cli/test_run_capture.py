@@ -40,10 +40,10 @@ def train(tmp_path: Path) -> Path:
     return script
 
 
-def ran(script: Path, *options: str, words: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def ran(script: Path, *options: str, words: tuple[str, ...] = (), **launched: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "app.main", "run", *options, str(script), *words]
     return subprocess.run(command, text=True, capture_output=True, check=False, cwd=script.parent,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0"})  # fmt: skip
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0", **launched})  # fmt: skip
 
 
 def printed_alone() -> str:
@@ -74,8 +74,11 @@ def test_a_step_is_written_and_the_script_goes_on(train: Path, step: int) -> Non
     assert {node["module"] for node in tape["nodes"]} >= {f"{model}0", f"{model}1", f"{model}2"}
 
 
-def test_a_page_is_written_in_place_of_data(train: Path) -> None:
-    done = ran(train, "--quiet", "--capture", "2", "--out", "step.html", "--unfolded")
+def test_a_page_is_written_in_place_of_data_by_the_rank_that_is_asked_for(train: Path) -> None:
+    asked = ("--quiet", "--capture", "2", "--rank", "1", "--out", "step.html", "--unfolded")
+    other = ran(train, *asked, RANK="0", WORLD_SIZE="2")
+    assert other.returncode == 0 and not other.stderr and not train.with_name("step.html").exists()
+    done = ran(train, *asked, RANK="1", WORLD_SIZE="2")
     assert done.returncode == 0 and "step.html" in done.stderr, done.stderr
     page = train.with_name("step.html").read_text()
     assert "AddmmBackward0" in page and "train.py, step 2" in page
@@ -89,7 +92,8 @@ def test_what_cannot_be_captured_is_said_and_changes_no_exit_status(train: Path)
 
 
 @pytest.mark.parametrize("wrong", ["--capture 3", "--out F.json", "--capture 0 --out F.json", "--capture 1 --out F.txt",
-                                   "--capture 1 --out F.svg --play", "--capture 1 --out no/F.svg"])  # fmt: skip
+                                   "--capture 1 --out F.svg --play", "--capture 1 --out no/F.svg",
+                                   "--capture 1 --rank 1 --out F.json"])  # fmt: skip
 def test_a_step_that_cannot_be_written_is_refused_before_the_script_runs(train, wrong, capsys) -> None:
     assert main(["run", *wrong.split(), str(train)]) == 2
     said = capsys.readouterr()

@@ -19,7 +19,7 @@ output, exit status, signals and random numbers. Its losses, learning rates, gra
 which the window shows (--window, or `tapedeck FILE` later), and there it can be paused and its learning rate set. The
 window may be closed at any time. On several ranks: torchrun --no-python --nproc-per-node 2 tapedeck run train.py.
 With --capture 3 --out F.json the graph of step 3 is written as the first backward of that step finds it: the script
-stands there until the file is written, and goes on as it would alone. On several ranks, it is that of rank 0.
+stands there until the file is written, and goes on as it would alone. Of several ranks it is that of rank 0, or --rank.
 """
 
 
@@ -30,14 +30,15 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "run", help="run a training script of your own, and watch it", description=WORDS,
-        usage="tapedeck run [--window] [--quiet] [--capture STEP --out FILE [--play]] [--python FILE] [-m] SCRIPT "
-        "[ARGUMENTS ...]",
+        usage="tapedeck run [--window] [--quiet] [--capture STEP --out FILE [--play] [--rank R]] [--python FILE] "
+        "[-m] SCRIPT [ARGUMENTS ...]",
     )  # fmt: skip
     parser.add_argument("--window", action="store_true", help="open the window on it at once")
     parser.add_argument("--quiet", action="store_true", help="do not print where it can be watched")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter that runs it")
     graph = parser.add_argument_group("a captured step")
     graph.add_argument("--capture", type=cli.positive, metavar="STEP", help="write the graph of this step, from 1")
+    graph.add_argument("--rank", type=int, default=0, metavar="R", help="of several ranks, the one to capture (0)")
     autograd.add_output(graph)
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as of `python -m`")
     parser.add_argument("script", metavar="SCRIPT")
@@ -55,6 +56,11 @@ def run(options: argparse.Namespace) -> int:
     name = options.script
     if (options.capture is None) != (options.out is None):
         raise cli.CommandError("--capture STEP and --out FILE go together")
+    told = os.environ.get("WORLD_SIZE", "")
+    world = int(told) if told.isdecimal() else 1
+    if not 0 <= options.rank < world:
+        ranks = f"the ranks are 0 to {world - 1}" if world > 1 else "this is the only process; torchrun starts several"
+        raise cli.CommandError(f"--rank {options.rank}: {ranks}")
     autograd.check_output(options)
     if not options.module and not Path(name).is_file():
         kind = "is a folder" if Path(name).is_dir() else "does not exist"
@@ -63,12 +69,13 @@ def run(options: argparse.Namespace) -> int:
         folder = frames.new_folder(Path(name).stem if not options.module else name)
     except OSError as error:
         raise cli.CommandError(f"no folder for the frames can be made: {error.strerror or error}") from error
-    first = os.environ.get("RANK", "0") == "0"
+    rank = os.environ.get("RANK", "0")
+    first = rank == "0"
     if not options.quiet and first:
         print(f"tapedeck: watched in {folder / frames.FRAMES}", file=sys.stderr)
     if options.window:
         open_window(folder / frames.FRAMES)
-    captures = options.capture is not None and first
+    captures = options.capture is not None and rank == str(options.rank)
     if captures:
         script_capture.begin(options, folder / frames.FRAMES)
     launcher = str(Path(tapedeck.__file__).with_name("script.py"))

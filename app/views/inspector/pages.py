@@ -32,6 +32,9 @@ def _project_name(text: str) -> str:
     return text.strip()
 
 
+HINTS = ("Its modules are on the page Model.", "Select a node to see and set its parameters.")  # of code, drawn
+
+
 class OverviewPage(TabDown):
     """The project as a whole: name, size, inputs and outputs, notes."""
 
@@ -60,10 +63,10 @@ class OverviewPage(TabDown):
         )
         notes = Section("Notes")
         notes.body_layout.addWidget(self.notes)
+        self.hint = label("", "label", "text3", wrap=True)
         head = vbox(
-            label("Project", "caption", "text3"), self.name, self.name_problem,
-            label("Select a node to see and set its parameters.", "label", "text3", wrap=True), margins=12, spacing=5,
-        )  # fmt: skip
+            label("Project", "caption", "text3"), self.name, self.name_problem, self.hint, margins=12, spacing=5
+        )
         vbox(head, self.net, self.ends, notes, 1, on=self, margins=0, spacing=0)
         self.name.edited.connect(self._rename)
         self.name.textEdited.connect(lambda text: self._show_problem(self.name.invalid()))
@@ -80,7 +83,11 @@ class OverviewPage(TabDown):
         if self.name.value() != project.name:
             self.name.set_value(project.name)
         self.notes.show_text(project.notes)
-        self._show_net(project.graph)
+        drawn = project.opened is None
+        self.hint.setText(HINTS[drawn])
+        self._nodes.setVisible(drawn)
+        self.ends.setVisible(drawn)  # of a model of code the page Model shows them
+        self._show_net(project.graph, drawn)
         self.ends.show_ends(project.graph, self._analysis)
 
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
@@ -92,9 +99,9 @@ class OverviewPage(TabDown):
         self._analysis, self._problems = None, ()
         self.refresh()
 
-    def _show_net(self, graph: Graph) -> None:
+    def _show_net(self, graph: Graph, drawn: bool) -> None:
         total = self._analysis.total_parameters if self._analysis is not None else None
-        shown = (len(graph.nodes), total, tuple(problem.severity for problem in self._problems))
+        shown = (drawn, len(graph.nodes), total, tuple(problem.severity for problem in self._problems))
         if shown == self._shown:
             return
         self._shown = shown
@@ -108,7 +115,7 @@ class OverviewPage(TabDown):
             self._sign.set("error" if errors else "warning" if warnings else "check")
             found = ((errors, "error"), (warnings, "warning"))
             words = ", ".join(counted(number, kind) for number, kind in found if number)
-            self._verdict.setText(words or "All shapes match")
+            self._verdict.setText(words or ("All shapes match" if drawn else "No problems"))
 
     def _rename(self, name: str) -> None:
         self._front.apply_whole("Rename project", lambda project: replace(project, name=name), "project.name")

@@ -19,6 +19,7 @@ from app.training.config import TARGET, Choice, OutputLoss
 from app.training.events import EpochDone
 from app.training.loop import train
 from app.views.export.export_dialog import ExportDialog
+from app.views.inspector.pages import OverviewPage
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
@@ -162,6 +163,10 @@ def test_it_is_exported_as_the_function_that_makes_it(qtbot: QtBot, window: Whol
 
 def test_what_needs_a_drawing_says_so(qtbot: QtBot, window: WholeWindow) -> None:
     project = window.document.project
+    window.pages.show("code")  # the inspector is that of the project
+    overview = window.findChild(OverviewPage)
+    qtbot.waitUntil(overview.isVisible)
+    assert "page Model" in overview.hint.text() and not overview.ends.isVisible()
     window.sheet.apply("Add a layer", add(window.sheet.project, window.catalog.now, "nn.Linear", (0.0, 0.0))[0])
     assert window.document.project is project and window.notifier.title == "There is no drawing"
 
