@@ -151,17 +151,17 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
 
 def _say_disk(job: Job, parameters: int) -> None:
     """Print what the checkpoints for revisiting will take, an estimate."""
-    from app.training.checkpoints.placing import estimated_bytes
+    from app.training.checkpoints.disk_estimate import estimated_bytes
     from app.util.formatting import bytes_text
 
     if within := job.training.revisit_seconds:
         size = bytes_text(estimated_bytes(job.training, parameters))
-        print(f"checkpoints for revisiting: one about every {within / 2:g} s, each about {size} (estimate)")
+        print(f"checkpoints for revisiting: one every {within / 2:g} s or sooner, each about {size} (estimate)")
 
 
 def _say_kept(folder: Path) -> None:
     """Print what the checkpoints for revisiting take."""
-    from app.training.checkpoints.placing import measured_bytes
+    from app.runs.checkpoint_files import measured_bytes
     from app.util.formatting import bytes_text, counted
 
     count, size = measured_bytes(folder)

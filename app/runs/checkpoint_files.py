@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from app.runs.record import RunError
 from app.runs.store import Kept
 from app.util.late_dataclass import dataclass
 
+_TO_REVISIT = re.compile(r"revisit-\d+\.pt")
 _OF_STAGE = re.compile(r"stage-(\d+)-(start|end|best)\.pt")
 
 
@@ -46,3 +48,22 @@ def checkpoints(kept: Kept) -> list[Checkpoint]:
         step = int(by_step) if by_step.isdecimal() else kept.record.saved.get(path.name)
         found.append(Checkpoint(path, step))
     return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)
+
+
+def kept_to_revisit(folder: Path) -> list[Path]:
+    """List the checkpoints in a folder that are kept for revisiting; none without the folder."""
+    return sorted(file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name))
+
+
+def measured_bytes(folder: Path) -> tuple[int, int]:
+    """Return how many checkpoints in a folder are kept for revisiting, and the bytes that they take."""
+    sizes = [file.stat().st_size for file in kept_to_revisit(folder)]
+    return len(sizes), sum(sizes)
+
+
+def delete_kept(kept: Kept) -> None:
+    """Delete the checkpoints of a run that are kept for revisiting. Raises RunError for a running one, and OSError."""
+    if kept.goes_on:
+        raise RunError(f"{kept.record.title} is running. Stop it first.")
+    for file in kept_to_revisit(kept.checkpoints):
+        file.unlink(missing_ok=True)

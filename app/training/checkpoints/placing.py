@@ -1,20 +1,15 @@
-"""Place checkpoints so that any step of a run can be re-lived within a number of seconds, and say what they take."""
+"""Place checkpoints so that any step of a run can be re-lived within a number of seconds."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from app.training.checkpoints.disk_estimate import HALF
 
-from app.training.config import TrainingConfig
-
-HALF = 0.5  # of the seconds asked for are for the capture, and for a machine that does more then than during the run
 LEAST = 0.1  # of them are between two checkpoints at least, however long reading the data takes
 SHARE = 0.05  # of the run's time may go into saving; where that holds checkpoints up, steps are further away
 WINDOW = 1.0  # seconds over which the pace of the steps is taken
 LOADS = (
     2  # times that a checkpoint is read and verified: when the nearest is searched, and when the run goes on from it
 )
-# Tensors of the size of a parameter that an optimizer keeps for it.
-_KEPT = {"SGD": 0, "Adagrad": 1, "RMSprop": 1, "Rprop": 2, "LBFGS": 20, "Adafactor": 0, "Muon": 1}
 
 
 class Placing:
@@ -60,34 +55,3 @@ class Placing:
     def placed(self, seconds: float, step: int) -> None:
         """Note that one was taken after a step, at a second of the run."""
         self._at, self._step = seconds, step
-
-
-def spacing(within: float) -> float:
-    """Return the seconds of a run between two checkpoints where starting and reading take no time.
-
-    >>> spacing(30.0)
-    15.0
-    """
-    return HALF * within
-
-
-def estimated_bytes(training: TrainingConfig, parameters: int) -> int:
-    """Estimate the size of one checkpoint: float32 weights, what the optimizer keeps, and a running mean."""
-    optimizer = training.optimizer
-    kept = _KEPT.get(optimizer.name, 2)
-    if optimizer.name in ("SGD", "RMSprop") and optimizer.params.get("momentum"):
-        kept += 1
-    return 4 * parameters * (1 + kept + (training.ema is not None) + (training.accumulate > 1))
-
-
-def kept_to_revisit(folder: Path) -> list[Path]:
-    """List the checkpoints that a run keeps for revisiting, none without a folder."""
-    from app.training.checkpoints.checkpoint import to_revisit
-
-    return to_revisit(folder) if folder.is_dir() else []
-
-
-def measured_bytes(folder: Path) -> tuple[int, int]:
-    """Return how many checkpoints a run keeps for revisiting, and the bytes that they take."""
-    sizes = [file.stat().st_size for file in kept_to_revisit(folder)]
-    return len(sizes), sum(sizes)

@@ -65,6 +65,17 @@ def take(qtbot: QtBot, parent: QWidget, text: str) -> None:
     qtbot.keyClick(picker.search, Qt.Key.Key_Return)
 
 
+def test_the_disk_of_checkpoints_for_revisiting_is_estimated_beside_their_seconds(
+    form: TrainingForm, document: Document
+) -> None:
+    form.checkpoints.set_parameters(1 << 18)
+    assert form.checkpoints.disk.text() == ""
+    document.new(Project("other", graph=document.project.graph, training=TrainingConfig(revisit_seconds=20.0)))
+    assert form.checkpoints.disk.text().startswith("Estimated: 3.00 MiB a checkpoint, one every 10 s")
+    form.checkpoints.set_run("Run 3", 95.0)
+    assert "27.0 MiB for as long as Run 3 (1:35)" in form.checkpoints.disk.text()
+
+
 def test_every_field_of_the_config_has_its_place(form: TrainingForm) -> None:
     shown = {name for section in form.knobs for name in section.names}
     shown |= {"optimizer", "loss", "schedule", "start"}  # sections of their own; weights are loaded from a file

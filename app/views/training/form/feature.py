@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from app.views.feature import Action, Feature, Page, Steps
 
 if TYPE_CHECKING:
+    from app.runs.store import Kept
     from app.views.training.form.settings_form import TrainingForm
     from app.views.training.form.watch_control import WatchControl
 
@@ -59,7 +60,14 @@ class TrainingFormFeature(Feature):
             workspace.hearers.add(hear, later=True)
             hear()
         self.watch_control = WatchControl(workspace, form)
+        workspace.runs_keeper.listed.connect(self._listed)
         return None
+
+    def _listed(self, runs: list[Kept]) -> None:
+        """Tell the form how long the newest run took that has ended."""
+        known = next((each.record for each in runs if each.record.state in ("done", "stopped")), None)
+        title, seconds = (known.title, known.summary.seconds) if known is not None else ("", 0.0)
+        self.training_form.checkpoints.set_run(title, seconds)
 
     def focus_rate(self) -> None:
         """Focus the learning rate: that of the active run, or the optimizer's."""

@@ -20,6 +20,7 @@ from app.project.document import Document
 from app.project.module_paths import Layers
 from app.project.project import Project
 from app.source.generated import Source
+from app.training.checkpoints.disk_estimate import estimate_text
 from app.training.choices import OPTIMIZERS
 from app.training.config import TrainingConfig
 from app.training.job import Job, JobError, check_numbers
@@ -117,6 +118,36 @@ class SpeedSection(KnobSection):
         return (*super().names, "recompute")
 
 
+class CheckpointSection(KnobSection):
+    """When checkpoints are saved, and the disk space of those that are kept for revisiting."""
+
+    def __init__(self) -> None:
+        super().__init__("Checkpoints", settings_fields.CHECKPOINTS)
+        self.disk = label("", "label", "text3", wrap=True)
+        self.disk.hide()
+        self.body_layout.addWidget(self.disk)
+        self._parameters, self._run, self._seconds = 0, "", 0.0
+
+    def set_parameters(self, count: int) -> None:
+        """Note how many parameters the net has."""
+        self._parameters = count
+        self._estimate()
+
+    def set_run(self, title: str, seconds: float) -> None:
+        """Note how long a run took, which the next may take as well; "" for none."""
+        self._run, self._seconds = title, seconds
+        self._estimate()
+
+    def show_config(self, training: TrainingConfig) -> None:
+        super().show_config(training)
+        self._estimate()
+
+    def _estimate(self) -> None:
+        text = estimate_text(self._shown, self._parameters, self._run, self._seconds) if self._parameters else ""
+        self.disk.setText(text)
+        self.disk.setVisible(bool(text))
+
+
 class TrainingForm(QWidget):
     """The settings of a run. Each edit is one undo step of the project; edits of one visit to a field are merged.
 
@@ -154,7 +185,7 @@ class TrainingForm(QWidget):
         self.gradients = KnobSection("Gradients", settings_fields.GRADIENTS)
         self.speed = SpeedSection()
         self.regular = KnobSection("Regularisation", settings_fields.REGULAR)
-        self.checkpoints = KnobSection("Checkpoints", settings_fields.CHECKPOINTS)
+        self.checkpoints = CheckpointSection()
         self.metrics = MetricsSection()
         self.knobs: tuple[KnobSection, ...] = (
             self.run, self.groups, self.gradients, self.speed, self.regular, self.metrics, self.checkpoints
@@ -256,7 +287,8 @@ class TrainingForm(QWidget):
             self.data.fields.show_arguments(*opened.choices(project, source))
 
     def set_layers(self, analysis: Analysis) -> None:
-        """Update the module names of the net."""
+        """Update the module names of the net, and the number of its parameters."""
+        self.checkpoints.set_parameters(analysis.total_parameters)
         if not analysis.source.modules and self._document.project.opened is None:  # an invalid net has no source
             return
         self._show_outputs(analysis)

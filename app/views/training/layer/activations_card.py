@@ -78,11 +78,14 @@ class InsideCard(ChartCard):
         inside = self.inside
         if inside is None:
             return
-        text = f"of {inside.count:,}, label {inside.label}; with {inside.weights}"
-        if self._past and self._past.note:
-            text = self._past.note
-        self.words.setText(text)
-        self.words.setToolTip(text)
+        short = f"of {inside.count:,}, label {inside.label}"
+        text = f"{short}; with {inside.weights}"
+        if self._past:
+            self.words.setText(self._past.note or short)
+            self.words.setToolTip(self._past.note or text)
+        else:
+            self.words.setText(text)
+            self.words.setToolTip(text)
         self._show_sample(inside.picture)
         found = self.shown_channels
         if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import monotonic
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal, SignalInstance, Slot
@@ -18,6 +19,7 @@ from PySide6.QtWidgets import (
 from app.runs.checkpoint_files import Checkpoint
 from app.runs.compare import Setting
 from app.runs.store import Kept
+from app.util.formatting import bytes_text, counted
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.table_model import COLUMNS, NAME, STATES, RunRow, RunsModel
@@ -38,8 +40,9 @@ class RunPanel(QWidget):
     """The table of runs with buttons.
 
     `runChosen(run)` is emitted for a run of this window, `keptChosen(kept)` for a stored one, to show its curves;
-    `compared(rows)` when several are selected; `modelsCompared(older, newer)` asks where the models of two part. The
-    other signals request the action in their name.
+    `compared(rows)` when several are selected; `modelsCompared(older, newer)` asks where the models of two part;
+    `measured(kept)` what the checkpoints of the selected run take, see `show_disk`, and `keptDeleted(kept)` to delete
+    those that are kept for revisiting. The other signals request the action in their name.
     """
 
     runChosen = Signal(object)
@@ -54,6 +57,8 @@ class RunPanel(QWidget):
     opened = Signal(object)
     exported = Signal(object)
     deleted = Signal(object)
+    measured = Signal(object)
+    keptDeleted = Signal(object)
     curvesRequested = Signal()
     eventFilesChanged = Signal(bool)
 
@@ -61,6 +66,7 @@ class RunPanel(QWidget):
         super().__init__(parent)
         self._session: RunSession | None = None
         self._refreshed = 0.0
+        self._disk: tuple[Path | None, int, int] = (None, 0, 0)
         self._fitting = QTimer(self, singleShot=True, interval=FITTING)
         self._fitting.timeout.connect(self._fit_columns)
         self.model = RunsModel(self)
@@ -250,8 +256,26 @@ class RunPanel(QWidget):
         new = "Start a new run with the open project's settings from the weights of a checkpoint"
         for button, words in ((self.go_on, same), (self.fork, new)):
             button.setToolTip(words if button.isEnabled() else why)
+        if one is None or self._disk[0] != one.folder:
+            self._disk = (one.folder if one is not None else None, 0, 0)
+        if one is not None:
+            self.measured.emit(one)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say how the selected run ended, and what its checkpoints for revisiting take."""
+        rows, (_, count, size) = self.selected_rows, self._disk
         hint = f"{len(rows)} runs" if rows else "Choose two to compare them"
-        self._hint.setText(rows[0].outcome if len(rows) == 1 else hint)
+        said = [rows[0].outcome] if len(rows) == 1 else [hint]
+        if count:
+            said.append(f"{counted(count, 'checkpoint')} for revisiting: {bytes_text(size)}.")
+        self._hint.setText(" ".join(filter(None, said)))
+
+    def show_disk(self, kept: Kept, count: int, size: int) -> None:
+        """Show how many checkpoints a run keeps for revisiting, and the bytes that they take, as measured."""
+        if self._one is not None and self._one.folder == kept.folder:
+            self._disk = kept.folder, count, size
+            self._tell()
 
     def _emit_for_selected(self, signal: SignalInstance) -> None:
         if self._one is not None:
@@ -282,6 +306,11 @@ class RunPanel(QWidget):
 
         self.set_checkpoints(checkpoints(self._one) if self._one is not None else [])
 
+    def _delete_kept_text(self) -> str:
+        _, count, size = self._disk
+        of = f" ({count:,}, {bytes_text(size)})" if count else ""
+        return f"Delete checkpoints for revisiting{of}…"
+
     def _fill_menu(self, menu: QMenu) -> None:
         menu.clear()
         one, any_kept = self._one is not None, any(row.kept is not None for row in self.selected_rows)
@@ -290,6 +319,7 @@ class RunPanel(QWidget):
             ("Compare models of these runs", self._compare_models, self._two is not None),
             ("Open folder", lambda: self._emit_for_selected(self.opened), one),
             ("Export as TensorBoard…", lambda: self._emit_for_selected(self.exported), one),
+            (self._delete_kept_text(), lambda: self._emit_for_selected(self.keptDeleted), bool(self._disk[1])),
             ("Delete…", self._delete, any_kept),
         ):
             action = menu.addAction(words)

@@ -17,7 +17,7 @@ from app.engine.requests.runs import ExportEventFiles, FindResumable, Resumable,
 from app.project import file
 from app.project.project import Project
 from app.runs import compare, store
-from app.runs.checkpoint_files import Checkpoint
+from app.runs.checkpoint_files import Checkpoint, delete_kept, measured_bytes
 from app.runs.record import Parent, RunError
 from app.runs.store import Kept
 from app.training.config import StartWeights
@@ -71,6 +71,8 @@ class RunsControl(QObject):
         panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
         panel.renamed.connect(self.rename)
         panel.deleted.connect(self.ask_delete)
+        panel.measured.connect(self._measure)
+        panel.keptDeleted.connect(self.ask_delete_kept)
         panel.restored.connect(self.restore)
         panel.opened.connect(self.open_folder)
         panel.continued.connect(self.go_on)
@@ -178,6 +180,37 @@ class RunsControl(QObject):
             self._workspace.runs_keeper.refresh()
 
         self._ask("runs deleted", "The runs were not deleted", _deleted, tuple(kept), then=done)
+
+    def _measure(self, kept: Kept) -> None:
+        """Measure the checkpoints of a run that are kept for revisiting."""
+        self._workspace.background.ask(
+            "checkpoints measured", measured_bytes, kept.checkpoints,
+            on_answer=lambda found: self._panel.show_disk(kept, *found), on_error=lambda _failure: None,
+        )  # fmt: skip
+
+    def ask_delete_kept(self, kept: Kept) -> None:
+        """Delete the checkpoints for revisiting of a run after asking."""
+        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+
+        dialog = QuestionDialog(
+            f"Delete the checkpoints for revisiting of {kept.record.title}?",
+            "Its steps can still be re-lived, from the other checkpoints or the start, which may take as long as the "
+            "run did. This cannot be undone.",
+            self._workspace.window,
+        )  # fmt: skip
+        dialog.offer("Delete", DialogAnswer.DISCARD, left=True)
+        dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
+        dialog.exec()
+        dialog.deleteLater()
+        if dialog.answer is DialogAnswer.DISCARD:
+            self.delete_kept(kept)
+
+    def delete_kept(self, kept: Kept) -> None:
+        """Delete the checkpoints of a run that are kept for revisiting."""
+        self._ask(
+            "checkpoints deleted", "Not all checkpoints were deleted", delete_kept, kept,
+            then=lambda _none: self._measure(kept),
+        )  # fmt: skip
 
     def restore(self, kept: Kept) -> None:
         """Make the project of a run the open one, in one step that can be undone."""
