@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from app.training.events import EpochDone, Event, StepDone
+    from app.training.events import Cut, EpochDone, Event, StepDone
 
 
 CLEARED = "\r\033[K"  # of a terminal: back to the beginning of an empty line
@@ -51,8 +51,19 @@ class ProgressBar:
                 self._bar(event)
             case events.EpochDone():
                 self._epoch(event)
+            case events.Cut():
+                self._cut(event)
             case events.Finished() if event.reason == "stopped":
                 print(f"stopped after {event.steps} steps")
+
+    def _cut(self, event: Cut) -> None:
+        from app.cli import printable
+        from app.training.surgery.outcome_text import outcome_text
+
+        if self._terminal:
+            print(CLEARED, end="", file=sys.stderr)
+        words = f"after step {event.step}: {event.description} {outcome_text(event.outcome)}"
+        print(printable(" ".join(words.split())), flush=True)
 
     def _bar(self, event: StepDone) -> None:
         done = (event.step - 1) % self._steps + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,11 @@ def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job
                 f"--surgery {step}:{path}: the run has a surgery after step {job.stages[-1].step:,}; another one comes "
                 "after it"
             )
-        before = projects[-1]
+        before, net = projects[-1], job.last
+        if analysis.source.same_net(net.source) and (edited.training.groups, edited.training.recompute) == (
+            net.training.groups, net.training.recompute
+        ):  # fmt: skip
+            raise cli.CommandError(f"--surgery {step}:{path}: its net is the one that the run has by then")
         try:
             known = analyse(before.graph, custom_layers.ops_of(before))
             surgery = surgery_between(before, edited, known, analysis)
@@ -103,6 +108,14 @@ def stored(kept: Kept, project: Project, job: Job, data: str | None) -> tuple[tu
             f"with; a copy is {kept.folder / 'stages' / '01' / 'project.tape'}."
         )
     return projects, whole
+
+
+def warn_of(stages: Sequence[Stage], steps: int, words: str) -> None:
+    """Warn of surgeries that come after the end of a run."""
+    from app import cli
+
+    for stage in stages:
+        cli.warn(f"--surgery {stage.step:,}: the run {words} {steps:,}, so its net is not edited then")
 
 
 def plan(recorder: Any, projects: tuple[Project, ...], stages: tuple[Stage, ...], begun: int) -> None:

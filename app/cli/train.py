@@ -84,7 +84,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write the results."""
     from app import cli
-    from app.cli import failures, run_results
+    from app.cli import failures, run_results, surgeries
     from app.engine.dispatch import control_for
     from app.preflight import preflight
     from app.training.control import Control
@@ -112,6 +112,8 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(last, Finished) and (late := [step for step in options.leave_out if step > last.steps]):
         _warn(f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read")
     made = max((cut.stage for cut in history.cuts), default=1)
+    if isinstance(last, Finished):
+        surgeries.warn_of(job.stages[made - 1 :], last.steps, "ended at")
     job = replace(job, stages=job.stages[: made - 1])
     problem = ""
     if control.result is not None and (weights := control.result.state_dict) is not None:
@@ -280,6 +282,7 @@ def _watch(
     job: Job, control: Control, out: RunOutput, recorder: Recorder, resume: Path | None, place: RunPlacement | None
 ) -> tuple[Any, Event, OSError | None]:
     """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
+    from app.cli import surgeries
     from app.runs import store
     from app.training.checkpoints.save_report import SaveReport
     from app.training.events import Saved, Started
@@ -296,8 +299,11 @@ def _watch(
         kept = None if problem else recorder.checkpoints
         for last in _events(job, control, kept, resume, place):
             history.add(last)
-            if isinstance(last, Started) and last.changed:
-                _warn(last.changed)
+            if isinstance(last, Started):
+                if last.changed:
+                    _warn(last.changed)
+                count = last.epochs * last.steps_per_epoch
+                surgeries.warn_of([one for one in job.stages if one.step >= count], count, "has steps up to")
             _tell_saved(saves, recorder.take(last))
             _tell_saved(saves, last)
             # Without requested checkpoints the output equals that of the exported script.

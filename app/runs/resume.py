@@ -41,11 +41,12 @@ def nearest(kept: Kept, step: int, tell: Callable[[str], None] = lambda _words: 
     for path in kept.checkpoints.glob("*.pt"):
         try:
             by_name = step_by_name(path)  # there may be hundreds
-            if (at := step_of(path)[0] if by_name is None else by_name) <= step:
-                found.append((at, path.name, path))
+            at, stage = (step_of(path)[0], stage_of(path)) if by_name is None else (by_name, 0)  # before a surgery
+            if at <= step:
+                found.append((at, stage, path.name, path))
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")
-    for _, _, path in sorted(found, reverse=True):
+    for *_, path in sorted(found, reverse=True):
         try:
             if stage_of(path) > len(kept.record.stages) + 1:
                 continue

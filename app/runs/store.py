@@ -248,13 +248,13 @@ def history_of(kept: Kept) -> History:
         history.scores = Columns("epoch", "step", "seconds", *metrics)
         history.scores.extend(parts[EPOCHS][[0, 1, 6, *range(7, 7 + len(metrics))]])
     history.extend(seen)
-    history.extend(kept.record.cuts)
     if losses.size:
         if "step" not in outputs:
             raise RunError(f"The measurements of {kept.record.title} cannot be read: {LOSSES} lacks columns")
         history.parts = Columns(*outputs)
         history.parts.extend(losses)
-    for layers, norms in gradients:
+    for stage, (layers, norms) in enumerate(gradients):
+        history.extend(kept.record.cuts[stage - 1 : stage])
         if norms.size:
             history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
     _mark(history, marked)

@@ -346,7 +346,11 @@ def _fields(event: Event) -> dict[str, Any] | None:
         case RateSet():
             return _picked("rate", event, "step", "rate", *(["group"] if event.group else []))
         case Cut():
-            return _picked("surgery", event, "step", "stage", "description")
+            layers = {fate.after or fate.before: fate.what for fate in event.outcome.fates}
+            return _picked("surgery", event, "step", "stage", "description") | {
+                "difference": event.outcome.difference,
+                "layers": layers,
+            }
         case Finished():
             return _picked("finished", event, "reason", "epoch", "steps", *(["note"] if event.note else []))
         case Failed():

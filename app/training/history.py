@@ -120,6 +120,8 @@ class History:
                 self.looking = event
             case Cut():
                 self.cuts = (*(cut for cut in self.cuts if cut.stage < event.stage), event)
+                if event.layers != self.layers:
+                    self._rename_layers(event.layers)
             case EpochDone():
                 if len(self.epochs) and self.epochs["epoch"][-1] >= event.epoch:
                     self.epochs.cut(int(np.searchsorted(self.epochs["epoch"], event.epoch)))

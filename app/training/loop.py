@@ -502,7 +502,7 @@ class _Run:
         job, seed = self._whole.at_stage(number), surgery_seed(self.config.seed, self.at.step, self._stage)
         yield from self._flush()
         with GENERATOR:
-            operation = Operation(self.stepper, live.data, job, surgery, seed, live.device, self.at.step)
+            operation = Operation(live, self.job, job, surgery, seed)
         yield from self._save_between(checkpoint.stage_file(self._stage, "end"))
         if self._saver is not None:
             self._saver.set_aside(checkpoint.BEST, checkpoint.stage_file(self._stage, "best"))

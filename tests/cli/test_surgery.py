@@ -95,9 +95,27 @@ def test_a_surgery_that_fails_ends_the_command_with_its_reason(
     assert "classes" in capsys.readouterr().err and not (tmp_path / "out").exists()
     for asked in ("x:net.tape", "6", "-1:net.tape"):
         assert main([*arguments, f"--surgery={asked}"]) == 2 and "STEP:EDITED" in capsys.readouterr().err
+    assert main([*arguments, "--surgery", f"0:{tmp_path / 'net.tape'}"]) == 2
+    assert "the one that the run has" in capsys.readouterr().err
     lbfgs = replace(project, training=replace(project.training, optimizer=replace(project.training.optimizer,
                     name="LBFGS"), batch_size=512, epochs=1))  # fmt: skip
     file.write(lbfgs, tmp_path / "lbfgs.tape")
     arguments[1] = str(tmp_path / "lbfgs.tape")
     assert main([*arguments, "--surgery", f"1:{tmp_path / 'deeper.tape'}"]) == 1
     assert "LBFGS keeps one history" in capsys.readouterr().err
+
+
+def test_a_surgery_is_said_when_it_is_made_and_when_it_is_never_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.views.export import headless_pictures
+
+    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
+    net, *_ = nets(tmp_path)
+    options = ["--surgery", f"3:{tmp_path / 'deeper.tape'}", "--surgery", f"600:{tmp_path / 'last.tape'}"]
+    assert main(["train", net, "--epochs", "1", "--out", str(tmp_path / "out"), *options]) == 0
+    out, err = capsys.readouterr()
+    (line,) = (line for line in out.splitlines() if line.startswith("after step 3: "))
+    assert "conv3 identity" in line and line.endswith("The output is the same.")
+    assert "--surgery 600: the run has steps up to 6" in err and "ended at 6" in err
+    assert (tmp_path / "out" / "model_1.py").exists() and not (tmp_path / "out" / "model_2.py").exists()

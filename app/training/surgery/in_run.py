@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.data.dataset import Dataset
@@ -12,7 +13,7 @@ from app.training.error_messages import failure
 from app.training.inputs import fields_of
 from app.training.job import Job
 from app.training.learning_rates import LearningRates
-from app.training.monitoring.live_model import preserved
+from app.training.monitoring.live_model import LiveRun, preserved
 from app.training.objectives import forms
 from app.training.registry import make_optimizer
 from app.training.script_recipes import recompute
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
 class Operation:
     """A surgery that was tried on a batch of the run, and is made by `commit`."""
 
-    def __init__(
-        self, stepper: Stepper, data: Dataset, job: Job, surgery: Surgery, seed: int, device: str, step: int
-    ) -> None:
-        """Try it. `job` is that of the run from here on. Raises SurgeryError; the run is as it was then."""
+    def __init__(self, live: LiveRun, before: Job, job: Job, surgery: Surgery, seed: int) -> None:
+        """Try it. `before` and `job` are those of the run until and from here on. Raises SurgeryError; the run is as it
+        was then."""
+        stepper, data, device, step = live.stepper, live.data, live.device, live.step
+        if surgery.source.same_net(before.source) and job.training == replace(before.training, start=None):
+            raise SurgeryError("The edited net is the one that the run has: nothing differs.")
         _check(stepper, data, job, surgery)
         self._stepper, self._job, self._device = stepper, job, device
         learned = [(one, one.requires_grad) for one in stepper.model.parameters()]

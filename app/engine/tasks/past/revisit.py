@@ -190,7 +190,16 @@ def revisited(
     found = relive(job, recorded, step, at_end, resume=checkpoint, tell=tell, cancelled=cancelled)
     if found.changed:
         notes.insert(0, found.changed)
+    if job.stages:
+        notes.append(_stage_text(job, found.figures.step))
     return _answer(kept, recorded, checkpoint, found, tuple(notes), held), held[0] if held else None
+
+
+def _stage_text(job: Job, step: int) -> str:
+    """Return which net a step had, of a run whose net was edited."""
+    number = job.stage_at(step)
+    since = f", since the surgery after step {job.stages[number - 2].step:,}" if number > 1 else ""
+    return f"Step {step:,} is of stage {number} of {len(job.stages) + 1}{since}."
 
 
 def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:

@@ -10,6 +10,7 @@ from app.engine.tasks.past.revisit import as_recorded, check, stored
 from app.runs import resume, step_hashes
 from app.runs.newest import weights_in
 from app.runs.record import RunError
+from app.runs.store import PROJECT, stage_folder
 from app.training.revisit.relive import ReliveWatcher, StepFigures, leave_reliving, relive
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ def weights_at_step(
 
     notes: list[str] = []
     kept, _, job = stored(folder, data_root)
-    title = kept.record.title
+    title, stage = kept.record.title, job.stage_at(step + 1)
+    if stage != kept.record.stage:
+        raise RunError(
+            f"{title} had another net at step {step:,}: it was edited after step {job.stages[stage - 1].step:,}. Its "
+            f"project is {stage_folder(folder, stage) / PROJECT}; compare its checkpoints"
+        )
     nearest = resume.nearest(kept, step, notes.append)
     if nearest is not None and step_of(nearest)[0] == step:
         return weights_in(nearest), (*notes, f"{title} at step {step:,}: from its checkpoint {nearest.name}.")
