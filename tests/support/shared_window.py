@@ -33,8 +33,10 @@ from pytestqt.qtbot import QtBot
 
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
 from app.views.navigation import NETWORK
+from app.views.observed.feature import ObservedFeature
 from app.views.settings import Settings
 from app.views.shell.feature import ShellFeature
+from app.views.training.layer.feature import LayerFeature
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave
@@ -44,13 +46,14 @@ PLAIN = (type(None), bool, int, str, enum.Enum)
 # What is filled anew, from the project alone, before anybody sees it; and whose pages are, but for the one in front.
 ANEW = {
     "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "AutogradHeader", "CostTable",
-    "CodeView", "TapePage", "HistogramChart",
+    "CodeView", "TapePage", "HistogramChart", "Outline", "ObservedPage",
 }  # fmt: skip
 ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
 COUNTS = {
     "memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look", "library_control._said",
     "cost_control._retries", "diff_control._replaced",
+    "autograd_control.shows_step",
 }  # fmt: skip
 # What the first import that is compared with its model makes, and what stays then.
 ONCE = {
@@ -141,6 +144,7 @@ class SharedWindow:
         window.session.runs.clear()
         window.session._count = 0
         window.document.new()
+        _forget_model(window)
         window.place.go_to(NETWORK)
         window.selection.set(())
         window.console.log("")  # else the first run brings its list
@@ -169,6 +173,16 @@ class SharedWindow:
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         if moved:
             self._laid_out = window.saveState()
+
+
+def _forget_model(window: WholeWindow) -> None:
+    """As if none had been opened, and no step of a script been captured; no command does that."""
+    if window.autograd_control.subject != "net":
+        window.snippets.show("net")
+    window.observed.observation = None
+    for feature, names in ((ObservedFeature, ("_model", "_digest", "_opened")), (LayerFeature, ("_wanted",))):
+        for name in names:
+            vars(window.findChild(feature)).pop(name, None)
 
 
 def at_rest(window: WholeWindow) -> bool:
