@@ -68,6 +68,7 @@ class SharedWindow:
 
     def __init__(self) -> None:
         self.window: WholeWindow | None = None
+        self.changed: set[str] = set()  # what was not as before when the last one was dropped for it
         self._look: dict[str, Any] = {}
         self._docks: Any = None
         self._laid_out: Any = None  # what it tells of its docks once they were put back
@@ -127,6 +128,7 @@ class SharedWindow:
             qtbot.wait(TURN)
             window.toasts.clear()
             QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        self.changed = changed
         return False
 
     def _put_back(self, qtbot: QtBot, window: WholeWindow) -> None:
