@@ -18,7 +18,7 @@ import tempfile
 import time
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,9 +32,8 @@ from app.compare.compare import Batch, compare_models, compare_modes
 from app.compare.modes import parse_modes
 from app.compare.results import Difference
 from app.util.torchvision_import import import_torchvision
-from benchmarks import diff_nets
+from benchmarks import diff_nets, held_out_bugs, held_out_nets
 
-SOURCE = Path(diff_nets.__file__)
 SIZES = {"ResNet": 16, "UNet": 27, "Vit": 16, "MobileNet": 16, "Mixer": 16, "resnet18": 64, "squeezenet1_1": 64}
 OWN = ("Gpt", "Llama", "Bert", "Vit", "ResNet", "UNet", "MobileNet", "Tagger", "Wave", "Mixer")
 TORCHVISION = ("resnet18", "squeezenet1_1")
@@ -47,12 +46,14 @@ def make(name: str, seed: int = 0) -> nn.Module:
     if name in TORCHVISION:
         made: nn.Module = import_torchvision("models").get_model(name, weights=None)
         return made
-    net: nn.Module = getattr(diff_nets, name)()
+    net: nn.Module = getattr(held_out_nets if name in held_out_nets.NETS else diff_nets, name)()
     return net
 
 
 def batch_of(name: str, size: int = 4) -> Batch:
     """Make its batch."""
+    if name in held_out_nets.NETS:
+        return Batch(held_out_nets.batch_of(name, size))
     generator = torch.Generator().manual_seed(1)
     if name in ("Gpt", "Llama", "Bert", "Tagger"):
         ids = torch.randint(1, 60, (size, 12), generator=generator)
@@ -152,7 +153,8 @@ def edited(net: str, kind: str, path: str, old: str, new: str) -> Bug:
     def plant(model: nn.Module) -> None:
         target = model.get_submodule(path)
         name = type(target).__name__
-        lines = SOURCE.read_text("utf-8").split(f"class {name}(")
+        nets = held_out_nets if net in held_out_nets.NETS else diff_nets
+        lines = Path(nets.__file__).read_text("utf-8").split(f"class {name}(")
         before, body = lines[0], lines[1]
         start = f"class {name}("
         head, mark, rest = body.partition("def forward")
@@ -161,7 +163,7 @@ def edited(net: str, kind: str, path: str, old: str, new: str) -> Bug:
         text = before + start + head + mark + inside.replace(old, new, 1) + "".join(f"\n\n\n{one}" for one in after)
         file = f"<edited {net} {kind} {path}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        module = types.ModuleType("benchmarks.diff_nets")
+        module = types.ModuleType(nets.__name__)
         exec(compile(text, file, "exec"), module.__dict__)
         target.__class__ = module.__dict__[name]
 
@@ -313,6 +315,11 @@ def bugs() -> list[Bug]:
     return [*(edited(net, kind, path, old, new) for kind, net, path, old, new in EDITS), *changed()]
 
 
+def held_out() -> list[Bug]:
+    """Bugs of kinds and in nets that were not used while the comparison was made."""
+    return [edited(net, kind, path, old, new) for kind, net, path, old, new in held_out_bugs.EDITS]
+
+
 # --- Whether a bug changes anything, told without the program's comparison
 
 
@@ -373,9 +380,9 @@ def named(bug: Bug, found: Difference) -> bool:
     return found.first is not None and (found.first.a in bug.paths or found.first.b in bug.paths)
 
 
-def equal_pairs() -> Iterator[tuple[str, str, Callable[[], Difference]]]:
+def equal_pairs(nets: Sequence[str] = NETS) -> Iterator[tuple[str, str, Callable[[], Difference]]]:
     """Yield pairs of equal models: kind, net, and what compares them."""
-    for net in NETS:
+    for net in nets:
         yield "same seed", net, lambda net=net: compare_models(make(net), make(net), batch_of(net))
         yield "other weights, shared", net, lambda net=net: compare_models(make(net), make(net, 1), batch_of(net))
         yield "deep copy", net, lambda net=net: _copied(net)
@@ -385,7 +392,7 @@ def equal_pairs() -> Iterator[tuple[str, str, Callable[[], Difference]]]:
         yield "other formulas", net, lambda net=net: _rewritten(net)
         yield "float32 and float64", net, lambda net=net: _in_modes(net, "float32", "float64")
         yield "float32 and bfloat16", net, lambda net=net: _in_modes(net, "float32", "bfloat16")
-    for net in ("ResNet", "MobileNet", "resnet18"):
+    for net in ("ResNet", "MobileNet", "resnet18") if nets is NETS else ():
         yield "folded batch norm", net, lambda net=net: _folded(net)
 
 
@@ -463,14 +470,16 @@ def main() -> int:
     parser.add_argument("--only", default="", help="kinds or nets that contain this")
     parser.add_argument("--equal", action="store_true", help="equal models alone")
     parser.add_argument("--bugs", action="store_true", help="bugs alone")
+    parser.add_argument("--held-out", action="store_true", help="bugs and equal models of new kinds and nets")
     options = parser.parse_args()
+    nets = held_out_nets.NETS if options.held_out else NETS
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
     hits: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     idle: dict[str, list[str]] = defaultdict(list)
     began = time.perf_counter()
-    for bug in bugs() if not options.equal else ():
+    for bug in (held_out() if options.held_out else bugs()) if not options.equal else ():
         if options.only not in f"{bug.kind} {bug.net}":
             continue
         if not changes(bug):
@@ -487,7 +496,7 @@ def main() -> int:
             print(f"MISSED {bug.kind} in {bug.paths} of {bug.net}: named {words[:200]}", flush=True)
     false = []
     equal = 0
-    for kind, net, compare in equal_pairs() if not options.bugs else ():
+    for kind, net, compare in equal_pairs(nets) if not options.bugs else ():
         if options.only not in f"{kind} {net}":
             continue
         result = compare()
@@ -503,7 +512,7 @@ def main() -> int:
     if total:
         share = sum(hits.values()) / total
         print(
-            f"{sum(hits.values())} of {total} planted bugs named ({share:.1%}), {len(counts)} kinds, {len(NETS)} models"
+            f"{sum(hits.values())} of {total} planted bugs named ({share:.1%}), {len(counts)} kinds, {len(nets)} models"
         )
     print(f"{equal - len(false)} of {equal} pairs of equal models without a finding")
     print(f"{time.perf_counter() - began:.0f} s")

@@ -173,16 +173,36 @@ class Numbers:
             if run.gradients.refused:
                 self.remarks.append(f"Backward of {name} stops: {run.gradients.refused}")
         if _identical(one, other):
-            return None, tuple(with_values(layer, added=Added(), backward_added=Added()) for layer in layers)
+            return self._drawn_otherwise(one, other, mode), tuple(
+                with_values(layer, added=Added(), backward_added=Added()) for layer in layers
+            )
         exact = self._doubled() if self._double else None
         if exact is not None:
             one, other = exact
             if self._whole_equal(one, other):
                 forced = self._forced(other.model, one)
-                return None, self._with_added(layers, one, forced)
+                return self._drawn_otherwise(one, other, mode), self._with_added(layers, one, forced)
         forced = self._forced(other.model, one)
-        first = self._first(one, forced, mode)
+        first = self._first(one, forced, mode) or self._drawn_otherwise(one, other, mode)
         return first, self._with_added(layers, one, forced)
+
+    def _drawn_otherwise(self, one: Recording, other: Recording, mode: str) -> First | None:
+        """Return the innermost call that leaves another state of the generator from the same one: on this batch it
+        gives the same, and what comes after it draws other numbers."""
+        found: tuple[str, int] | None = None
+        for key, call in one.calls.items():
+            twin = other.calls.get(key)
+            if twin is None or any(each is None for each in (call.before, call.after, twin.before, twin.after)):
+                continue
+            if not _same(call.before, twin.before) or _same(call.after, twin.after):
+                continue
+            if found is None or key[0].startswith(f"{found[0]}." if found[0] else ""):
+                found = key
+        if found is None or not self._double:
+            return None
+        why = "it gives the same here, and draws another number of random numbers"
+        places = one.calls[found].place, other.calls[found].place
+        return First(found[0], self._to_b.get(found[0], found[0]), "forward", mode, why, *places[0], *places[1])
 
     def compiled(self, mode: str) -> tuple[First | None, tuple[Layer, ...]]:
         """Compare the model with itself compiled as a whole; where that differs by more than rounding, compile layer

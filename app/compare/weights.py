@@ -76,6 +76,8 @@ def _drawn_differently(a: Tensor, b: Tensor) -> str:
         return ""
     one, other = float(a.std(correction=0)), float(b.std(correction=0))
     mean, others = float(a.mean()), float(b.mean())
+    if a.numel() == 1 and not (_is_round(mean) and _is_round(others)):
+        return ""  # one number that was drawn
     if not one and not other:
         return f"{mean:.3g} → {others:.3g}"
     words = f"standard deviation {one:.3g} → {other:.3g}, mean {mean:.3g} → {others:.3g}"
@@ -89,6 +91,15 @@ def _drawn_differently(a: Tensor, b: Tensor) -> str:
     apart = abs(math.log(other / one)) > SIGMAS / math.sqrt(a.numel())
     shifted = abs(mean - others) > SIGMAS * math.hypot(one, other) / math.sqrt(a.numel())
     return words if apart or shifted else ""
+
+
+def _is_round(value: float) -> bool:
+    """Return whether a number is one that a person would write, and hardly one that was drawn.
+
+    >>> _is_round(0.1), _is_round(-0.0743921)
+    (True, False)
+    """
+    return math.isclose(value, round(value, 3), rel_tol=1e-6, abs_tol=1e-12)
 
 
 def share(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[str]:

@@ -16,13 +16,13 @@ KINDS = {
     ("epsilon", "Gpt"), ("mask off by one", "Gpt"), ("detach", "ResNet"), ("momentum of BatchNorm", "ResNet"),
     ("stride", "ResNet"), ("initial scale", "Wave"), ("in-place on a shared tensor", "UNet"),
     ("frozen parameter", "Wave"), ("a cast to float16", "Llama"), ("untied weights", "Gpt"),
-    ("dropout left on", "Tagger"), ("label smoothing", "Mixer"),
+    ("dropout left on", "Tagger"), ("label smoothing", "Mixer"), ("depth dropped by batch", "ConvNext"),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def bugs() -> dict[tuple[str, str], planted_bugs.Bug]:
-    return {(one.kind, one.net): one for one in planted_bugs.bugs()}
+    return {(one.kind, one.net): one for one in (*planted_bugs.bugs(), *planted_bugs.held_out())}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS), ids=" ".join)
@@ -35,6 +35,9 @@ def test_a_planted_bug_is_named_by_its_layer(bugs: dict[tuple[str, str], planted
 
 EQUAL = {"wrapped", "other formulas", "saved and loaded", "float32 and bfloat16", "folded batch norm"}
 PAIRS = [(kind, compare) for kind, net, compare in planted_bugs.equal_pairs() if kind in EQUAL and net == "ResNet"]
+PAIRS += [
+    (kind, compare) for kind, _, compare in planted_bugs.equal_pairs(["Graphs"]) if kind == "other weights, shared"
+]
 
 
 @pytest.mark.parametrize(("kind", "compare"), PAIRS, ids=[kind for kind, _ in PAIRS])

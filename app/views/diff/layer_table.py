@@ -16,6 +16,7 @@ from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
 
 ROW_HEIGHT = 24
+SAMPLED = 40  # rows that are measured for the widths of the columns
 LONGEST, WIDEST = 260, 92  # pixels of a path and of a class, where there is no room for more
 LIMITS = {LAYER_A: LONGEST, LAYER_B: LONGEST, CLASS: WIDEST}
 
@@ -88,7 +89,8 @@ class LayerTable(RowsTable):
         self.layers = LayersModel()
         super().__init__(self.layers, "Matched layers", ROW_HEIGHT)
         self.layers.setParent(self)
-        self.sort_by_header()
+        self.sort_by_header(SAMPLED)
+        self._needed: dict[int, int] = {}  # width of each column; empty until they are measured
         self.copied.connect(self.copy)
         self.rowOpened.connect(lambda index: self.opened.emit(self.layers.layer_at(index.row())))
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -102,6 +104,7 @@ class LayerTable(RowsTable):
         same = all(layer.a == layer.b for layer in layers.layers)
         self.setColumnHidden(LAYER_B, same)
         self.setColumnHidden(WEIGHTS, not layers.moved)
+        self._needed = {}
         self._fit()
 
     def choose(self, path: str) -> bool:
@@ -159,7 +162,11 @@ class LayerTable(RowsTable):
             return
         shown = [column for column in range(len(COLUMNS)) if not self.isColumnHidden(column)]
         header = self.horizontalHeader()
-        wanted = {column: max(self.sizeHintForColumn(column) + 4, header.sectionSizeHint(column)) for column in shown}
+        if self._needed.keys() != set(shown):
+            self._needed = {
+                column: max(self.sizeHintForColumn(column) + 4, header.sectionSizeHint(column)) for column in shown
+            }
+        wanted = self._needed
         if sum(wanted.values()) > self.viewport().width():
             wanted = {column: min(width, LIMITS.get(column, width)) for column, width in wanted.items()}
         spare = max(self.viewport().width() - sum(wanted.values()), 0)

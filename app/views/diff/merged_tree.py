@@ -86,6 +86,7 @@ class MergedTree:
         for module in reversed(list(self._walk(self.root))):  # children before what they are in
             module.count += sum(one.count for one in module.children)
             module.differing = module.differs + sum(one.differing for one in module.children)
+        self._changes = self._listed()
 
     def _add(self, module: Module) -> Module:
         self.by_key[module.key] = module
@@ -161,6 +162,9 @@ class MergedTree:
 
     def changes(self) -> list[Change]:
         """Return every difference of the structure in the order of the picture."""
+        return self._changes
+
+    def _listed(self) -> list[Change]:
         return [
             Change(one.key, one.mark, one.a or ("" if one.a is None else "the model"),
                    "" if one.b is None else one.b or "the model", "  ".join(_what(one)))

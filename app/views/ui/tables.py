@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 from app.views.ui import theme
 
 Index = QModelIndex | QPersistentModelIndex
-SAMPLED = 200  # rows that are measured for the widths of the columns
+SAMPLED = 200
 
 
 def side(right: bool) -> Qt.AlignmentFlag:
@@ -73,11 +73,12 @@ class RowsTable(QTableView):
         plain(self, name, height)
         self.doubleClicked.connect(self.rowOpened)
 
-    def sort_by_header(self) -> None:
-        """Have a click on a heading sort by its column; a third one restores the order of the model."""
+    def sort_by_header(self, sampled: int = SAMPLED) -> None:
+        """Have a click on a heading sort by its column; a third one restores the order of the model. The widths of
+        columns are measured on so many rows."""
         header = self.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        header.setResizeContentsPrecision(SAMPLED)
+        header.setResizeContentsPrecision(sampled)
         header.setStretchLastSection(True)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
