@@ -73,6 +73,7 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     window.toolbar.edits.click()
     QTest.keyClick(planned(qtbot, window), Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: window.surgery_control.dialog is None, timeout=60_000)
+    qtbot.waitUntil(lambda: bool(window.session.history.cuts), timeout=60_000)
     (cut,) = window.session.history.cuts
     assert isinstance(cut, Cut) and cut.outcome.difference is not None and cut.outcome.difference <= 1e-6
     assert not window.toolbar.edits.isVisible() and window.session.state == "paused"

@@ -139,7 +139,6 @@ class SurgeryControl(QObject):
         workspace = self._workspace
         if self.dialog is not None:
             self.dialog.accept()
-        workspace.session.poll()  # the cut is in the history now
         workspace.run_control.set_drawn(run, project)
         words = (
             f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')} Resume goes on with it."
