@@ -62,8 +62,11 @@ class ProgressBar:
 
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
-        words = f"after step {event.step}: {event.description} {outcome_text(event.outcome)}"
-        print(printable(" ".join(words.split())), flush=True)
+        output, *layers = outcome_text(event.outcome)
+        print(printable(f"after step {event.step}: {event.description.rstrip('.')}. {output}"))
+        for line in layers:
+            print(printable(f"    {line}"))
+        sys.stdout.flush()
 
     def _bar(self, event: StepDone) -> None:
         done = (event.step - 1) % self._steps + 1

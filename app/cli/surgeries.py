@@ -85,16 +85,16 @@ def _edited(path: Path, before: Project, options: argparse.Namespace) -> Project
     return replace(found, data=before.data, training=training)
 
 
-def stored(kept: Kept, project: Project, job: Job, data: str | None) -> tuple[tuple[Project, ...], Job]:
+def stored(kept: Kept | None, project: Project, job: Job, data: str | None) -> tuple[tuple[Project, ...], Job]:
     """Return the project of every stage of a stored run that is resumed, and its whole job, with the settings of
-    `project`, whose net is one of them. Raises RunError.
+    `project`, whose net is one of them; without a run, those of `project` alone. Raises RunError.
     """
     from app import cli
     from app.preflight import preflight
     from app.runs import stages
     from app.runs.record import RunError
 
-    if not kept.record.stages:
+    if kept is None or not kept.record.stages:
         return (project,), job
 
     def job_of(each: Project) -> Job:

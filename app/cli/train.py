@@ -187,10 +187,13 @@ def _open_store(
 
     runs = folder / "runs"
     resume, left_out = options.resume, options.leave_out
+    root = str(options.data) if options.data else None
     if resume is None or afresh:
-        projects, job = surgeries.planned(options, (project,), job)
+        begun = going_on.run_of(going_on.find_checkpoint(resume)) if resume is not None else None
+        projects, job = surgeries.stored(begun, project, job, root)
+        projects, job = surgeries.planned(options, projects, job)
         with cli.writing(folder):
-            recorder = Recorder(store.begin(runs, project), project, job.source.text)
+            recorder = Recorder(store.begin(runs, projects[0]), projects[0], job.source.text)
         surgeries.plan(recorder, projects, job.stages, 1)
         return recorder, None, job
     try:
@@ -200,10 +203,7 @@ def _open_store(
         before = going_on.run_of(path)
         if before is not None and before.goes_on:
             raise RunError(f"{before.folder} is in use by a running run. Stop it first.")
-        if before is not None:
-            projects, job = surgeries.stored(before, project, job, str(options.data) if options.data else None)
-        else:
-            projects = (project,)
+        projects, job = surgeries.stored(before, project, job, root)
         projects, job = surgeries.planned(options, projects, job)
         going_on.check(job, path)
         stage = stage_of(path)

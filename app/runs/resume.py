@@ -187,9 +187,11 @@ def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: Non
         return path
     if not path.is_dir():
         raise RunError(f"{path} does not exist, neither as a checkpoint nor as a folder with one.")
-    runs = [kept.checkpoints for folder in (path / "runs", path) for kept in store.listed(folder)]
-    for folder in (*runs, path / store.CHECKPOINTS, path):
-        found = newest(folder, tell) if folder.is_dir() else None
+    runs = [kept for folder in (path / "runs", path) for kept in store.listed(folder)]
+    known = [(kept.checkpoints, len(kept.record.stages) + 1) for kept in runs]
+    inside = path / store.CHECKPOINTS, path
+    for folder, stages in (*known, *((each, None) for each in inside)):
+        found = newest(folder, tell, stages) if folder.is_dir() else None
         if found is not None:
             return found
     raise RunError(f"There is no readable checkpoint in {path}.")

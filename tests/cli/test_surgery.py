@@ -63,6 +63,11 @@ def test_a_run_with_surgeries_is_kept_repeated_resumed_and_lived_again(
         assert main(["revisit", str(kept.folder), "--step", str(step), "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["loss"] == losses[step - 1][1] and len(found["layers"]) == layers, step
+    # A fork from the start has the surgeries too.
+    arguments = [str(folder / "net.tape"), "--out", str(folder / "fork"), "--resume", str(folder / "out"), "--json"]
+    assert main(["train", *arguments, "--leave-out", "2"]) == 0
+    forked = capsys.readouterr().out
+    assert forked.count('"surgery"') == 2 and [step for step, _ in steps(forked)] == [1, *range(3, 13)]
     shutil.copytree(kept.folder, folder / "whole")
     for path in kept.checkpoints.glob("*.pt"):
         path.unlink()
@@ -116,6 +121,6 @@ def test_a_surgery_is_said_when_it_is_made_and_when_it_is_never_reached(
     assert main(["train", net, "--epochs", "1", "--out", str(tmp_path / "out"), *options]) == 0
     out, err = capsys.readouterr()
     (line,) = (line for line in out.splitlines() if line.startswith("after step 3: "))
-    assert "conv3 identity" in line and line.endswith("The output is the same.")
+    assert line.endswith("The output is the same.") and "    conv3 identity" in out
     assert "--surgery 600: the run has steps up to 6" in err and "ended at 6" in err
     assert (tmp_path / "out" / "model_1.py").exists() and not (tmp_path / "out" / "model_2.py").exists()

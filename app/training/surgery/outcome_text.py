@@ -8,27 +8,25 @@ _UNSAID = ("kept", "new")
 SAID = 6  # layers that are named
 
 
-def outcome_text(outcome: Outcome) -> str:
-    """Return what became of the layers that did not just stay, and by how much the output changed.
+def outcome_text(outcome: Outcome) -> tuple[str, ...]:
+    """Return by how much the output changed, and what became of the layers that did not just stay.
 
     >>> outcome_text(Outcome((Fate("fc1", "fc1", "widened", "(64,) → (80,)."), Fate("", "fc3", "identity")), 3.1e-7))
-    'fc1 widened, (64,) → (80,); fc3 identity. The output differs by 3.1e-07 of its largest value.'
+    ('The output differs by 3.1e-07 of its largest value.', 'fc1 widened: (64,) → (80,).', 'fc3 identity')
     """
     said = [_fate(one) for one in outcome.fates if one.what not in _UNSAID]
-    more = f"; and {len(said) - SAID} more" if len(said) > SAID else ""
-    layers = "; ".join(said[:SAID]) + more or "All layers stay"
+    more = (f"and {len(said) - SAID} layers more",) if len(said) > SAID else ()
     if outcome.difference is None:
         output = outcome.note or "The output has another shape."
     elif outcome.difference == 0:
         output = "The output is the same."
     else:
         output = f"The output differs by {outcome.difference:.2g} of its largest value."
-    return f"{layers}. {output}"
+    return output, *said[:SAID], *more
 
 
 def _fate(fate: Fate) -> str:
-    reason = fate.reason.rstrip(".")
     name = fate.after or fate.before
     if fate.before and fate.after and fate.before != fate.after:
         name = f"{fate.before} (now {fate.after})"
-    return f"{name} {fate.what}" + (f", {reason}" if reason else "")
+    return f"{name} {fate.what}" + (f": {fate.reason}" if fate.reason else "")
