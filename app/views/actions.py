@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
 from app.views.ui import icons
 
+GROUP = "group"  # property: what a choice is of, as "Theme" of "Dark"
+
 
 class Actions:
     """Makes actions, keeps them by key, and puts them into menus."""
@@ -82,13 +84,24 @@ class Actions:
         self._keep(menu, key, action)
 
     def choices(
-        self, menu: QMenu, key: str, options: tuple[tuple[str, str], ...], slot: Callable[[str], object]
+        self,
+        menu: QMenu,
+        key: str,
+        options: tuple[tuple[str, str], ...],
+        slot: Callable[[str], object],
+        title: str = "",
+        words: str = "",
     ) -> dict[str, QAction]:
-        """Add a group of exclusive actions, as (value, text); return them by value."""
+        """Add a group of exclusive actions, as (value, text); return them by value.
+
+        Where they stand among other commands, `title` says of what they are; `words` find them too.
+        """
         group = QActionGroup(self._window)
         made = {}
         for value, text in options:
             action = QAction(text, self._window, checkable=True)
+            action.setProperty(GROUP, title)
+            action.setData(words)
             action.triggered.connect(lambda _on, chosen=value: slot(chosen))
             group.addAction(action)
             self._keep(menu, f"{key}.{value}", action)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
@@ -46,6 +46,10 @@ class CanvasFacade:
     def say(self, words: str) -> None:
         """Show a short message at the bottom of the canvas."""
         self._there.say(words)
+
+    def take_focus(self) -> None:
+        """Give the canvas the keyboard."""
+        self._there.view.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def add_op(self, key: str) -> None:
         """Put a new node on the sheet in front."""

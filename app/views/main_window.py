@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import QMainWindow, QWidget
 
 from app.builder.catalog.catalog import catalog
@@ -337,6 +337,13 @@ class MainWindow(QMainWindow):
             self.files.open_example(EXAMPLE)
 
     # -- the window itself --------------------------------------------------------------------------------------------
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Return to where the user works at an Esc that nothing else took."""
+        if event.key() == Qt.Key.Key_Escape and self._focus.go_back():
+            event.accept()
+        else:
+            super().keyPressEvent(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Ask if a run is active or work is unsaved; then stop everything."""

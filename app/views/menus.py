@@ -123,9 +123,9 @@ def _brand(window: QWidget) -> QWidget:
 
 def _search_field(window: QWidget, command: QAction) -> QWidget:
     """Return a button that looks like a search field and opens the list of commands."""
-    button = Button("Search commands    Ctrl K", "secondary", "search", window)
+    button = Button("Layers, settings, commands    Ctrl K", "secondary", "search", window)
     button.setFixedHeight(22)
-    button.setToolTip("Every command, by name")
+    button.setToolTip("Search layers, settings, nodes and commands")
     button.clicked.connect(command.trigger)
     holder = QWidget(window)
     hbox(button, on=holder, margins=(0, 2, 12, 2))

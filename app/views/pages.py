@@ -66,6 +66,10 @@ class Pages(QObject):
             dock.show()
         pane.show_page(key)
 
+    def widget(self, key: str) -> QWidget:
+        """Return the widget of a page; an empty one if it does not exist yet."""
+        return self._panes[self._dock_of[key]][0].widget_of(key)
+
     def turn_to(self, key: str) -> None:
         """Bring a page to the front of its dock, which stays hidden if it is."""
         self._panes[self._dock_of[key]][0].show_page(key)

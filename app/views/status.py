@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
@@ -12,12 +13,19 @@ from app.views.ui.present import present
 EDGES = 24  # pixels beside the first label and the last, and between left and right
 
 
+LINKS = ("errors", "warnings")  # lead to the problems
+
 # What goes first where there is no room for all.
 SPARED = ("checked", "torch", "kept", "start", "parameters", "compute")
 
 
 class StatusLine(QStatusBar):
-    """Short facts, each in its own label; empty ones take no room, and some are hidden in a narrow window."""
+    """Short facts, each in its own label; empty ones take no room, and some are hidden in a narrow window.
+
+    A click on the number of errors or warnings emits `problem_followed`.
+    """
+
+    problem_followed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -27,9 +35,18 @@ class StatusLine(QStatusBar):
         self._right = {key: self._label() for key in ("start", "parameters", "compute", "run", "torch", "autosave")}
         for label in self._left.values():
             self.addWidget(label)
+        for key in LINKS:
+            self._left[key].installEventFilter(self)
+            self._left[key].setToolTip("Go to the next problem (F4)")
         for label in self._right.values():
             self.addPermanentWidget(label)
         theme.manager().changed.connect(self._restyle)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.MouseButtonPress and watched.property("link"):
+            self.problem_followed.emit()
+            return True
+        return super().eventFilter(watched, event)
 
     def text(self, key: str) -> str:
         """Return the text of a field, for assistive tools and tests."""
@@ -40,6 +57,10 @@ class StatusLine(QStatusBar):
         self._put("warnings", _count(warnings, "warning"), "warn")
         if not errors and not warnings:
             self._put("errors", "No problems", "run")
+        for key, count in zip(LINKS, (errors, warnings), strict=True):
+            self._left[key].setProperty("link", bool(count))
+            hand = Qt.CursorShape.PointingHandCursor if count else Qt.CursorShape.ArrowCursor
+            self._left[key].setCursor(hand)
 
     def forget_check(self) -> None:
         """Say neither problems nor that there are none: what is open has not been checked yet."""

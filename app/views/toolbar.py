@@ -91,6 +91,7 @@ class Toolbar(QFrame):
             getattr(self.deck, name).connect(getattr(control, name))
         self.deck.follow(workspace.session)
         self.deck.capture.connect(lambda: workspace.commands.trigger("capture-step"))
+        self.deck.counter.followed.connect(lambda: workspace.commands.trigger("next-problem"))
         self.deck.go_on.connect(lambda: workspace.commands.trigger("script-goes-on"))
         control.step_changed.connect(self.deck.set_step)
         self.edits.clicked.connect(lambda: workspace.commands.trigger("apply-edits"))

@@ -210,6 +210,7 @@ def test_a_row_of_a_table_is_typed(qtbot):
     with qtbot.waitSignal(page.prediction_requested) as asked:
         page.fields[2].selectAll()
         qtbot.keyClicks(page.fields[2], "9")
+        qtbot.keyClick(page.fields[2], Qt.Key.Key_Return)
     assert asked.args[0][2] == 9
     assert try_input(evaluator, asked.args[0]).values.sum() == pytest.approx(1, abs=1e-5)
 
@@ -231,6 +232,7 @@ def test_a_sample_with_several_inputs_is_entered_one_by_one(qtbot, name):
         line = entries["written"].line
         line.selectAll()
         qtbot.keyClicks(line, "3 march 1997")
+        qtbot.keyClick(line, Qt.Key.Key_Return)
         assert page.sample()["written"][:2].tolist() == [5, 1] and not page.sample()["written"][12:].any()
         qtbot.keyClicks(line, "!")
         QCoreApplication.sendEvent(line, QFocusEvent(QEvent.Type.FocusOut))

@@ -107,18 +107,29 @@ def add_before(project: P, catalog: Catalog, op: str, target: str, port: str, at
 
 def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tuple[P, str]:
     """Put a new node on a wire, between its ends. Raises NothingFitsError."""
-    label, target = catalog[op].label, project.graph.nodes[wire.target]
-    cut_open = changed(project, project.graph.without_edge(wire))
-    fed, new = add_after(cut_open, catalog, op, wire.source, wire.output, at)
-    for output in range(len(catalog[op].outputs)):
-        if rules.can_connect(fed.graph, catalog, new, output, wire.target, wire.port):
-            behind = replace(wire, source=new, output=output)
-            before = fed.graph.into(new)[0]
+    added, new = add(project, catalog, op, at)
+    return insert_node(added, catalog, new, wire), new
+
+
+def insert_node(project: P, catalog: Catalog, node: str, wire: Edge) -> P:
+    """Lead a wire through a node without wires that is there already. Raises NothingFitsError."""
+    spec, target = catalog.spec_of(project.graph, project.graph.nodes[node]), project.graph.nodes[wire.target]
+    cut_open = project.graph.without_edge(wire)
+    port = rules.first_free_input(cut_open, catalog, wire.source, wire.output, node)
+    if port is None:
+        source = project.graph.nodes[wire.source].name
+        raise NothingFitsError(f"{spec.label} has no input for the output of {source}")
+    fed = connect(changed(project, cut_open), catalog, wire.source, wire.output, node, port)
+    for output in range(len(spec.outputs)):
+        if rules.can_connect(fed.graph, catalog, node, output, wire.target, wire.port):
+            behind = replace(wire, source=node, output=output)
+            before = fed.graph.into(node)[0]
+            at = project.positions[node]
             ends = (project.positions.get(wire.source, at), project.positions.get(wire.target, at))
             halves = bends.split(project.bends.get(wire, ()), at, *ends)
             led = dict(zip((before, behind), halves, strict=True))
-            return _rewired(fed, fed.graph.with_edge(behind), led), new
-    raise NothingFitsError(f"{label} gives nothing for {wire.port} of {target.name}")
+            return _rewired(fed, fed.graph.with_edge(behind), led)
+    raise NothingFitsError(f"{spec.label} gives nothing for {wire.port} of {target.name}")
 
 
 def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSizeF, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QPixmapCache, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 SAID_FOR = 6000
+TITLE_REACH = 160.0  # of a frame, px
 CACHE_KILOBYTES = 64 * 1024
 DRAWN = ("graph", "positions", "comments", "bends", "unfolded")  # fields of a project that the canvas shows
 LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
@@ -57,6 +58,7 @@ class Canvas(QWidget):
     editRequested = Signal(str)  # node id: Enter or a double click
     renameRequested = Signal(str, str)  # node id, name; the canvas handles its own renames
     exampleRequested = Signal()
+    findRequested = Signal()
     insideRequested = Signal(str, object)  # node, path from it to a node inside: a double click there
     leaveRequested = Signal()  # Esc with nothing to cancel: out of the block
     said = Signal(str)  # why something was not done
@@ -251,6 +253,12 @@ class Canvas(QWidget):
         if not area.isEmpty() and not self.view.visible_area().adjusted(40, 56, -40, -40).contains(area):
             self.view.show_point(area.center())
 
+    def reveal_title(self, frame: QRectF) -> None:
+        """Have the upper left corner of a frame in sight, where its title is; what is in sight stays where it is."""
+        corner = frame.topLeft() + QPointF(TITLE_REACH / 2, 0)
+        if not self.view.visible_area().contains(corner):
+            self.reveal_area(QRectF(frame.topLeft(), QSizeF(min(frame.width(), TITLE_REACH), TITLE_REACH)))
+
     def say(self, text: str, bad: bool = False) -> None:
         """Show a short message at the bottom of the canvas; `bad` for refusals."""
         self.word.show_text(text, QPoint(EDGE, self.height() - 44), SAID_FOR, bad)
@@ -312,6 +320,7 @@ class Canvas(QWidget):
 
     def _refresh(self) -> None:
         some = bool(self.scene.nodes or self.scene.notes.items)
+        self.scene.set_zoom(self.view.zoom)  # how it is painted depends on the number of nodes, too
         self.empty.setVisible(not some)
         self.minimap.follow()
         self.zoom_control.setVisible(some)

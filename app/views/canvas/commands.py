@@ -23,6 +23,7 @@ from app.views.canvas.notes.commands import NoteCommands
 from app.views.canvas.scene import CanvasScene
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
+from app.views.ui.graphview.spatial import bounds
 
 PASTE_STEP = 32.0
 WORDS = {"muted": ("Mute", "Unmute"), "frozen": ("Freeze", "Unfreeze")}
@@ -154,13 +155,37 @@ class Commands(QObject):
         """Insert a new node on a wire: at the point if there is room, else in the row, which is shifted."""
 
         def make() -> tuple[Sheet, str]:
-            corner, size = self._corner(op, middle), self._scene.size_of(op)
+            corner = self._corner(op, middle)
             project, new = edits.insert(self.project, self._catalog, op, wire, corner)
-            if self._scene.index.inside(QRectF(*corner, size.width, size.height).adjusted(-24, -8, 24, 8)):
-                project = self.with_positions(edits.changed(project, positions=project.positions.without(new)))
-            return project, new
+            return self._with_room_for(project, new), new
 
         return self._apply_new(f"Insert {self._label(op)} before {self.name(wire.target)}", make)
+
+    def _with_room_for(self, project: Sheet, node: str) -> Sheet:
+        """Return the project with a node where it is if that place is free, else in the row, which is shifted."""
+        shown = self._scene.nodes.get(node)
+        size = shown.geometry.size if shown is not None else self._scene.size_of(project.graph.nodes[node].op)
+        area = QRectF(*project.positions[node], size.width, size.height).adjusted(-24, -8, 24, 8)
+        if set(self._scene.index.inside(area)) <= {node}:
+            return project
+        return self.with_positions(edits.changed(project, positions=project.positions.without(node)))
+
+    def fits_on(self, node: str, wire: Edge) -> bool:
+        """Return whether a node without wires can be inserted on a wire."""
+        try:
+            edits.insert_node(self.project, self._catalog, node, wire)
+        except ConnectError:
+            return False
+        return True
+
+    def insert_node(self, node: str, wire: Edge, dx: float, dy: float) -> bool:
+        """Move a node without wires, and lead a wire through it."""
+
+        def make() -> Sheet:
+            moved = edits.move(self.project, [node], dx, dy)
+            return self._with_room_for(edits.insert_node(moved, self._catalog, node, wire), node)
+
+        return self.apply(f"Insert {self.name(node)} before {self.name(wire.target)}", make)
 
     def with_positions(self, project: Sheet) -> Sheet:
         """Return a project with a position for each node that has none."""
@@ -263,8 +288,11 @@ class Commands(QObject):
             self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes), notes))
             self._pastes = (self._pastes[0], -1)
 
-    def paste(self, at: QPointF | None = None) -> None:
-        """Paste next to the original position, or at a point."""
+    def paste(self, at: QPointF | None = None, middle: QPointF | None = None) -> None:
+        """Paste with the upper left corner or the middle at a point, without one near the original position.
+
+        Nodes are put below what is there, not over it.
+        """
         text = QGuiApplication.clipboard().text()
         try:
             piece, blocks = clipboard.from_text(text)
@@ -275,18 +303,38 @@ class Commands(QObject):
             piece = replace(piece, positions=arrange(piece.graph, {}))
         times = self._pastes[1] + 1 if self._pastes[0] == text else 1
         self._pastes = (text, times)
-        dx = dy = PASTE_STEP * times
-        if at is not None:
-            corners = [*piece.positions.values(), *((note.x, note.y) for note in piece.comments.values())]
-            left, top = min(x for x, _ in corners), min(y for _, y in corners)
-            dx, dy = _grid(at.x() - left), _grid(at.y() - top)
+        dx, dy = self._offset(piece, at, middle, times)
         self._paste("Paste", piece, dx, dy, blocks)
 
-    def duplicate(self) -> None:
-        """Copy the selection next to itself, without the clipboard."""
+    def duplicate(self, middle: QPointF | None = None) -> None:
+        """Copy the selection, without the clipboard, to a point or next to itself."""
         nodes, notes = self.selected_with_contents()
         if nodes or notes:
-            self._paste("Duplicate", edits.copy(self.project, nodes, notes), PASTE_STEP, PASTE_STEP)
+            piece = edits.copy(self.project, nodes, notes)
+            self._paste("Duplicate", piece, *self._offset(piece, None, middle))
+
+    def _offset(
+        self, piece: edits.Fragment, corner: QPointF | None, middle: QPointF | None, times: int = 1
+    ) -> tuple[float, float]:
+        """Return by how much a copy is moved so that it is at a point, and its nodes are over no others."""
+        bodies = [
+            QRectF(x, y, size.width, size.height)
+            for (x, y), size in ((at, self._scene.size_of(piece.graph.nodes[node].op))
+                                 for node, at in piece.positions.items())
+        ]  # fmt: skip
+        notes = [QRectF(note.x, note.y, note.width, note.height) for note in piece.comments.values()]
+        area = bounds([*bodies, *notes])
+        dx = dy = 0.0 if bodies else PASTE_STEP * times
+        if corner is not None:
+            dx, dy = _grid(corner.x() - area.left()), _grid(corner.y() - area.top())
+        elif middle is not None:
+            dx, dy = _grid(middle.x() - area.center().x()), _grid(middle.y() - area.center().y())
+        if bodies and corner is None:
+            held = bounds(bodies).adjusted(-8, -8, 8, 8)
+            while found := self._scene.index.inside(held.translated(dx, dy)):
+                lowest = max(self._scene.nodes[node].body.bottom() for node in found)
+                dy = _grid(lowest + LANE_GAP - held.top())
+        return dx, dy
 
     def _paste(self, verb: str, piece: edits.Fragment, dx: float, dy: float, blocks: Library | None = None) -> None:
         before = self.project

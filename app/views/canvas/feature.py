@@ -36,6 +36,7 @@ class CanvasFeature(Feature):
         workspace, canvas, live = self.workspace, self.canvas, self.workspace.live
         canvas.cureRequested.connect(workspace.cures.apply)
         canvas.editRequested.connect(self._edit)
+        canvas.findRequested.connect(lambda: workspace.commands.trigger("find"))
         canvas.insideRequested.connect(self._go_inside)
         canvas.exampleRequested.connect(lambda: workspace.commands.trigger("gallery"))
         canvas.leaveRequested.connect(workspace.place.leave)

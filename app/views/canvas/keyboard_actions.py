@@ -28,6 +28,16 @@ class KeyboardActions:
         inside = view.viewport().rect().contains(spot) and canvas.underMouse()
         return (view.mapToScene(spot) if inside else view.visible_area().center()), inside
 
+    def paste(self) -> None:
+        """Paste at the pointer if it is over the canvas."""
+        point, inside = self.pointed()
+        self._canvas.commands.paste(middle=point if inside else None)
+
+    def duplicate(self) -> None:
+        """Duplicate the selection to the pointer if it is over the canvas."""
+        point, inside = self.pointed()
+        self._canvas.commands.duplicate(point if inside else None)
+
     def open_search(self) -> None:
         """Search a layer to add, at the pointer if it is over the canvas."""
         self._canvas.finder.search_at(*self.pointed())

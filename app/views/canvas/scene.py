@@ -22,7 +22,7 @@ from app.views.canvas.items.geometry import shape_of
 from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.overview_item import CanvasOverview
-from app.views.canvas.items.painter import SIMPLE
+from app.views.canvas.items.painter import FEW, SIMPLE, SIMPLE_FEW
 from app.views.canvas.items.positions import MANY, NodePositions
 from app.views.canvas.notes.notes import Notes, subtotals
 from app.views.canvas.wires.bend_items import BendDots
@@ -80,7 +80,8 @@ class CanvasScene(QGraphicsScene):
         """From afar everything is painted at once and simply."""
         self.notes.set_zoom(zoom)
         self._far.set_zoom(zoom)
-        far = zoom < SIMPLE
+        few = len(self.nodes) <= FEW and all(node.face.inside is None for node in self.nodes.values())
+        far = zoom < (SIMPLE_FEW if few else SIMPLE)
         if far != self._far.isVisible():
             self._near.setVisible(not far)
             self._far.setVisible(far)
@@ -366,6 +367,12 @@ class CanvasScene(QGraphicsScene):
     def wire_near(self, area: QRectF) -> Edge | None:
         """Return the wire that crosses an area, the shortest of several."""
         return self.wiring.near(area)
+
+    def bends_of(self, wire: Edge) -> tuple[Point, ...]:
+        """Return the bends of a wire; of one without any those with which it would run as it does."""
+        item = self.wires[wire]
+        turns = tuple((turn.x(), turn.y()) for turn in item.route.turns)
+        return self.bends.bends.get(wire) or turns
 
     def content_rect(self) -> QRectF:
         """Return the bounding rectangle of all nodes, notes and bends."""

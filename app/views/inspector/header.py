@@ -91,7 +91,7 @@ class NameField(QLineEdit):
         self.setCursorPosition(0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        return leaves_to_window(event) or super().eventFilter(watched, event)
+        return leaves_to_window(event, watched) or super().eventFilter(watched, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

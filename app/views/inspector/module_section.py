@@ -46,7 +46,7 @@ class RepeatField(NumberField):
         super().focusInEvent(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        return leaves_to_window(event) or super().eventFilter(watched, event)
+        return leaves_to_window(event, watched) or super().eventFilter(watched, event)
 
 
 class ModuleSection(Section):

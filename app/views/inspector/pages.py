@@ -75,7 +75,7 @@ class OverviewPage(TabDown):
         self.refresh()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        return leaves_to_window(event) or super().eventFilter(watched, event)
+        return leaves_to_window(event, watched) or super().eventFilter(watched, event)
 
     def refresh(self) -> None:
         """Show the project as it is now."""

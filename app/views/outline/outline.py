@@ -15,7 +15,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QWidget
 
 from app.builder import search
@@ -33,6 +33,7 @@ from app.views.selection import Selection
 from app.views.ui import fuzzy, theme
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import EmptyState, SearchField
+from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -156,6 +157,7 @@ class Outline(QWidget):
         top = vbox(self.field, margins=(10, 10, 10, 6))
         vbox(top, (self._pages, 1), on=self, margins=0, spacing=0)
         self.field.textChanged.connect(self._filter)
+        self.field.installEventFilter(self)
         document.changed.connect(self._changed)
         selection.changed.connect(self._selection_changed)
         self._refresh(document.project)
@@ -184,9 +186,32 @@ class Outline(QWidget):
         self._show_page()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.field:
+            return isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and self._steps(event)
         if event.type() == QEvent.Type.Leave:
             self._selection.hover(None)
         return super().eventFilter(watched, event)
+
+    def _steps(self, event: QKeyEvent) -> bool:
+        """Go to the next match at Enter or Down, to the one before at Shift+Enter or Up; the caret stays."""
+        back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+        enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1}.get(Qt.Key(event.key()), (-1 if back else 1) if enter else 0)
+        if step:
+            self.step(step)
+        return bool(step)
+
+    def step(self, step: int) -> None:
+        """Select the next match, or the one before, and frame it on the canvas; after the last comes the first."""
+        count = self.model.rowCount()
+        if not count:
+            return
+        chosen = self.model.rows_of(self._selection.ids)
+        row = (chosen[0] + step) % count if len(chosen) == 1 else 0 if step > 0 else count - 1
+        entry = self.model.entry(self.model.index(row))
+        assert entry is not None
+        self.jump_requested.emit(entry.node.id)
+        announce(self.field, f"{entry.node.name}, {row + 1} of {count}")
 
     def _hover(self, index: QModelIndex) -> None:
         if entry := self.model.entry(index):

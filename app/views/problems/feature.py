@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.views.feature import Feature, Page
+from app.views.feature import Action, Feature, Page
 from app.views.problems.problems import ProblemsPanel
 from app.views.workspace import Workspace
 
@@ -20,12 +20,22 @@ class ProblemsFeature(Feature):
         yield Page("problems", "Problems", "error", "bottom", lambda: self.problems_panel, early=True,
                    words="&Problems")  # fmt: skip
 
+    def actions(self) -> Iterable[Action]:
+        yield Action("next-problem", "Go to the next p&roblem", self._go_to_next, "F4", "error", menu="view")
+
+    def _go_to_next(self) -> None:
+        """Show a problem where it is: its node on the canvas, else its row in the list."""
+        self.workspace.pages.show("problems")
+        if self.problems_panel.go_to_next():
+            self.workspace.drawing.take_focus()
+
     def begin(self) -> None:
         workspace, panel = self.workspace, self.problems_panel
         panel.cure_requested.connect(workspace.cures.apply_to_network)
         panel.jump_requested.connect(workspace.jump_to)
         panel.enter_requested.connect(workspace.place.go_to)
         panel.count_changed.connect(self._count)
+        workspace.status.problem_followed.connect(self._go_to_next)
         workspace.hearers.add(self._on_analysis)
         workspace.document.replaced.connect(self._forget)
 

@@ -178,6 +178,7 @@ class ProblemsPanel(QWidget):
         self._shown: tuple[tuple[Problem, str], ...] | None = None
         self._counts = (0, 0)
         self.rows: list[ProblemRow] = []
+        self._followed: object = None  # key of the row that was followed last
         self._waiting: Iterator[tuple[int, Problem, str]] = iter(())
         self._turn = QTimer(self, singleShot=True, interval=1)
         self._turn.timeout.connect(lambda: self._add(A_TURN))
@@ -318,6 +319,20 @@ class ProblemsPanel(QWidget):
             self.jump_requested.emit(node)
         if way:
             self.enter_requested.emit(way)
+
+    def go_to_next(self) -> bool:
+        """Follow the problem after the one that was followed last, errors before warnings; False if there is none."""
+        worst = [row for row in self.rows if row.problem.severity == "error"] or self.rows
+        if not worst:
+            return False
+        followed = [i for i, row in enumerate(worst) if row.key == self._followed]
+        row = worst[(followed[0] + 1) % len(worst) if followed else 0]
+        self._followed = row.key
+        if row.problem.node is None:  # it is in the data or the training settings
+            row.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self._scroll.ensureWidgetVisible(row, 0, 0)
+        self._jump(row.problem.node, row.problem.path)
+        return row.problem.node is not None
 
     def _move_focus(self, step: int) -> None:
         at = next((i for i, row in enumerate(self.rows) if row.hasFocus()), 0)

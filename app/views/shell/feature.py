@@ -38,7 +38,7 @@ class ShellFeature(Feature):
             Adopted("undo", undo),
             Adopted("redo", redo),
             Submenu("theme", "&Theme", self._offer_themes),
-            Adopted("reduce-motion", self._motion_action(), listed=False),
+            Adopted("reduce-motion", self._motion_action()),
             Action("commands", "Search &commands", self._search_commands, ("Ctrl+K", "Ctrl+Shift+P"), "search"),
             Action("shortcuts", "&Shortcuts", self._show_shortcuts, ("?", "F1"), "help"),
             Action("about", "&About Tapedeck", self._show_about),
@@ -61,7 +61,7 @@ class ShellFeature(Feature):
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def _offer_themes(self, actions: Actions, menu: QMenu) -> None:
-        made = actions.choices(menu, "theme", THEMES, self.set_theme)
+        made = actions.choices(menu, "theme", THEMES, self.set_theme, "Theme", "settings preferences appearance")
         made[self.workspace.settings.theme].setChecked(True)
 
     def set_theme(self, choice: str) -> None:
@@ -74,6 +74,7 @@ class ShellFeature(Feature):
     def _motion_action(self) -> QAction:
         """Return the switch "Reduce motion" for animations."""
         still = QAction("Reduce &motion", self, checkable=True)
+        still.setData("settings preferences animation accessibility")
         still.setChecked(self.workspace.settings.reduced_motion)
         still.toggled.connect(self.set_reduced_motion)
         return still
@@ -91,9 +92,12 @@ class ShellFeature(Feature):
         ShortcutSheet(self.workspace.commands.all(), self.workspace.window).open()
 
     def _search_commands(self) -> None:
+        from app.views.shell.search import found_beside_commands
         from app.views.ui.dialogs.shortcuts import CommandPalette
 
-        CommandPalette(self.workspace.commands.all(), self.workspace.window).open()
+        palette = CommandPalette(self.workspace.commands.all(), self.workspace.window)
+        palette.add(found_beside_commands(self.workspace, self._show_shortcuts, palette))
+        palette.open()
 
     def _show_about(self) -> None:
         from app.views.ui.dialogs.about import AboutDialog

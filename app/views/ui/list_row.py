@@ -7,6 +7,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from app.views.ui import theme
+from app.views.ui.widgets.focus import WORKPLACE
 from app.views.ui.widgets.painting import box, start
 
 
@@ -20,6 +21,7 @@ class ListRow(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._marked = False
+        self.setProperty(WORKPLACE, True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
 

@@ -37,12 +37,11 @@ def test_dragging_a_node_moves_it_over_the_grid(table: Table) -> None:
 
 
 def test_wires_go_past_a_node_that_is_put_in_their_way(table: Table) -> None:
-    start = table.body("fc1")
     way = next(item for edge, item in table.scene.wires.items() if edge.source == table.id("conv1"))
     assert not way.route.past
     table.drag(table.body("output"), table.body("output") + QPoint(240, 0))
     table.drag(table.body("relu1"), table.body("relu1") + QPoint(240, 0))
-    table.drag(start, start + QPoint(240, -160))
+    table.canvas.commands.shift([table.id("fc1")], (), 240, -160)
     assert way.route.past
     table.document.undo_stack.undo()
     assert not way.route.past

@@ -89,12 +89,11 @@ class Desk:
         form.fill(menu, name)
         return next(one for one in menu.actions() if one.text().startswith(words))
 
-    def type(self, line: QLineEdit, text: str, key: Qt.Key | None = None) -> None:
+    def type(self, line: QLineEdit, text: str, key: Qt.Key = Qt.Key.Key_Return) -> None:
         self.qtbot.mouseClick(line, Qt.MouseButton.LeftButton, pos=QPoint(5, line.height() // 2))
         self.qtbot.keyClick(line, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
         self.qtbot.keyClicks(line, text)
-        if key is not None:
-            self.qtbot.keyClick(line, key)
+        self.qtbot.keyClick(line, key)
         self.settle()
 
     def choose(self, text: str) -> list[str]:

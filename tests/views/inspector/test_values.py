@@ -93,6 +93,7 @@ class Form:
             self.qtbot.keyClicks(line, text)
         else:
             self.press(Qt.Key.Key_Delete)
+        self.press(Qt.Key.Key_Return)
 
     def give(self, param: Param, value: Any) -> None:
         """Give a parameter a value, as its editor takes it."""

@@ -56,6 +56,7 @@ def into(qtbot: QtBot, field: QLineEdit, text: str) -> None:
     qtbot.mouseClick(field, Qt.MouseButton.LeftButton, pos=QPoint(5, field.height() // 2))
     qtbot.keyClick(field, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClicks(field, text)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
 
 
 def take(qtbot: QtBot, parent: QWidget, text: str) -> None:

@@ -141,6 +141,8 @@ def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, w
     QTest.keyClicks(line, "-4")
     settle(qtbot, window)
     assert line.text() == "1e-4"
+    QTest.keyClick(line, Qt.Key.Key_Return)
+    line.setFocus()
     qtbot.waitUntil(lambda: window.document.project.training.optimizer.params["lr"] == 0.0001)
     QTest.keyClick(line, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     settle(qtbot, window)

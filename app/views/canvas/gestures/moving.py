@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF
+from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.edits import bends, comments
 from app.builder.edits.comments import LEAST_HEIGHT, LEAST_WIDTH, Area
 from app.builder.graph import Edge
 from app.builder.sheet import Comment, Point
 from app.views.canvas.gestures.gesture import Gesture, Modifiers
-from app.views.canvas.items.geometry import snapped
+from app.views.canvas.items.geometry import GRID, snapped
 from app.views.canvas.notes.commands import grid
 
 if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView
 
+REACH = 1.5 * GRID  # how near a wire is to be inserted on
 ADDING = Modifiers.ControlModifier | Modifiers.ShiftModifier
 
 
@@ -31,6 +32,8 @@ class Move(Gesture):
         self._starts: dict[str, QPointF] = {}
         self._notes: dict[str, Comment] = {}
         self._bends: dict[Edge, tuple[Point, ...]] = {}
+        self._wire: Edge | None = None  # on which the node would be inserted
+        self._alone = False  # one node without wires, which can be
 
     def start(self, keys: Modifiers) -> None:
         held = frozenset([self._node] if self._node is not None else ())
@@ -43,6 +46,9 @@ class Move(Gesture):
             self.commands.select(held, noted)
         nodes, notes = self.commands.selected_with_contents()
         self._take(nodes | held, notes | noted)
+        graph = self.scene.graph
+        self._alone = self._starts.keys() == held and not self._notes
+        self._alone = self._alone and not any(graph.into(node) or graph.out_of(node) for node in held)
 
     def _take(self, nodes: frozenset[str], notes: frozenset[str]) -> None:
         """Set what moves, and its start positions."""
@@ -64,6 +70,20 @@ class Move(Gesture):
             {key: replace(note, x=note.x + dx, y=note.y + dy) for key, note in self._notes.items()},
             {wire: tuple((x + dx, y + dy) for x, y in points) for wire, points in self._bends.items()},
         )
+        if self._alone:
+            self._find_wire(point, shift)
+
+    def _find_wire(self, point: QPointF, shift: QPointF) -> None:
+        """Highlight the wire under the pointer or through the node, on which it would be inserted."""
+        assert self._node is not None
+        item = self.scene.nodes[self._node]
+        start = self._starts[self._node] + shift
+        line = start.y() + item.geometry.anchor
+        under = self.scene.wire_near(QRectF(point.x() - REACH, point.y() - REACH, 2 * REACH, 2 * REACH))
+        found = under or self.scene.wire_near(QRectF(start.x(), line - REACH / 2, item.geometry.width, REACH))
+        if found != self._wire:
+            self._wire = found if found is not None and self.commands.fits_on(self._node, found) else None
+            self.scene.set_hovered(self._node, self._wire)
 
     def _shift(self, point: QPointF) -> QPointF:
         """Return how far everything moves: a node to the grid, a note by steps of it."""
@@ -82,11 +102,16 @@ class Move(Gesture):
         self.view.set_dragging(False)
         shift = self._shift(point)
         self.scene.settle()  # restore positions for the command, and reroute wires around what moved
-        if not shift.isNull():
+        if self._wire is not None and self._node is not None:
+            self.scene.set_hovered(self._node)
+            self.commands.insert_node(self._node, self._wire, shift.x(), shift.y())
+        elif not shift.isNull():
             self.commands.shift(self._starts, self._notes, shift.x(), shift.y())
 
     def cancel(self) -> None:
         self.view.set_dragging(False)
+        if self._wire is not None:
+            self.scene.set_hovered(self._node)
         self.scene.settle()
         self.commands.select(self._before, self._noted)
 
@@ -167,6 +192,7 @@ class BendWire(Gesture):
     def _open(self) -> None:
         """Add a bend where the wire is grabbed."""
         path = self.scene.wires[self._wire].route.path
+        self._points = self.scene.bends_of(self._wire)
         ends = [(end.x(), end.y()) for end in (path.pointAtPercent(0.0), path.pointAtPercent(1.0))]
         held = (self.began.x(), self.began.y())
         self._bend = bends.nearest_stretch((ends[0], *self._points, ends[1]), held)

@@ -113,7 +113,7 @@ def _things(
     wires: Iterable[WireItem], nodes: Iterable[NodeItem], area: QRectF, view: QTransform, zoom: float
 ) -> Iterator[SpriteRequest]:
     """Yield labels and nodes and, of unfolded blocks, the visible ones inside."""
-    for wire in wires:
+    for wire in wires if zoom >= LEGIBLE else ():
         yield _label(wire, view)
     for item in nodes:
         if item.inner is None:
@@ -125,7 +125,7 @@ def _things(
 def _inside(item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zoom: float) -> Iterator[SpriteRequest]:
     here = QTransform.fromTranslate(item.x(), item.y()) * view
     labels = QTransform.fromTranslate(inner.plan.shift.x(), inner.plan.shift.y()) * here
-    for wire in inner.wires_in(area):
+    for wire in inner.wires_in(area) if zoom >= LEGIBLE else ():
         if wire.chip.visible:
             yield _label(wire, labels)
     yield from _things((), inner.nodes_in(_wide(area)), area, here, zoom)
@@ -138,7 +138,7 @@ def _paint_frame(painter: QPainter, item: NodeItem, area: QRectF, zoom: float) -
     here = area.translated(-item.pos())
     painter.save()
     painter.translate(item.pos())
-    item.paint(painter, zoom >= LEGIBLE, here)
+    item.paint(painter, zoom, here)
     for other in inner.nodes_in(here):
         if other.inner is not None:
             _paint_frame(painter, other, here, zoom)
@@ -179,4 +179,4 @@ def _paint_chip(look: tuple[str, str, bool], width: float, painter: QPainter) ->
 
 
 def _paint_node(item: NodeItem, zoom: float, painter: QPainter) -> None:
-    item.paint(painter, zoom >= LEGIBLE)
+    item.paint(painter, zoom)

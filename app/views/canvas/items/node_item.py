@@ -295,14 +295,14 @@ class NodeItem:
             self._looks_like = self.version, look
         return self._looks_like[1], 0
 
-    def paint(self, painter: QPainter, legible: bool, area: QRectF | None = None) -> None:
-        """Paint it with its top left corner at the origin; texts are laid out on first use.
+    def paint(self, painter: QPainter, zoom: float, area: QRectF | None = None) -> None:
+        """Paint it with its top left corner at the origin, for a zoom; texts are laid out on first use.
 
         Of an unfolded block, paint the wires that touch `area`, without nodes and labels inside.
         """
         if self._look is None:
             self._look = NodeLook(self._face, self._shape, self._words, counted=self._norms is not None)
-        self._look.paint(painter, hovered=self._hovered, selected=self._selected, legible=legible)
+        self._look.paint(painter, hovered=self._hovered, selected=self._selected, zoom=zoom)
         inner = self.inner
         if inner is not None:
             inner.paint_wires(painter, area or self.own_extent, self._shape)

@@ -25,14 +25,20 @@ from app.views.ui import icons, theme
 from app.views.ui.theme import Theme
 from app.views.ui.widgets.painting import TextLine, elided
 
-SIMPLE = 0.35  # under this zoom the whole is painted simply, see `far_item`
-LEGIBLE = 0.5  # under this zoom only names are written
+SIMPLE = 0.35  # under this zoom a large sheet is painted simply, see `overview_item`
+SIMPLE_FEW = 0.15  # and one of few nodes, whose names are written as long as there is room for some letters
+FEW = 200  # nodes
+SMALLEST = 9.0  # pixels on the screen of a name; where the drawing is smaller, name and kind fill the node
+LEGIBLE = SMALLEST / theme.ROLES["node"][0]  # under this zoom only names and kinds are written
+SQUEEZED = 0.75  # how narrow letters become before a name is cut
 RADIUS = 6.0
 CARDS = ((8.0, 10.0), (4.0, 5.0))  # of a block: how far each peeks out above, and how far it is set in
 GROUND = 0.35  # how far the ground of an unfolded block is from the canvas to a node's
 DOT, RING = 4.0, 6.0
 
 TEXTS = 1024  # that stay laid out
+
+TIGHT = 0.8  # height of a line of a small label, of that of its font
 
 FITS, REFUSES = "fits", "refuses"
 
@@ -62,8 +68,8 @@ class NodeLook:
         elif face.frozen:
             self._header = theme.mix(self._header, now.raised, 0.5)
 
-    def paint(self, painter: QPainter, *, hovered: bool, selected: bool, legible: bool = True) -> None:
-        """Paint the node without its ports, at the origin."""
+    def paint(self, painter: QPainter, *, hovered: bool, selected: bool, zoom: float = 1.0) -> None:
+        """Paint the node without its ports, at the origin, with texts that can be read at a zoom."""
         now = theme.current()
         paths = _paths(self.shape.width, self.shape.height)
         painter.setPen(Qt.PenStyle.NoPen)
@@ -84,7 +90,10 @@ class NodeLook:
             middle = self.shape.height / 2
             painter.strokePath(_line(self.shape.width, middle), QPen(now.line3, 1.5))
         self._outline(painter, now, paths, hovered=hovered, selected=selected)
-        self._texts(painter, now, legible)
+        if zoom >= LEGIBLE:
+            self._texts(painter, now)
+        else:
+            self._label(painter, now, zoom)
 
     def _cards(self, painter: QPainter, now: Theme) -> None:
         """Paint two cards behind a block, which show that it has contents."""
@@ -107,7 +116,40 @@ class NodeLook:
         if selected:
             painter.strokePath(paths.selection, QPen(now.accent, 2))
 
-    def _texts(self, painter: QPainter, now: Theme, legible: bool) -> None:
+    def _label(self, painter: QPainter, now: Theme, zoom: float) -> None:
+        """Write the name as large as it can be read, and below it the kind if there is room; no details."""
+        scale = LEGIBLE / zoom  # of a text, so that it has `SMALLEST` pixels on the screen
+        left = 2.0 / zoom + 1.0
+        room = self.shape.width - 2 * left
+        name = f"{self.face.name} {self.face.badge}" if self.face.badge else self.face.name
+        side = 9.0 / zoom
+        # The outline tells the state, too: of a name that would be cut for it the sign is left out.
+        if self._sign and _line_of(name, "node").width * scale * SQUEEZED <= room - side:
+            color = icons.default_color(self._sign) if self._sign == self.face.state else "text2"
+            icons.draw(painter, self._sign, color, self.shape.width - side - left, 3 + 1 / zoom, side)
+            room -= side
+        kind = self.face.line.partition(" ")[0]
+        height = HEADER if self._framed else self.shape.height - 3
+        lines = [(name, now.text3 if self.face.muted else now.text)]
+        if height > 2 * TIGHT * self._name.height * scale and kind and not self._framed:
+            lines.append((kind, now.text2))
+        each = TIGHT * self._name.height * scale
+        top = 3 + max((height - each * len(lines)) / 2, 0.0)
+        for text, ink in lines:
+            self._squeezed(painter, text, ink, QRectF(left, top, room, each), scale)
+            top += each
+
+    def _squeezed(self, painter: QPainter, text: str, ink: QColor, area: QRectF, scale: float) -> None:
+        """Write a text in the middle of an area: narrower letters first, cut where that does not do."""
+        line = _line_of(text, "node", round(max(area.width(), 0.0) / scale / SQUEEZED))
+        wide = min(1.0, area.width() / (line.width * scale)) if line.width else 1.0
+        painter.save()
+        painter.translate(area.left() + max((area.width() - line.width * scale * wide) / 2, 0.0), area.center().y())
+        painter.scale(scale * wide, scale)
+        line.draw(painter, 0, -line.height / 2, ink)
+        painter.restore()
+
+    def _texts(self, painter: QPainter, now: Theme) -> None:
         icons.draw(painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width())
         ink = now.text3 if self.face.muted else now.text
         self._name.draw(painter, NAME_LEFT, _top(self._name, "node", NAME_BASE), ink)
@@ -115,8 +157,6 @@ class NodeLook:
             color = icons.default_color(self._sign) if self._sign == self.face.state else "text2"
             icons.draw(painter, self._sign, color, self.shape.width - 23, 8, 14)
         self._beside_name(painter, ink)
-        if not legible:
-            return
         if self._framed:
             left = NAME_LEFT + self._name.width + INSET
             self._line.draw(painter, left, _top(self._line, "label", NAME_BASE), now.text2)

@@ -15,6 +15,7 @@ from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME, Comment, Point
 from app.util.formatting import plural
 from app.views.canvas.notes.item import height_for
+from app.views.canvas.wires.routes import nearest_on
 
 if TYPE_CHECKING:
     from app.views.canvas.commands import Commands
@@ -129,9 +130,10 @@ class NoteCommands:
     def bend(self, wire: Edge, at: QPointF | None = None) -> None:
         """Put a bend on a wire, at a point or in its middle."""
         path = self._scene.wires[wire].route.path
-        point = at if at is not None else path.pointAtPercent(0.5)
         start, end = path.pointAtPercent(0.0), path.pointAtPercent(1.0)
-        project, number = bends.add(self._commands.project, wire, _snapped(point), _pair(start), _pair(end))
+        point = path.pointAtPercent(0.5) if at is None else nearest_on(path, at)
+        sheet = bends.with_points(self._commands.project, wire, self._scene.bends_of(wire))
+        project, number = bends.add(sheet, wire, _pair(point), _pair(start), _pair(end))
         self._commands.apply(f"Bend {self._wire(wire)}", lambda: project)
         self._commands.select_wire(wire, number)
 
@@ -177,10 +179,6 @@ def grid(value: float) -> float:
 def grid_up(value: float) -> float:
     """Round up to the grid."""
     return float(-(-value // GRID) * GRID)
-
-
-def _snapped(point: QPointF) -> Point:
-    return grid(point.x()), grid(point.y())
 
 
 def _pair(point: QPointF) -> Point:

@@ -96,7 +96,8 @@ class NoteEditor(QObject):
         self.field.end()
         item = self._canvas.scene.notes.items[note]
         self._note, self._new, self._open = note, new, True
-        self._canvas.reveal_area(item.body)
+        # Of a frame around nodes in sight only the title has to be.
+        self._canvas.reveal_title(item.body) if item.is_frame else self._canvas.reveal_area(item.body)
         item.set_state(edited=True)
         self.update_position()
         self.field.open_over(item.note.text, item.is_frame)

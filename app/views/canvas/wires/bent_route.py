@@ -1,4 +1,4 @@
-"""Route of a wire through bends: smooth, and level at both ports."""
+"""Route of a wire through bends: level at both ports, straight between bends on one level, and smooth elsewhere."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
-from app.views.canvas.wires.routes import LABEL_RISE, Route
+from app.views.canvas.wires.routes import LABEL_RISE, RADIUS, Route
 
 TURN = 24.0  # how far a wire keeps its direction at its ends, at most
 ASIDE = 20.0  # how far beside its node a wire turns back
+STRAIGHT = 1.0  # how far the ends of a level or vertical segment are off, at most, px
 LEVEL = 0.35  # slope up to which a segment counts as level: its label is above it
 
 
@@ -21,18 +22,20 @@ def through(start: QPointF, end: QPointF, points: Sequence[QPointF], source: QRe
     `source` and `target` are the nodes: a wire that turns back at a port runs around them.
     """
     corners = [start, *_round(start, points[0], source, 1), *points, *_round(end, points[-1], target, -1), end]
-    between = (_direction(*corners[i - 1 : i + 2]) for i in range(1, len(corners) - 1))
-    directions = [QPointF(1, 0), *between, QPointF(1, 0)]
+    port = (start, start, QPointF(1, 0), QPointF(1, 0))
+    turns = [port, *(_turn(*corners[i - 1 : i + 2]) for i in range(1, len(corners) - 1)), (end, end, *port[2:])]
     path = QPainterPath(start)
     middles = []
     for i in range(len(corners) - 1):
-        a, b = corners[i], corners[i + 1]
+        (_, a, _, leaves), (b, beyond, arrives, _) = turns[i], turns[i + 1]
         length = math.hypot(b.x() - a.x(), b.y() - a.y())
         out = _handle(length, i == 0, b.x() - a.x())
         into = _handle(length, i == len(corners) - 2, b.x() - a.x())
-        first, second = a + directions[i] * out, b - directions[i + 1] * into
+        first, second = a + leaves * out, b - arrives * into
         path.cubicTo(first, second, b)
         middles.append((a + first * 3 + second * 3 + b) / 8)
+        if beyond != b:
+            path.quadTo(corners[i + 1], beyond)
     widest = max(range(len(middles)), key=lambda i: abs(corners[i + 1].x() - corners[i].x()))
     run, rise = corners[widest + 1].x() - corners[widest].x(), corners[widest + 1].y() - corners[widest].y()
     label = middles[widest] - QPointF(0, LABEL_RISE if abs(rise) <= LEVEL * abs(run) else 0.0)
@@ -45,6 +48,33 @@ def _round(port: QPointF, bend: QPointF, node: QRectF, side: int) -> list[QPoint
         return []
     aside = node.bottom() + ASIDE if bend.y() >= node.center().y() else node.top() - ASIDE
     return [QPointF(port.x() + side * ASIDE, aside)]
+
+
+def _turn(before: QPointF, here: QPointF, after: QPointF) -> tuple[QPointF, QPointF, QPointF, QPointF]:
+    """Return where a wire begins to turn at a bend and where it ends to, and its directions there.
+
+    Between a level and a vertical segment it is a rounded corner; a single such segment stays straight.
+    """
+    into, out = _along(before, here), _along(here, after)
+    if into is not None and out is not None and into != out:
+        reach = min(RADIUS, _distance(before, here) / 2, _distance(here, after) / 2)
+        return here - into * reach, here + out * reach, into, out
+    direction = into or out or _direction(before, here, after)
+    return here, here, direction, direction
+
+
+def _along(a: QPointF, b: QPointF) -> QPointF | None:
+    """Return the direction of a segment if it is level or vertical."""
+    dx, dy = b.x() - a.x(), b.y() - a.y()
+    if abs(dy) < STRAIGHT < abs(dx):
+        return QPointF(math.copysign(1, dx), 0)
+    if abs(dx) < STRAIGHT < abs(dy):
+        return QPointF(0, math.copysign(1, dy))
+    return None
+
+
+def _distance(a: QPointF, b: QPointF) -> float:
+    return math.hypot(b.x() - a.x(), b.y() - a.y())
 
 
 def _direction(before: QPointF, here: QPointF, after: QPointF) -> QPointF:

@@ -38,6 +38,7 @@ class Route:
     past: int = 0
     lane: QRectF = field(default_factory=QRectF)
     backward: bool = False
+    turns: tuple[QPointF, ...] = ()  # bends with which it would run as it does
 
     @cached_property
     def bounds(self) -> QRectF:
@@ -82,6 +83,12 @@ def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
     """Return the path of a wire being drawn, from its fixed end to the pointer."""
     a, b = (start, end) if from_output else (end, start)
     return _cubic(a, b)
+
+
+def nearest_on(path: QPainterPath, point: QPointF) -> QPointF:
+    """Return the point of a path nearest to another, to within a few pixels."""
+    count = max(16, min(400, round(path.length() / 4)))
+    return min((path.pointAtPercent(i / count) for i in range(count + 1)), key=lambda on: _length(on - point))
 
 
 # --- Forward ----------------------------------------------------------------------------------------------------
@@ -159,7 +166,8 @@ def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstac
     path.lineTo(end)
     area = path.boundingRect().adjusted(-1, -CLEAR, 1, CLEAR)
     label = QPointF((start.x() + end.x()) / 2, level + side * LABEL_RISE)
-    return Route(path, label, far - near, area, side, _lane(near, far, level, label.y()))
+    return Route(path, label, far - near, area, side, _lane(near, far, level, label.y()),
+                 turns=(QPointF(near, level), QPointF(far, level)))  # fmt: skip
 
 
 def _turn(port: QPointF, level: float, rise: float, obstacles: Obstacles) -> float:
@@ -195,7 +203,8 @@ def _backward(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obst
     label = QPointF((left + right) / 2, level - LABEL_RISE)
     lane = _lane(left, right, level, label.y())
     area = path.boundingRect().adjusted(-1, -CLEAR, 1, CLEAR)
-    return Route(path, label, right - left - 2 * RADIUS, area, lane=lane, backward=True)
+    return Route(path, label, right - left - 2 * RADIUS, area, lane=lane, backward=True,
+                 turns=tuple(corners[1:-1]))  # fmt: skip
 
 
 def _lane(left: float, right: float, level: float, label: float) -> QRectF:

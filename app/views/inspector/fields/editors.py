@@ -92,6 +92,12 @@ class Editor(QWidget):
             if (problem := getattr(line, "invalid", str)()) and line.hasFocus():
                 self._emit_problem(self._why(line.text()) or problem)
 
+    def discard(self) -> None:
+        """Drop text that is being typed: it was meant for another object."""
+        for line in self.lines():
+            if isinstance(line, TextField):
+                line.discard()
+
     def set_problem(self, message: str) -> None:
         """Mark the value as one that others refused."""
         self._show_error(message)
@@ -117,10 +123,15 @@ class Editor(QWidget):
 
     def _validate(self, text: str) -> None:
         """Validate the text on each keystroke."""
-        if problem := (self.field.invalid() or ""):
+        if problem := (self.field.unread() or ""):
             self._emit_problem(self._why(text) or problem)
             self.refused.emit(text)
-        elif not self._problem or equal_values(self.field.value(), self._given):
+            return
+        try:
+            check(self.param, self.field.pending())
+        except ParamError as error:
+            self._show_error(str(error))
+        else:
             self._show_error("")
 
     def _why(self, text: str) -> str:
@@ -153,6 +164,7 @@ class Editor(QWidget):
         elif kind == QEvent.Type.FocusOut:
             if self._problem:
                 # The field returns to the project's value, which discards the refused text.
+                self.discard()
                 self.field.set_value(self._given)
                 self._show_error("")
             self._inside = self.has_focus()
@@ -163,7 +175,7 @@ class Editor(QWidget):
         elif self.menu_in_text and kind == QEvent.Type.KeyPress and _asks_for_menu(event):
             self.menu_wanted.emit(self.mapToGlobal(self.rect().bottomLeft()))
             return True
-        elif leaves_to_window(event):
+        elif leaves_to_window(event, watched):
             return True
         return super().eventFilter(watched, event)
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QWidget
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.widgets import TextField
+from app.views.ui.widgets.focus import go_back
 
 
 class NameLine(TextField):
@@ -41,7 +42,7 @@ class NameLine(TextField):
         super().set_value(value)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        return leaves_to_window(event) or super().eventFilter(watched, event)
+        return leaves_to_window(event, watched) or super().eventFilter(watched, event)
 
     def _give(self) -> None:
         """Emit the new name; refused text is dropped."""
@@ -54,18 +55,22 @@ class NameLine(TextField):
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         if event.reason() != Qt.FocusReason.PopupFocusReason:
+            self.commit()
             self._give()
         super().focusOutEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.invalid() is None:
+            self.commit()
             self._give()
-            self.selectAll()
+            if not go_back(self):
+                self.selectAll()
         elif event.key() == Qt.Key.Key_Escape:
+            self.discard()
             super().set_value(self._plain)
-            self.setText(self._plain)
             self.refused.emit("")
-            self.clearFocus()
+            if not go_back(self):
+                self.clearFocus()
         else:
             super().keyPressEvent(event)
 
@@ -94,7 +99,7 @@ class NotesField(QPlainTextEdit):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.FocusIn:
             self.visit += 1
-        return leaves_to_window(event) or super().eventFilter(watched, event)
+        return leaves_to_window(event, watched) or super().eventFilter(watched, event)
 
     def show_text(self, text: str) -> None:
         """Show the project's text without emitting a signal."""

@@ -60,7 +60,7 @@ class NamePrompt(QWidget):
         self.problem.setVisible(bool(words))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        return leaves_to_window(event) or super().eventFilter(watched, event)
+        return leaves_to_window(event, watched) or super().eventFilter(watched, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

@@ -166,6 +166,7 @@ class ParamRow:
         self.close_prompt()
         if self.editor is not None:
             self.editor.visit += 1
+            self.editor.discard()
 
     def _put(self, editor: Editor) -> None:
         had_focus = False

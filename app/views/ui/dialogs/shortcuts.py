@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.util.late_dataclass import dataclass
+from app.views.actions import GROUP
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, theme
 from app.views.ui.dialogs.base import Dialog
@@ -28,6 +29,8 @@ from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import box, label
+
+MORE = 0.95  # weight of what is no command: a command of the same name comes first
 
 _KEY_NAMES = {"Del": "Delete", "Ins": "Insert", "Return": "Enter"}
 
@@ -48,7 +51,9 @@ def _spread(keys: str) -> str:
 
 def command_text(action: QAction) -> str:
     """Return an action's name without menu marks: `&Save as...` is `Save as`."""
-    return action.text().replace("&&", "\0").replace("&", "").replace("\0", "&").rstrip("….").strip()
+    text = action.text().replace("&&", "\0").replace("&", "").replace("\0", "&").rstrip("….").strip()
+    group = action.property(GROUP)
+    return f"{group}: {text}" if group else text
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,12 @@ def _line(member: QAction | InputGesture) -> tuple[str, str] | None:
     return (keys, command_text(member)) if keys else None
 
 
+def _fit(query: str, action: QAction) -> float | None:
+    """Score a command; its name weighs more than the further words to find it by."""
+    text, more = command_text(action), str(action.data() or "")
+    return fuzzy.best(query, ((text, 1.0), (f"{text} {more}", 0.7)))
+
+
 class _CommandModel(QAbstractListModel):
     """The actions that fit, best first."""
 
@@ -155,10 +166,18 @@ class _CommandModel(QAbstractListModel):
         super().__init__(parent)
         self._all = [each for each in actions if command_text(each) and not each.isSeparator() and not each.menu()]
         self._shown = list(self._all)
+        self._more: list[QAction] = []
+
+    def add(self, actions: Sequence[QAction]) -> None:
+        """Add what is found beside the commands, but not listed before something is typed."""
+        self._more = list(actions)
 
     def set_query(self, query: str) -> None:
         self.beginResetModel()
-        self._shown = fuzzy.ranked(query, self._all, lambda action: f"{command_text(action)} {action.data() or ''}")
+        found = [(fit, action) for action in self._all if (fit := _fit(query, action)) is not None]
+        if query.strip():
+            found += [(fit * MORE, action) for action in self._more if (fit := _fit(query, action)) is not None]
+        self._shown = [action for _, action in sorted(found, key=lambda pair: -pair[0])]
         self.endResetModel()
 
     def action(self, index: Index) -> QAction | None:
@@ -221,14 +240,15 @@ class _CommandDelegate(QStyledItemDelegate):
 
 
 class CommandPalette(Dialog):
-    """Every command, searchable. Enter or a click runs it; an action's `data()` may hold more words to find it by."""
+    """Every command, searchable, and what is `add`ed. Enter or a click runs it; an action's `data()` may hold more
+    words to find it by."""
 
     def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
-        super().__init__("Commands", parent)
+        super().__init__("Search", parent)
         self.heading.hide()
         self.setMinimumSize(480, 380)
         present(self.layout()).setContentsMargins(10, 12, 10, 8)
-        self.field = SearchField("Type a command")
+        self.field = SearchField("Search layers, settings, nodes, commands")
         self.model = _CommandModel(actions, self)
         self.view = QListView()
         self.view.setModel(self.model)
@@ -237,8 +257,8 @@ class CommandPalette(Dialog):
         self.view.setMouseTracking(True)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.view.setAccessibleName("Matching commands")
-        self.none = label("No command matches.", "label", "text3")
+        self.view.setAccessibleName("Found")
+        self.none = label("Nothing matches.", "label", "text3")
         self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.none.hide()
         column = vbox(self.field, (self.view, 1), self.none, spacing=8)
@@ -248,6 +268,10 @@ class CommandPalette(Dialog):
         self.view.clicked.connect(self.run)
         self.field.setFocus()
         self._filter("")
+
+    def add(self, actions: Sequence[QAction]) -> None:
+        """Add what is found once something is typed."""
+        self.model.add(actions)
 
     def _filter(self, query: str) -> None:
         self.model.set_query(query)

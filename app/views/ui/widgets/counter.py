@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Iterable
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import icons
@@ -40,13 +40,19 @@ class _Figure:
 
 
 class Counter(QWidget):
-    """The tape counter of the training deck, 38 px high, in `sunken`."""
+    """The tape counter of the training deck, 38 px high, in `sunken`.
+
+    A message about an error leads there: a click on it emits `followed`.
+    """
+
+    followed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Tape counter")
+        self.setMouseTracking(True)
         self._figures: tuple[_Figure, ...] = ()
         self._widths: list[float] = []  # a column never shrinks while its caption stays, so figures do not dance
         self._done, self._epochs = 0.0, 0
@@ -106,6 +112,29 @@ class Counter(QWidget):
 
     def message(self) -> str:
         return self._text
+
+    @property
+    def leads(self) -> bool:
+        """Whether the message can be followed."""
+        return bool(self._text) and self._icon == "error"
+
+    def message_rect(self) -> QRect:
+        """Return the area of the message with its icon."""
+        width = int(self._message.width) + 28
+        return QRect(self.width() - 14 - width, 0, width + 14, HEIGHT - 6)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self._over_link(event):
+            self.followed.emit()
+        else:
+            super().mousePressEvent(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        over = self._over_link(event)
+        self.setCursor(Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.ArrowCursor)
+
+    def _over_link(self, event: QMouseEvent) -> bool:
+        return self.leads and self.message_rect().contains(event.position().toPoint())
 
     def turn(self, batches: int) -> None:
         """Rotate the reels by a number of batches, at most once a second; not at all with reduced motion."""

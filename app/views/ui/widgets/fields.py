@@ -1,7 +1,9 @@
 """Form fields. All of them have `value()`, `set_value(v)`, `edited(object)` and `set_invalid(message | None)`.
 
-`edited` is emitted with every valid value that the user enters, also while typing; invalid text is marked immediately
-and emitted as `rejected(str)` when the field loses the focus. `set_value` emits nothing.
+Typed text counts when it is committed: `edited` is emitted at Enter, when the focus or the mouse goes elsewhere, and
+before a shortcut acts. Esc restores the value. Enter and Esc return the focus to where the user came from (see
+`focus.go_back`). Invalid text is marked immediately and emitted as `rejected(str)` when the field loses the focus.
+`set_value` emits nothing. The wheel changes a field that was clicked, and scrolls over any other.
 """
 
 from __future__ import annotations
@@ -9,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QComboBox, QLineEdit, QSizePolicy, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QSizePolicy, QWidget
+from shiboken6 import isValid
 
 from app.views.ui import icons
+from app.views.ui.widgets.focus import go_back
 from app.views.ui.widgets.painting import set_property
 
 HEIGHT = 24
-
+ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+MODIFIERS = (Qt.Key.Key_Control, Qt.Key.Key_Shift, Qt.Key.Key_Alt, Qt.Key.Key_AltGr, Qt.Key.Key_Meta)
 
 if TYPE_CHECKING:
     _Widget = QWidget  # which every field that is `Marked` is
@@ -45,6 +50,10 @@ class Marked(_Widget):
     def invalid(self) -> str | None:
         """Return the error message, or None."""
         return self._unread or self._found
+
+    def unread(self) -> str | None:
+        """Return why the text is no value, or None."""
+        return self._unread
 
     def _set_unread(self, message: str | None) -> None:
         if message != self._unread:
@@ -79,7 +88,7 @@ class TextField(Marked, QLineEdit):
         super().__init__(parent)
         self._parse, self._show = parse, show
         self._emitted: list[Any] = []  # emitted, and not yet set again from outside
-        self._linked = False
+        self._linked = self._typing = self._clicked = self._in_menu = False
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMinimumWidth(44)
@@ -87,14 +96,19 @@ class TextField(Marked, QLineEdit):
         self.set_value(value)
 
     def value(self) -> Any:
-        """Return the last valid value."""
+        """Return the value committed last."""
         return self._value
 
     def set_value(self, value: Any) -> None:
-        """Show a value. While the user types, text that already means this value is left as it is.
+        """Show a value; text that is being typed stays, and is compared with this value when it is committed.
 
-        So is newer text, if `value` is one that this field emitted earlier: whoever handles `edited` may be slow.
+        A value is ignored if this field emitted it, and others after it: whoever handles `edited` may be slow.
         """
+        if self._typing and self.hasFocus():
+            if not self._came_back(value) or not self._emitted:
+                self._value = value
+            return
+        self._set_typing(False)
         back = self.hasFocus() and self._came_back(value)
         if back and self._emitted:
             return  # later values are pending
@@ -137,13 +151,60 @@ class TextField(Marked, QLineEdit):
         self.setTextMargins(0, 0, 18 if self._linked else 0, 0)
 
     def _read(self, text: str) -> None:
+        """Check the text that is being typed."""
+        self._set_typing(True)
         try:
-            value = self._parse(text)
+            self._parse(text)
         except ValueError as problem:
             self._set_unread(str(problem))
-            return
+        else:
+            self._set_unread(None)
+
+    def _set_typing(self, typing: bool) -> None:
+        if typing != self._typing:
+            self._typing = typing
+            application = QApplication.instance()
+            assert application is not None
+            (application.installEventFilter if typing else application.removeEventFilter)(self)
+
+    def pending(self) -> Any:
+        """Return the value that the text means; the committed one if it is invalid."""
+        try:
+            return self._parse(self.text()) if self._typing else self._value
+        except ValueError:
+            return self._value
+
+    def commit(self) -> None:
+        """Take typed text as the value if it is valid, and emit it if that is another one."""
+        if self._typing and self._unread is None:
+            self._set_typing(False)
+            self._accept(self._parse(self.text()))
+
+    def discard(self) -> None:
+        """Drop typed text: show the value."""
+        self._set_typing(False)
+        self._emitted.clear()
+        self.setText(self._show(self._value))
         self._set_unread(None)
-        self._accept(value)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """While text is being typed: commit it before a click elsewhere acts, and before a window closes.
+
+        Not every button takes the focus when it is clicked.
+        """
+        if watched is not self and self._typing and watched.isWidgetType():
+            pressed = event.type() == QEvent.Type.MouseButtonPress and not self._in_menu
+            if pressed or event.type() == QEvent.Type.Close:
+                self.commit()
+        return super().eventFilter(watched, event)
+
+    def event(self, event: QEvent) -> bool:
+        """Commit before a key acts that is none of the text: a shortcut."""
+        done = super().event(event)
+        if event.type() == QEvent.Type.ShortcutOverride and not event.isAccepted() and isinstance(event, QKeyEvent):
+            if event.key() not in (*MODIFIERS, *ENTER, Qt.Key.Key_Escape):
+                self.commit()
+        return done
 
     def _accept(self, value: Any) -> None:
         if not self._equal(value, self._value):
@@ -152,30 +213,44 @@ class TextField(Marked, QLineEdit):
             self.edited.emit(value)
 
     def _settle(self) -> None:
-        """Rewrite the value in its normal form; emit `rejected` if the text was invalid."""
-        problem = self._unread
+        """Commit, and show the value in its normal form; emit `rejected` if the text was invalid."""
+        problem, text = self._unread, self.text()
+        self.commit()
+        if problem is not None or text != self._show(self._value):
+            self.discard()
         self._emitted.clear()
-        self.setText(self._show(self._value))
-        self._set_unread(None)
         if problem is not None:
             self.rejected.emit(problem)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
         if event.reason() != Qt.FocusReason.PopupFocusReason:
+            self._clicked = False
             self._settle()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._unread is None:
+        if event.key() in ENTER and not (self._typing and self.invalid()):
             self._settle()
             self.selectAll()
             super().keyPressEvent(event)
-        elif event.key() == Qt.Key.Key_Escape and (self._unread is not None or self.text() != self._show(self._value)):
-            self._emitted.clear()
-            self.setText(self._show(self._value))
-            self._set_unread(None)
+            if isValid(self) and self.hasFocus() and go_back(self):
+                event.accept()
+        elif event.key() == Qt.Key.Key_Escape:
+            restored = self._typing or self.text() != self._show(self._value)
+            self.discard()
+            if not go_back(self) and not restored:
+                super().keyPressEvent(event)
         else:
             super().keyPressEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._clicked = True
+        super().mousePressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self._in_menu = True  # whose own commands act on the text
+        super().contextMenuEvent(event)
+        self._in_menu = False
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -186,7 +261,7 @@ class TextField(Marked, QLineEdit):
 
 
 class ChoiceField(Marked, QComboBox):
-    """One of a few values. The wheel changes it only while it has the focus.
+    """One of a few values.
 
     Args:
         choices: Values, or pairs of (value, text) where `pairs` is set.
@@ -210,6 +285,7 @@ class ChoiceField(Marked, QComboBox):
         self.setMinimumContentsLength(6)
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._clicked = False
         self._show = show
         self._values: list[Any] = []
         for choice in choices:
@@ -255,13 +331,24 @@ class ChoiceField(Marked, QComboBox):
             self._set_unread(None)
             self.edited.emit(value)
 
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._clicked = True
+        super().mousePressEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        if event.reason() != Qt.FocusReason.PopupFocusReason:
+            self._clicked = False
+
     def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
+        if self._clicked and self.hasFocus():
             super().wheelEvent(event)
             self._emit_edited()
         else:
             event.ignore()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (*ENTER, Qt.Key.Key_Escape) and go_back(self):
+            return
         super().keyPressEvent(event)
         self._emit_edited()  # letters and arrows choose without `activated`

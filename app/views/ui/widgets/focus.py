@@ -1,4 +1,5 @@
-"""Keyboard focus across rebuilds: passed on to a successor widget, and never left on an arbitrary one."""
+"""Keyboard focus across rebuilds: passed on to a successor widget, never left on an arbitrary one, and back from a
+form to where the user works."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from PySide6.QtCore import QObject, Qt, QTimer, Slot
-from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QGraphicsView, QLineEdit, QWidget
 from shiboken6 import isValid
 
 
@@ -81,6 +82,15 @@ def _focusable(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
     return [one for one in place.findChildren(kind) if type(one) is kind and takes_focus(one)]
 
 
+WORKPLACE = "workplace"  # property of other widgets that are lists of rows
+
+
+def go_back(widget: QWidget) -> bool:
+    """Return the focus from a form to the canvas or list that had it before; False in a window without a home."""
+    home = widget.window().findChild(FocusHome, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    return isinstance(home, FocusHome) and home.go_back()
+
+
 class FocusHome(QObject):
     """Returns the focus of a window to a home widget when the one that had it is hidden, disabled or deleted.
 
@@ -91,12 +101,15 @@ class FocusHome(QObject):
     def __init__(self, window: QWidget, home: Callable[[], QWidget | None]) -> None:
         super().__init__(window)
         self._window, self._home = window, home
+        self._workplace: QWidget | None = None
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._changed)
 
     @Slot("QWidget*", "QWidget*")
     def _changed(self, old: QWidget | None, new: QWidget | None) -> None:
+        if new is not None and _is_workplace(new) and new.window() is self._window:
+            self._workplace = new
         if old is None or not isValid(old) or old.window() is not self._window:
             return
         if new is None:
@@ -109,7 +122,21 @@ class FocusHome(QObject):
         if QApplication.focusWidget() is None and self._window.isActiveWindow():
             self._focus_home()
 
-    def _focus_home(self) -> None:
+    def _focus_home(self) -> bool:
         home = self._home()
-        if home is not None and home.isVisible() and home.isEnabled():
-            home.setFocus(Qt.FocusReason.OtherFocusReason)
+        if home is None or not home.isVisible() or not home.isEnabled():
+            return False
+        home.setFocus(Qt.FocusReason.OtherFocusReason)
+        return True
+
+    def go_back(self) -> bool:
+        """Focus the canvas or list that had the focus last, else the home; False if neither is in sight."""
+        place = self._workplace
+        if place is not None and isValid(place) and place.isVisible() and place.isEnabled():
+            place.setFocus(Qt.FocusReason.OtherFocusReason)
+            return True
+        return self._focus_home()
+
+
+def _is_workplace(widget: QWidget) -> bool:
+    return isinstance(widget, (QGraphicsView, QAbstractItemView)) or bool(widget.property(WORKPLACE))

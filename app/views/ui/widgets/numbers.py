@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
@@ -85,7 +86,7 @@ def _leading(value: Decimal, towards_zero: bool) -> Decimal:
 
 
 class NumberField(TextField):
-    """A number with arrows. Up and Down step, Page Up and Page Down step by ten; the wheel only with the focus.
+    """A number with arrows. Up and Down step, Page Up and Page Down step by ten, at once.
 
     Args:
         kind: int or float.
@@ -128,14 +129,16 @@ class NumberField(TextField):
         if self.isReadOnly() or not self.isEnabled():
             return
         zero = 0 if self._kind == "int" else 0.0
+        self.commit()  # what is typed is the number that is stepped
         start = self.value() if self.value() is not None else zero
         value = stepped(int(start) if self._kind == "int" else float(start), steps, self._step)
         if self._minimum is not None:
             value = max(value, type(value)(self._minimum))
         if self._maximum is not None:
             value = min(value, type(value)(self._maximum))
-        self._set_unread(None)
         self.setText(show_number(value))
+        self._set_typing(False)
+        self._set_unread(None)
         self._accept(value)
 
     def _fit_margins(self) -> None:
@@ -163,7 +166,7 @@ class NumberField(TextField):
             super().keyPressEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus() and event.angleDelta().y():
+        if self._clicked and self.hasFocus() and event.angleDelta().y():
             self.step_by(1 if event.angleDelta().y() > 0 else -1)
             event.accept()
         else:
@@ -176,6 +179,7 @@ class NumberField(TextField):
         return 1 if event.position().y() < self.height() / 2 else -1
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._clicked = True
         self._held = self._arrow_at(event) if event.button() == Qt.MouseButton.LeftButton else 0
         if self._held:
             self.step_by(self._held)
@@ -226,6 +230,8 @@ class NumberField(TextField):
 class NumbersField(QWidget):
     """A number a dimension, with × between: `3 × 3`. Of any length, it is one field: `64 × 12 × 12`.
 
+    While all are equal, an edit of the first sets all of them, and an edit of another one sets that one alone.
+
     Its value is a tuple; where all are equal and `collapse` is set, an edit gives the plain number, which PyTorch takes
     for all dimensions alike.
 
@@ -265,7 +271,7 @@ class NumbersField(QWidget):
             layout.addWidget(field, 1)
             if count > 2:
                 field.setMinimumWidth(34)
-            field.edited.connect(self._emit_edited)
+            field.edited.connect(partial(self._edit, i))
             field.rejected.connect(self.rejected)
         self._any = not count
         self.setFocusProxy(self._fields[0])
@@ -306,7 +312,15 @@ class NumbersField(QWidget):
                 field.set_value(one)
         self._value = value
 
-    def _emit_edited(self) -> None:
+    def pending(self) -> Any:
+        """Return what `value` would be if typed text were committed."""
+        values = tuple(field.pending() for field in self._fields)
+        return values[0] if self._any or (self._collapse and len(set(values)) == 1) else values
+
+    def _edit(self, number: int, value: Any) -> None:
+        if number == 0 and not self._any and self._collapse and self._equal:
+            for field in self._fields[1:]:
+                field.set_value(value)
         if self._any:
             values = self._fields[0].value()
         else:
@@ -314,6 +328,11 @@ class NumbersField(QWidget):
         same = self._collapse and all(v == values[0] for v in values) and (len(values) == 1 or not self._any)
         self._value = values[0] if same else values
         self.edited.emit(self._value)
+
+    @property
+    def _equal(self) -> bool:
+        """Whether all dimensions had one value before the edit that is being handled."""
+        return not isinstance(self._value, tuple) or len(set(self._value)) == 1
 
     def fields(self) -> tuple[TextField, ...]:
         """Return the single fields, first dimension first."""
@@ -328,6 +347,10 @@ class NumbersField(QWidget):
 
     def invalid(self) -> str | None:
         return next((field.invalid() for field in self._fields if field.invalid()), None)
+
+    def unread(self) -> str | None:
+        """Return why the text of one of them is no number, or None."""
+        return next((field.unread() for field in self._fields if field.unread()), None)
 
     def _each(self, do: Callable[[TextField], None]) -> None:
         for field in self._fields:
