@@ -15,7 +15,7 @@ from app.builder.diagnostics.context import InferredGraph
 from app.builder.diagnostics.problems import Cure, Problem, apply_cure
 from app.builder.graph import Graph
 from app.builder.plan import Step
-from app.builder.results import Analysis, Inside, Ran, known
+from app.builder.results import Analysis, CallFailed, Inside, Ran, known
 from app.source.generated import Path
 from app.util.lru import LruCache, Same
 
@@ -144,23 +144,29 @@ def _block_problems(block: Block, inside: Inside, ops: Catalog) -> list[Problem]
 
 
 def _with_cures_that_work(problems: list[Problem], sheet: InferredGraph) -> list[Problem]:
-    """Drop cures after which the call still fails. Only a few errors are tried: each trial infers shapes again."""
+    """Drop cures after which the call still fails, and put those first after which the fewest calls do; those that
+    remove a node come last. Only a few errors are tried: each trial infers shapes again.
+    """
     tried = 0
     checked = []
     for problem in problems:
         if problem.severity == "error" and problem.node is not None and problem.cures:
             tried += 1
             node, few = problem.node, tried <= _CURES_TRIED
-            good = (c for c in problem.cures if c.opens or (few and _cures(c, node, sheet)))
-            problem = replace(problem, cures=tuple(good))
+            fails = [(0 if c.opens else _failing(c, node, sheet) if few else None, c) for c in problem.cures]
+            good = [(c.destructive, count, c) for count, c in fails if count is not None]
+            problem = replace(problem, cures=tuple(c for *_, c in sorted(good, key=lambda each: each[:2])))
         checked.append(problem)
     return checked
 
 
-def _cures(cure: Cure, node: str, sheet: InferredGraph) -> bool:
-    """Return whether the node's call runs once the cure is applied."""
+def _failing(cure: Cure, node: str, sheet: InferredGraph) -> int | None:
+    """Return how many calls fail once the cure is applied; None if that of the node still does."""
     mended = apply_cure(sheet.graph, sheet.ops, cure)
-    result = sheet.again(mended)[1].get(node)
+    results = sheet.again(mended)[1]
+    result = results.get(node)
     if result is None:
-        return False
-    return bool(result.inputs) if mended.nodes[node].op == "output" else isinstance(result.outcome, Ran)
+        return None
+    if not (result.inputs if mended.nodes[node].op == "output" else isinstance(result.outcome, Ran)):
+        return None
+    return sum(isinstance(other.outcome, CallFailed) for other in results.values())

@@ -153,6 +153,11 @@ class Cure:
         return next((edit.module for edit in self.edits if isinstance(edit, OpenLayers)), "")
 
     @property
+    def destructive(self) -> bool:
+        """True if it removes a node, and nothing takes its place."""
+        return any(isinstance(edit, RemoveNode | TakeOut) for edit in self.edits) and len(self.edits) == 1
+
+    @property
     def chooses_data(self) -> bool:
         """True if it opens the choice of data instead of editing."""
         return any(isinstance(edit, ChooseData) for edit in self.edits)

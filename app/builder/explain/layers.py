@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from app.builder.catalog import ops
-from app.builder.diagnostics.problems import Cure, InsertBefore, ReplaceOp, SetParam
+from app.builder.diagnostics.problems import Cure, InsertBefore, ReplaceOp, SetParam, TakeOut
 from app.builder.explain.context import Explanation, FailedCall, Wire, batched, divisors
 from app.builder.literals import AUTO
 from app.builder.value_types import Dim, Size
@@ -49,7 +50,7 @@ def _ranks(key: str) -> tuple[int, ...]:
 
 def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]:
     """Propose a Flatten, a channel dimension, an unflatten to a square image; else the variant for this rank."""
-    rank, cures = len(wire.shape), []
+    rank, cures = len(wire.shape), list(_past_flatten(broken, wire, wanted))
     if rank > wanted >= 2:
         params: dict[str, Any] = {"start_dim": wanted - 1} if wanted > 2 else {}
         cures.append(Cure("Insert Flatten", (broken.before(wire, "nn.Flatten", **params),)))
@@ -67,6 +68,18 @@ def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]
         edit = ReplaceOp(broken.step.id, other, broken.step.node.params)
         cures.append(Cure(f"Use {other.partition('.')[2]}", (edit,)))
     return tuple(cures)
+
+
+def _past_flatten(broken: FailedCall, wire: Wire, wanted: int) -> Iterator[Cure]:
+    """Propose to move a Flatten behind the layer that it comes before, or to remove it."""
+    flatten, step = wire.source, broken.step
+    if flatten.op not in ("nn.Flatten", "torch.flatten", "Tensor.flatten") or wanted <= len(wire.shape):
+        return
+    takers = broken.graph.out_of(step.id)
+    if len(takers) == 1 and broken.graph.nodes[takers[0].target].op != "output":
+        behind = InsertBefore(takers[0].target, takers[0].port, flatten.op, flatten.params)
+        yield Cure(f"Move {flatten.name} behind {step.node.name}", (TakeOut(flatten.id), behind))
+    yield Cure(f"Remove {flatten.name}", (TakeOut(flatten.id),))
 
 
 def _unflatten(broken: FailedCall, wire: Wire, sizes: tuple[int, ...]) -> InsertBefore:

@@ -47,7 +47,7 @@ class Callouts:
             return node in problems and node in nodes and problems[node][0].severity == "error"
 
         for node in (self._canvas.selection.single, hovered):
-            if node in problems and node in nodes:
+            if node in problems and node in nodes and (node == hovered or not self._is_new(node)):
                 self._asked, self._pointed = True, node == hovered
                 return node
         still = wrong(self._told)
@@ -55,6 +55,12 @@ class Callouts:
         if still:  # stays while the pointer goes to the button
             return self._told
         return next(filter(wrong, problems), None) if self._canvas.view.zoom >= NEAR else None
+
+    def _is_new(self, node: str) -> bool:
+        """Return whether a node is warned about only because it has no wires yet, as every new one."""
+        scene = self._canvas.scene
+        warned = scene.problems[node][0].severity != "error"
+        return warned and not (scene.graph.into(node) or scene.graph.out_of(node))
 
     def update_position(self) -> None:
         """Move the callout to its node, where it covers least; hide it while the node is out of view."""

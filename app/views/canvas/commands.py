@@ -12,7 +12,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.edits import alignment, comments, edits
 from app.builder.graph import Edge
 from app.builder.layout import layout
-from app.builder.layout.arrange import GAP, GRID, LANE_GAP, arrange, complete
+from app.builder.layout.arrange import DEFAULT, GAP, GRID, LANE_GAP, arrange, complete
 from app.builder.rules import ConnectError
 from app.builder.sheet import Sheet
 from app.project.library import Library
@@ -317,11 +317,9 @@ class Commands(QObject):
         self, piece: edits.Fragment, corner: QPointF | None, middle: QPointF | None, times: int = 1
     ) -> tuple[float, float]:
         """Return by how much a copy is moved so that it is at a point, and its nodes are over no others."""
-        bodies = [
-            QRectF(x, y, size.width, size.height)
-            for (x, y), size in ((at, self._scene.size_of(piece.graph.nodes[node].op))
-                                 for node, at in piece.positions.items())
-        ]  # fmt: skip
+        ops = {node: piece.graph.nodes[node].op for node in piece.positions}
+        sizes = {node: self._scene.size_of(op) if op in self._catalog else DEFAULT for node, op in ops.items()}
+        bodies = [QRectF(*at, sizes[node].width, sizes[node].height) for node, at in piece.positions.items()]
         notes = [QRectF(note.x, note.y, note.width, note.height) for note in piece.comments.values()]
         area = bounds([*bodies, *notes])
         dx = dy = 0.0 if bodies else PASTE_STEP * times
