@@ -149,6 +149,8 @@ def same_torch() -> Iterator[None]:
         torch.set_grad_enabled(True)
         if torch.are_deterministic_algorithms_enabled():  # a script of a run says so, for all that follows it
             torch.use_deterministic_algorithms(False)
+    if dynamo := sys.modules.get("torch._dynamo.utils"):
+        dynamo.counters.clear()  # by which a captured step is taken for a compiled one
 
 
 @pytest.fixture
