@@ -507,8 +507,8 @@ def main() -> int:
     total = sum(counts.values())
     for kind in counts:
         print(f"{kind:40} {hits[kind]:>3} of {counts[kind]:>3}")
-    for kind, nets in idle.items():
-        print(f"{kind:40} changes nothing in {', '.join(nets)}")
+    for kind, unchanged in idle.items():
+        print(f"{kind:40} changes nothing in {', '.join(unchanged)}")
     if total:
         share = sum(hits.values()) / total
         print(

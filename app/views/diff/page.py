@@ -57,7 +57,8 @@ def sentence_of(found: Difference) -> str:
     structure = found.structure
     if found.ran:
         calls = counted(len(found.layers), "layer call")
-        return f"Nothing differs beyond rounding, forward and backward, in {calls}."
+        modules = "" if structure.same else " Their modules differ: see Structure."
+        return f"Nothing differs beyond rounding, forward and backward, in {calls}.{modules}"
     if not found.differs:
         return "Nothing differs; nothing was run."
     parts = [

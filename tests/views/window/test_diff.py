@@ -21,12 +21,14 @@ from app.engine import observe_process
 from app.engine.own_engine import OwnEngine
 from app.project.project import Project
 from app.views.diff import control as control_module
-from app.views.diff.ask_dialog import ITSELF, AskDiffDialog
+from app.views.diff.ask_dialog import ELSEWHERE, ITSELF, OTHER, AskDiffDialog
 from app.views.diff.layer_rows import ADDED
 from app.views.diff.merged_tree import MergedTree
 from app.views.diff.page import STRUCTURE, DiffPage
 from app.views.diff.side_reader import CompareTrustDialog
+from app.views.settings import Settings
 from tests.support.whole_window import WholeWindow
+from tests.support.windows import leave
 from tests.views.window.test_window import ready
 
 NET = """
@@ -134,17 +136,33 @@ def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
     assert json.loads(QGuiApplication.clipboard().text())["first"]["line_b"] == line
 
 
+def test_the_command_waits_for_its_page_which_is_made_on_demand(qtbot: QtBot) -> None:
+    window = WholeWindow(Settings("TapedeckTest", "compared"))
+    window.show()
+    window.start()
+    dialog = asked(qtbot, window)
+    assert dialog.what.value() == OTHER and not dialog.compare_button.isEnabled()
+    dialog.reject()
+    leave(window)
+
+
 def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: WholeWindow, nets: Path) -> None:
     dialog = asked(qtbot, digits)
     assert dialog.a.placeholderText().startswith("digits")
     for words, why in (
-        ("no_such.tape", "There is no file"), ("nothing", "names no model"), ("one_net.py:Net", "was not trusted"),
+        ("no_such.tape", "There is no file"), ("nothing", "names no model"),
+        ("digits.runs@", "Nothing follows the @"), ("one_net.py:Net", "was not trusted"),
     ):  # fmt: skip
         dialog.b.setText(words)
         qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
         if words == "one_net.py:Net":
             agree(qtbot, dialog, "Not now")
         qtbot.waitUntil(lambda why=why: why in dialog.entries["b"].note.text())
+    dialog.what.set_value(ELSEWHERE)
+    assert not dialog.compare_button.isEnabled()
+    qtbot.keyClicks(dialog.python, "no_such_python")
+    qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
+    assert "no_such_python is no program" in dialog.entries["python"].note.text()
     assert not (nets / "ran_one").exists() and digits.diff.compared is None and not digits.diff.working_on
 
 
