@@ -428,16 +428,27 @@ def _size_along(call: _Call, output: int, dim: object) -> int:
 
 
 def _description(old: list[_Call], new: list[_Call], matches: Mapping[int, int]) -> str:
-    """Return the edits in words, such as "conv3 inserted, fc1 changed"; the first few, and how many more."""
+    """Return the edits in words, such as "conv3 inserted, fc1 widened 64 → 96"; the first few, and how many more."""
     back = set(matches.values())
     told = [f"{call.node.name} inserted" for at, call in enumerate(new) if at not in back]
     told += [f"{call.node.name} removed" for at, call in enumerate(old) if at not in matches]
     for one, other in matches.items():
-        was, now = old[one], new[other]
-        if was.node.frozen != now.node.frozen:
-            told.append(f"{now.node.name} {'frozen' if now.node.frozen else 'unfrozen'}")
-        elif was.resolved != now.resolved and now.holds:
-            told.append(f"{now.node.name} changed")
+        told += _edits(old[one], new[other])
     told = list(dict.fromkeys(told))
+    if not told and any(old[one].path != new[other].path for one, other in matches.items()):
+        return "Layers moved"
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     return ", ".join(told[:_NAMED]) + more or "Other settings of the net"
+
+
+def _edits(old: _Call, new: _Call) -> Iterator[str]:
+    """Yield which settings of a node were edited; sizes that follow from others are left out."""
+    was, now, name = old.node, new.node, new.node.name
+    if was.frozen != now.frozen:
+        yield f"{name} {'frozen' if now.frozen else 'unfrozen'}"
+    for param in sorted({*was.params, *now.params}):
+        before, after = old.resolved.get(param), new.resolved.get(param)
+        if before != after and param not in _FEATURES:
+            numbers = isinstance(before, int) and isinstance(after, int) and param in _UNITS
+            verb = param if not numbers else "widened" if (after or 0) > (before or 0) else "narrowed"
+            yield f"{name} {verb} {before} → {after}"

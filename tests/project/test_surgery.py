@@ -153,9 +153,10 @@ def test_layer_behind_a_removed_convolution_is_initialised_as_its_input_is_anoth
 def test_surgery_says_what_was_edited() -> None:
     project = example(DIGITS)
     after = inserted("nn.Dropout", "fc1")(project)
+    after = with_param("fc1", "out_features", 64)(after)
     frozen = edits.flagged(after, [node(project, "conv1")], "frozen", True)
     surgery = surgery_between(project, frozen, analysis_of(project), analysis_of(frozen))
-    assert surgery.description == "drop1 inserted, conv1 frozen"
+    assert surgery.description == "drop1 inserted, conv1 frozen, fc1 widened 50 → 64"
 
 
 def test_net_with_errors_and_net_of_nothing_known_are_refused() -> None:

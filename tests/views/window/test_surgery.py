@@ -86,6 +86,9 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: len(window.session.history.steps) > steps + 3, timeout=60_000)
     qtbot.waitUntil(lambda: "fc3" in window.session.history.layers, timeout=60_000)
     qtbot.waitUntil(lambda: len(window.curves.loss.plot.backdrop.cuts) == 1, timeout=60_000)
+    fc3 = window.canvas.scene.nodes[edited.graph.into(node(window, "fc2"))[0].source]
+    window.overlay.set_value("Gradients")
+    qtbot.waitUntil(lambda: "grad" in fc3._words, timeout=60_000)  # the strips go on with the new layer
     line = window.curves.loss.plot.backdrop.cuts[0]
     assert line.x == cut.step and line.text == cut.description
     window.document.undo_stack.undo()
