@@ -154,6 +154,7 @@ def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(qtbot, tra
     qtbot.waitUntil(lambda: len(session.runs) == 2, timeout=60_000)
     wait_for(qtbot, trained, "done")
     fork = session.current
+    assert fork.recorder.kept.record.title == f"Run 1 without step {step}"
     assert fork.recorder.kept.record.parent.run == "Run 1" and fork.job.training.leave_out == (step,)
     steps = fork.history.steps
     assert step not in steps["step"] and len(steps) == len(whole) - 1 and step in fork.history.marks

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 CANNOT_START = "The run cannot start"
 NO_SCRIPT = "Start one with tapedeck run --window train.py, or choose Run, Watch a run elsewhere."
+MOST_NAME = 200  # characters of a run's name
 LONG = 200  # ms after which a check is shown on the deck
 
 
@@ -225,8 +226,8 @@ class RunControl(QObject):
         )
         self._on_begin(run, project)
 
-    def fork_without(self, kept: Kept, found: Fork, history: History) -> None:
-        """Start a fork of a stored run from before a step whose batch is left out."""
+    def fork_without(self, kept: Kept, found: Fork, history: History, step: int) -> None:
+        """Start a fork of a stored run from before a step whose batch is left out; its name says so."""
         from app.runs.record import Parent
         from app.runs.recorder import Recorder
         from app.views.training.runs.run_files import fork_from
@@ -238,7 +239,8 @@ class RunControl(QObject):
             return
         checkpoint = found.checkpoint
         parent = Parent(kept.record.title, checkpoint.name if checkpoint is not None else "", found.checkpoint_step)
-        recorder = self._keeper.recorder(found.project, found.job, parent)
+        name = f"{kept.record.title} without step {step:,}"
+        recorder = self._keeper.recorder(found.project, found.job, parent, name[:MOST_NAME])
         if recorder is not None and checkpoint is not None:
             known, stage = kept.record, found.job.at_stage(found.stage)
             record = msgspec.structs.replace(

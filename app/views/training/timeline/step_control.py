@@ -196,7 +196,7 @@ class StepControl(QObject):
             )  # fmt: skip
 
         def begin(fork: Fork, kept: Kept, history: History) -> None:
-            workspace.run_control.fork_without(kept, fork, history)
+            workspace.run_control.fork_without(kept, fork, history, step)
             if fork.passed_over:
                 workspace.notifier.warn("An older checkpoint was used", " ".join(fork.passed_over))
 
