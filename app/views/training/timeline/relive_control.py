@@ -96,12 +96,12 @@ class ReliveControl(QObject):
         if found.parted is not None:
             workspace.shown_run.choose_step(found.parted.step)
             self._show_parting(found, found.parted)
+        for note in (*found.notes, *((UNTRAINED,) * (not found.trained))):
+            workspace.notifier.say(f"{found.run}, step {formatting.grouped_digits(found.step)}", note)
         if found.tape is None or found.held is None:
             return
         workspace.shown_run.show_relived(RelivedStep(found.held, found.run, found.step, found.epoch, found.batch))
         workspace.commands.trigger("show-step", found.tape, HeldStep(found.held, found.run, found.step))
-        for note in (*found.notes, *((UNTRAINED,) * (not found.trained))):
-            workspace.notifier.say(f"{found.run}, step {formatting.grouped_digits(found.step)}", note)
         if self._then is not None:
             self._then(found)
 
