@@ -15,14 +15,16 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
-from app.training.events import MemorySample, Started, StepDone
+from app.training.events import Cut, MemorySample, Started, StepDone
 from app.training.history import History
 from app.training.loop import train
 from app.training.monitoring import watcher
+from app.training.surgery.values import Outcome
 from app.util import formatting
 from app.views.training.charts import export
 from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
 from app.views.training.charts.curves import Curves
+from app.views.training.charts.plot import CutLine
 from app.views.training.runs.session import Run
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job
@@ -351,3 +353,16 @@ def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, run_cur
     run_curves.refresh()
     qtbot.waitUntil(lambda: set(redrawn) == set(run_curves.charts))
     assert redrawn[0] is run_curves.loss and redrawn.count(run_curves.loss) == 1
+
+
+def test_a_line_marks_where_the_net_of_a_run_or_of_one_beside_it_was_edited(curves, run, events) -> None:
+    step = int(run.history.steps["step"][5])
+    edited = History()
+    edited.extend([*events, Cut(1, step, 2, "conv2 inserted", Outcome(), ("conv1",), 10, "")])
+    curves.set_history(edited, run.job.source)
+    assert curves.loss.plot.backdrop.cuts == (CutLine(step, "conv2 inserted"),)
+    curves.set_history(run.history, run.job.source, [("Run 2", edited)])
+    (cut,) = curves.loss.plot.backdrop.cuts
+    assert (cut.x, cut.text) == (step, "Run 2: conv2 inserted") and cut.series >= 0
+    curves.set_mode("epoch")
+    assert curves.loss.plot.backdrop.cuts[0].x == step / run.history.started.steps_per_epoch
