@@ -13,6 +13,7 @@ from app.source.generated import Source
 from app.training.choices import ChoiceError
 from app.training.events import Failed
 from app.training.job import JobError
+from app.training.surgery.values import SurgeryError
 from app.training.task import OutputError
 
 
@@ -81,7 +82,7 @@ def _kind(error: BaseException) -> str:
         return "not finite"
     if isinstance(error, DataError) or _is_lost(error):
         return "data"
-    if isinstance(error, JobError | ChoiceError):
+    if isinstance(error, JobError | ChoiceError | SurgeryError):
         return "job"
     if isinstance(error, OutputError):
         return "shape"
