@@ -209,8 +209,10 @@ class Curves(QWidget):
         self.set_mode(self._scale.mode)
 
     def _reach(self) -> float:
-        """Return the last x of the longest run."""
-        return max(self._scale.end(), self.loss.others.end(self._scale.mode))
+        """Return the last x of the longest run, or of the step whose loss ended it."""
+        marked = np.array([max(self._history.marks, default=0)], dtype=float)
+        end = max(self._scale.end(), float(self._scale.x_of(marked)[0]))
+        return max(end, self.loss.others.end(self._scale.mode))
 
     def set_mode(self, mode: Mode) -> None:
         """Set the x axis: "step", "epoch" or "time"."""
