@@ -8,7 +8,7 @@ from typing import Any
 
 from app.data import synthetic_fields
 from app.data.downloads.archives import COLLECTIONS
-from app.data.spec import CLASSES, TOKENS, FieldInfo, Option, SourceSpec
+from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo, Option, SourceSpec
 from app.util.frozen import FrozenMap
 
 DIGITS = "sklearn.digits"
@@ -221,6 +221,10 @@ _SOURCES = (
                "drawn before the split, so an image may be in pairs of both parts.",
                (1, 8, 8), ("different", "same"), options=_SAMPLES,
                inputs=(FieldInfo("first", (1, 8, 8)), FieldInfo("second", (1, 8, 8)))),
+    SourceSpec("made.shapes", "Shapes and their masks",
+               "Ellipses and rectangles on noise, generated, each picture with a mask of the pixels in a shape: "
+               "for networks that segment, such as a U-Net.",
+               (1, 64, 64), task=VALUES, label_shape=(1, 64, 64), options=_SAMPLES),
     SourceSpec("made.dates", "Dates",
                "Dates as people write them, such as “3 march 1997”, to be written as “1997-03-03”, by an encoder and a "
                "decoder: the text, which of its places are padding, and the answer one place late.",
@@ -280,6 +284,7 @@ SIZED: FrozenMap[str, Callable[[SourceSpec, Mapping[str, Any]], SourceSpec]] = F
         "made.moons": _halves,
         "made.circles": _halves,
         "made.pairs": _pairs,
+        "made.shapes": _whole,
         "made.dates": _whole,
         "made.fake": _fake,
         "made.fields": _fields,

@@ -338,6 +338,7 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     "made.moons": partial(_points, "moons"),
     "made.circles": partial(_points, "circles"),
     "made.pairs": lambda options: readers.make_pairs(**options),
+    "made.shapes": lambda options: readers.make_shapes(**options),
     "made.dates": lambda options: readers.make_dates(**options),
     "made.fake": lambda options: readers.make_noise(**options),
     "made.fields": lambda options: readers.make_fields(**synthetic_fields.arguments_of(options)),

@@ -87,6 +87,26 @@ def make_pairs(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
     return {"first": images[first], "second": images[second]}, same
 
 
+def make_shapes(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Draw one to three bright ellipses and rectangles on noise, to be told from it pixel by pixel.
+
+    The pictures (N, 1, 64, 64) are in [0, 1]; the masks (N, 1, 64, 64) float32 are 1 in a shape and 0 beside it.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    rows, columns = torch.arange(64.0).view(1, 64, 1), torch.arange(64.0).view(1, 1, 64)
+    masks = torch.zeros(count, 64, 64, dtype=torch.bool)
+    for number in range(3):
+        drawn = torch.rand(6, count, 1, 1, generator=generator)
+        down, along = (
+            (rows - 8 - 48 * drawn[0]) / (4 + 10 * drawn[1]),
+            (columns - 8 - 48 * drawn[2]) / (4 + 10 * drawn[3]),
+        )
+        ellipse, rectangle = down**2 + along**2 <= 1, torch.maximum(down.abs(), along.abs()) <= 1
+        masks |= torch.where(drawn[4] < 0.5, ellipse, rectangle) & ((drawn[5] < 0.5) | (number == 0))
+    pictures = 0.6 * torch.rand(count, 64, 64, generator=generator) + 0.4 * masks
+    return pictures.unsqueeze(1), masks.unsqueeze(1).to(torch.float32)
+
+
 def make_dates(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
     """Write random dates as people do, "3 march 1997", and as ISO 8601 does, "1997-03-03".
 

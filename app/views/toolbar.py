@@ -109,6 +109,9 @@ class Toolbar(QFrame):
     def _blocked(self, reason: str) -> None:
         live = self._workspace.live
         if not self._workspace.session.active:
+            if live.up_to_date and reason and _is_empty(self._workspace.document.project):
+                self.deck.set_blocked("Add layers to run")  # nobody made a mistake yet
+                return
             errors = bool(live.errors) and live.up_to_date
             icon, color = ("error", "error") if errors else ("", "text2")
             self.deck.set_blocked(reason, icon, color)
@@ -139,6 +142,10 @@ class Toolbar(QFrame):
         index = self.device.findData(chosen)
         if index >= 0:
             self.device.setCurrentIndex(index)
+
+
+def _is_empty(project: Project) -> bool:
+    return project.opened is None and not project.graph.nodes
 
 
 def _short(name: str) -> str:

@@ -8,7 +8,7 @@ from app.data.config import DataConfig
 from app.data.loaders import load
 from app.data.sample_counts import training_count
 from app.data.sources import SOURCES, DataError, spec_of
-from app.data.spec import TOKENS
+from app.data.spec import TOKENS, VALUES
 from app.training.choices import LOSSES
 from app.training.config import Choice
 from app.training.job import JobError, check_numbers
@@ -35,6 +35,10 @@ def test_a_source_is_what_its_description_says(source):
     assert counts[0] == training_count(config) and counts[2] == pytest.approx(0.1 * spec.count, abs=len(spec.classes))
     if spec.task == TOKENS:
         assert spec.per_class == (spec.count,) and sum(data.info.class_counts) == counts[0] * spec.label_shape[0]
+        return
+    if spec.task == VALUES:
+        assert spec.per_class == (spec.count,) and tuple(data.train.labels.shape[1:]) == spec.label_shape
+        assert set(data.train.labels.unique().tolist()) == {0.0, 1.0}
         return
     counted = [part.labels.bincount() for part in (data.train, data.val, data.test)]
     assert tuple(sum(counted).tolist()) == spec.per_class and len(spec.per_class) == len(spec.classes)

@@ -72,7 +72,7 @@ def test_data_that_must_be_fetched_and_nets_without_data_are_told_apart(tmp_path
     told = facts(mnist.project, tmp_path)
     assert told.training == examples.DOWNLOAD and "12 MB" in told.data
     unet = examples.read(resource_path("examples", "U-Net.tape"))
-    assert facts(unet.project).training == examples.NO_DATA
+    assert facts(unet.project).training == examples.OFFLINE
     assert facts(Project("none")).training == examples.BROKEN
 
 

@@ -69,6 +69,8 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
     if spec.key == "made.pairs":
         made = call("make_pairs", **options_of(job.data))
         return ReadingCode(made, (readers.read_digits, readers.make_pairs), "torch and scikit-learn")
+    if spec.key == "made.shapes":
+        return ReadingCode(call("make_shapes", **options_of(job.data)), (readers.make_shapes,))
     if spec.key == "made.dates":
         return ReadingCode(call("make_dates", **options_of(job.data)), (readers.make_dates,))
     if spec.key == "made.fields":
