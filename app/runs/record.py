@@ -179,6 +179,9 @@ def read(folder: Path) -> Record:
         raise RunError(f"{path} is not a run record: {error}") from error
     if record.tapedeck_run > VERSION:
         raise RunError(f"{path} is of version {record.tapedeck_run}, this program reads {VERSION}; update Tapedeck")
+    last = len(record.stages) + 1
+    if not 1 <= record.stage <= last:
+        raise RunError(f"{path} is not a run record: it is in stage {record.stage} of {last}")
     return record
 
 
