@@ -411,7 +411,10 @@ def _sources(
             goes_on = True
         if not goes_on:
             key: Hashable = (stays, value[1]) if stays is not None else (id(calls), at, value[1])
-            yield key, call.feature_count(), any(part in call.op for part in _LAST)
+            last = any(part in call.op for part in _LAST)
+            ways = 2 if call.resolved.get("bidirectional") else 1  # one behind the other
+            for way in range(ways):
+                yield (key, way), call.feature_count() // ways, last
             return
         value = call.args[0]
 

@@ -14,6 +14,7 @@ from app.builder.analysis import analyse
 from app.builder.edits import edits
 from app.builder.edits.expand_block import expand
 from app.builder.edits.make_block import make_block
+from app.builder.graph import Edge, Graph, Node
 from app.builder.results import Analysis
 from app.project import file
 from app.project.custom_layers import ops_of
@@ -24,6 +25,7 @@ from app.source.generated import Source
 from app.training.surgery.transfer import transfer
 from app.training.surgery.values import SurgeryError
 from app.util import resources
+from app.util.frozen import FrozenMap
 
 DIGITS, UNET, RESIDUAL, ENCODER = "MNIST net", "U-Net", "Residual net on digits", "Transformer on digits"
 Edit = Callable[[Project], Project]
@@ -126,6 +128,30 @@ def test_edit_keeps_layers_and_function(name: str) -> None:
     found = {new: what for _, new, what, _ in rows}
     assert found | fates == found
     assert difference <= 1e-6
+
+
+def chain(*rows: tuple[str, dict[str, object]]) -> Project:
+    """A net of ops one behind the other, named by their places, from an input of (8, 8) unless the first is one."""
+    nodes = {str(at): Node(str(at), op, f"layer{at}", FrozenMap(params)) for at, (op, params) in enumerate(rows)}
+    edges = [Edge(str(at), 0, str(at + 1), "input") for at in range(len(rows) - 1)]
+    return Project("chain", Graph(FrozenMap(nodes), tuple(edges)))
+
+
+INPUT, END = ("input", {"shape": (8, 8)}), (("nn.Flatten", {}), ("nn.Linear", {"out_features": 5}), ("output", {}))
+CHAINS: dict[str, Callable[[int], Project]] = {
+    "features are the last axis": lambda width: chain(INPUT, ("nn.Linear", {"out_features": width}), *END),
+    "two directions": lambda width: chain(
+        INPUT, ("nn.LSTM", {"hidden_size": width, "bidirectional": True, "batch_first": True, "num_layers": 2}), *END),
+    "depthwise convolution and norm between": lambda width: chain(
+        ("input", {"shape": (3, 8, 8)}), ("nn.Conv2d", {"out_channels": width, "kernel_size": 3}),
+        ("nn.Conv2d", {"out_channels": width, "kernel_size": 3, "groups": width}), ("nn.BatchNorm2d", {}), *END),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_widened_layer_before_a_flatten_keeps_the_function(name: str) -> None:
+    rows, difference = operated(CHAINS[name](6), CHAINS[name](9))
+    assert {what for *_, what, _ in rows} == {"widened"} and difference <= 1e-6
 
 
 def test_undone_edit_and_unchanged_project_keep_everything() -> None:
