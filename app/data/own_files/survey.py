@@ -278,7 +278,10 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         guess = next((name for word in usual for name in names if name.lower() == word), "")
         found[role] = tuple(dict.fromkeys(several)) or (guess or (names[place] if len(names) == 2 else ""),)
     if not all(found["inputs"] + found["labels"]) or set(found["inputs"]) & set(found["labels"]):
-        raise DataError(f"Choose which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
+        raise DataError(
+            f"Choose which of {', '.join(names[:20])} in {path.name} are inputs and which are labels: its options "
+            "inputs and labels, each a name, or several with commas."
+        )
     return _labelled(path, found["inputs"], found["labels"])
 
 
