@@ -112,7 +112,8 @@ def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alo
     assert len(pids) == 3 and len(found) == 2 and all(address.is_loopback for address, _port in found)
     os.kill(next(pid for pid in pids if pid != script.pid), signal.SIGKILL)
     script.stdout.read()
-    assert script.wait() == signal.SIGKILL
+    # The other one, which gloo aborts then, may have ended by the same look at both.
+    assert script.wait() in (signal.SIGKILL, signal.SIGABRT)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 

@@ -12,10 +12,12 @@ import torch
 
 from app.autograd.capture_options import CaptureOptions
 from app.autograd.diagnostics.findings import find_all
+from app.data.config import DataConfig
 from app.engine.requests.capture import CaptureRequest
 from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.preflight import random_batch
+from app.project import file
 from app.source.generated import InputSpec, Source
 from app.training.choices import LOSSES
 from app.training.config import Choice, OutputLoss, TrainingConfig
@@ -136,7 +138,9 @@ def test_a_batch_that_nobody_chose_is_that_of_the_training_or_what_fits(monkeypa
 
 
 def test_the_command_captures_a_net_that_its_data_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    example, out = str(resources.path("examples", "U-Net.tape")), tmp_path / "p.json"
+    project, out = file.read(resources.path("examples", "U-Net.tape")), tmp_path / "p.json"
+    example = str(tmp_path / "on digits.tape")
+    file.write(replace(project, data=DataConfig()), Path(example))
     assert main(["autograd", example, "--batch", "2", "--out", str(out)]) == 1, "digits are no pictures of 64 x 64"
     for more in ([], ["--outputs", "1"], ["--outputs", "all"], ["--findings"]):
         assert main(["autograd", example, "--random", "--batch", "2", "--play", "--out", str(out), *more]) in (0, 1)

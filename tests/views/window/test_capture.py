@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from app.data.config import DataConfig
 from app.engine.client import shared
 from app.engine.requests.capture import CaptureRequest
 from app.engine.tasks.capture import batch_of
+from app.project import file
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.autograd.page import RANDOM
@@ -24,7 +27,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def window(qtbot, window: WholeWindow) -> WholeWindow:
-    window.files.open(resource_path("examples", "U-Net.tape"))
+    window.document.new(replace(file.read(resource_path("examples", "U-Net.tape")), data=DataConfig()))  # digits
     ready(qtbot, window)
     window.pages.show("autograd")
     return window

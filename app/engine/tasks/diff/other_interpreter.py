@@ -19,6 +19,7 @@ from app.engine.requests.observe import Observe
 from app.source.generated import Source
 from app.sources.finding import package_of
 from app.sources.spec import SourceError
+from app.util import tensor_files
 from app.util.leftovers import TemporaryFolder
 from app.util.resources import PATH_ENTRY
 
@@ -51,7 +52,7 @@ def exchange_with(
                 make = how | {"paths": [str(code)]}
             _write(given | {"make": json.dumps(make)}, Path(folder, GIVEN))
             _run(python, folder, cancelled)
-            found: dict[str, Any] = torch.load(Path(folder, FOUND), weights_only=True)
+            found: dict[str, Any] = tensor_files.load(Path(folder, FOUND))
             return found
 
     return exchange
@@ -68,7 +69,7 @@ def _written(source: Source, folder: Path) -> Path:
 def _write(given: dict[str, Any], file: Path) -> None:
     torch.save(given, file)
     try:
-        torch.load(file, weights_only=True)
+        tensor_files.load(file)
     except Exception as error:  # whatever an input holds
         words = str(error).split("\n")[0]
         raise SourceError(f"its inputs cannot go to another interpreter, which takes tensors alone: {words}") from error
