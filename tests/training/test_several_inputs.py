@@ -16,6 +16,9 @@ from app.data.config import DataConfig
 from app.data.loaders import load, read_spec
 from app.data.preview import preview
 from app.data.spec import DataError
+from app.engine import dispatch
+from app.engine.dispatch import control_for
+from app.engine.placement import OWN_PROCESS
 from app.engine.requests.capture import CaptureRequest
 from app.engine.tasks.capture import batch_of
 from app.preflight import preflight
@@ -26,8 +29,8 @@ from app.source.generated import InputSpec
 from app.training.config import Choice, OutputLoss
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.predict import shown, survey, try_input
-from app.training.events import EpochDone
-from app.training.job import JobError
+from app.training.events import EpochDone, to_json
+from app.training.job import Job, JobError
 from app.training.loop import train
 from app.training.monitoring.memory_by_layer import estimate
 from app.training.setup.prepare import set_up
@@ -115,12 +118,18 @@ RUNS = {
 }  # fmt: skip
 
 
+def window_lines(a_job: Job) -> list[str]:
+    """What the thread of the window's run hears from the process that trains."""
+    events = dispatch.train(a_job, control_for(OWN_PROCESS), OWN_PROCESS, threads=torch.get_num_threads())
+    return [line for event in events if (line := to_json(event))]
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_the_run_of_the_script(name: str, tmp_path: Path, run_script: Any) -> None:  # noqa: F811
     a_job = RUNS[name](tmp_path)
     read_spec(a_job.data)
     lines, ended = run_script(a_job, "--json")
-    assert ended is None and lines == app_lines(a_job)
+    assert ended is None and lines == app_lines(a_job) == window_lines(a_job)
 
 
 def test_the_loss_is_that_of_plain_torch() -> None:
