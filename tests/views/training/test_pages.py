@@ -72,14 +72,6 @@ def test_a_key_says_that_it_was_pressed(qtbot, deck, name):
         deck.transport.button(name).click()
 
 
-def test_the_keys_stay_where_they_are_when_a_state_is_said(deck):
-    deck.set_state("running")
-    wide = deck.sizeHint().width()
-    for state in ("paused", "done", "stopped", "failed"):
-        deck.set_state(state)
-        assert deck.counter.message() and deck.sizeHint().width() == wide
-
-
 def test_what_blocks_a_run_is_said_but_does_not_take_the_deck_from_a_run(deck):
     deck.set_blocked("Fix 1 error to run", "error", "error")
     assert enabled(deck) == [] and deck.counter.message() == "Fix 1 error to run"

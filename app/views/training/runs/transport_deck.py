@@ -52,7 +52,6 @@ class RunDeck(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.transport, self.counter = Transport(self), Counter(self)
-        self.counter.keep_room(word for _, _, word, icon, _ in LOOKS.values() if icon)
         self.step_button = Button(CAPTURE["none"])
         widest = max((Button(text).sizeHint().width() for text in CAPTURE.values()), default=0)
         self.step_button.setFixedSize(widest, 30)  # the keys stay where they are

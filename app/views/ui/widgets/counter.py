@@ -60,7 +60,6 @@ class Counter(QWidget):
         self._color = "text4"
         self._text, self._icon, self._tone = "", "", "text2"
         self._message = TextLine("", "message")
-        self._kept = 0.0
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
 
@@ -100,11 +99,6 @@ class Counter(QWidget):
         if color != self._color:
             self._color = color
             self.update()
-
-    def keep_room(self, texts: Iterable[str]) -> None:
-        """Keep room for the widest of these messages, with an icon, so that nothing moves when one comes or goes."""
-        self._kept = max((TextLine(text, "message").width for text in texts), default=0.0) + 24 + 14
-        self.updateGeometry()
 
     def set_message(self, text: str, icon: str = "", color: str = "text2") -> None:
         """Show a message at the right, such as `Fix 1 error to run`; an empty text removes it."""
@@ -188,7 +182,7 @@ class Counter(QWidget):
 
     def sizeHint(self) -> QSize:
         message = TextLine(self._text, "message").width + (24 if self._icon else 8) + 14 if self._text else 0
-        return at_least(max(self._fields_end() + max(message, self._kept) + 16, 330), HEIGHT)
+        return at_least(max(self._fields_end() + message + 16, 330), HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
         return at_least(max(self._fields_end() + 14 + (24 if self._icon else 0), 200), HEIGHT)
