@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from app.engine.requests.playback import RecordRequest
 from app.engine.watched.follow import follow
 from app.engine.watched.script_ranks import ranks_of
 from app.training.events import Noticed
-from tests.support.forked_python import start_forked
 from tests.tapedeck.test_capture import Window, opened  # noqa: F401
 from tests.tapedeck.test_watching import told
 
@@ -56,22 +56,18 @@ dist.destroy_process_group()
 """
 
 
-def launched(rank: int) -> dict[str, str]:
-    return {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo",
-            "MASTER_PORT": "29517"}  # fmt: skip
+@pytest.fixture(autouse=True)
+def port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the ranks meet at a port that is free: another worker of the suite runs ranks as well."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
 
 
 def started(folder: Path, rank: int, *command: str) -> subprocess.Popen[str]:
+    launched = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True, cwd=folder,
-                            env={**os.environ, **launched(rank), "PYTHONPATH": str(ROOT)})  # fmt: skip
-
-
-def printed_alone(script: Path, folder: Path) -> list[str]:
-    """What both ranks print without us."""
-    ranks = [start_forked(script, cwd=folder, **launched(rank)) for rank in range(2)]
-    outputs = [rank.stdout.read().decode() for rank in ranks if rank.stdout is not None]
-    assert [rank.wait() for rank in ranks] == [0, 0], outputs
-    return outputs
+                            env={**os.environ, **launched, "PYTHONPATH": str(ROOT)})  # fmt: skip
 
 
 def printed(processes: list[subprocess.Popen[str]]) -> list[str]:
@@ -88,7 +84,7 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[di
     folders = [watched / f"rank {rank}" for rank in range(2)]
     for folder in (apart, *folders):
         folder.mkdir(parents=True, mode=0o700)
-    alone = printed_alone(script, apart)
+    alone = printed([started(apart, rank, str(script)) for rank in range(2)])
 
     launcher = str(ROOT / "tapedeck" / "script.py")
     ranks = [started(watched, rank, launcher, str(folders[rank]), str(script), "watched") for rank in range(2)]
