@@ -19,7 +19,7 @@ from app.compare.passes import Call, Forced, ModelPass, Recording, Spot
 from app.compare.results import Difference, First, Layer, Setting
 from app.compare.structure import compare as match
 
-# Hands what B needs to the other interpreter, and returns what it found.
+# Run B in the other interpreter: takes weights, inputs and the calls of A, returns the recorded calls of B.
 Exchange = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -73,7 +73,7 @@ class OtherNumbers(Numbers):
             path, number = ran["at"]
             place = one.calls[path, number].place if (path, number) in one.calls else ("", 0)
             return First(path, path, "forward", mode, f"B raises {ran['error']}", *place, *place), tuple(layers)
-        forced = _ToldPass(self.b, self._to_a, one)
+        forced = _RemotePass(self.b, self._to_a, one)
         forced.judge(answer["forced"])
         return self._first(one, forced, mode), self._with_added(layers, one, forced)
 
@@ -82,7 +82,7 @@ class OtherNumbers(Numbers):
 
 
 def _plain(call: Call) -> dict[str, Any]:
-    """Return what was recorded of a call as containers of tensors."""
+    """Serialize a recorded call to dicts and lists of tensors."""
 
     def spot(one: Spot) -> list[Any]:
         return [one.value, one.needs_gradient, one.gradient]
@@ -95,11 +95,11 @@ def _plain(call: Call) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _call_of(told: dict[str, Any], run: ModelPass, reference: Recording) -> Call:
-    """Begin the call of B that is told of, like that of A."""
-    key = told["path"], told["number"]
+def _call_of(recorded: dict[str, Any], run: ModelPass, reference: Recording) -> Call:
+    """Add a call that the other interpreter recorded to those of B, with the reference call of A."""
+    key = recorded["path"], recorded["number"]
     known = reference.calls.get(key)
-    caller = run.calls.get(tuple(told["caller"])) if told["caller"] is not None else None
+    caller = run.calls.get(tuple(recorded["caller"])) if recorded["caller"] is not None else None
     call = Call(*key, run.model.get_submodule(key[0]), caller=caller, reference=known)
     if known is not None:
         call.place, call.roundoff, call.length = known.place, known.roundoff, known.length
@@ -107,26 +107,26 @@ def _call_of(told: dict[str, Any], run: ModelPass, reference: Recording) -> Call
     return call
 
 
-def _take_own(run: Recording, reference: Recording, told: dict[str, Any]) -> None:
-    run.gradients.of_parameters, run.gradients.refused = told["gradients"], told["refused"]
-    for one in told["calls"]:
+def _take_own(run: Recording, reference: Recording, recorded: dict[str, Any]) -> None:
+    run.gradients.of_parameters, run.gradients.refused = recorded["gradients"], recorded["refused"]
+    for one in recorded["calls"]:
         call = _call_of(one, run, reference)
         call.outputs = [Spot(value, gradient is not None, gradient) for value, gradient in one["outputs"]]
 
 
-class _ToldPass(Forced):
+class _RemotePass(Forced):
     """A pass of B on the tensors of A that ran elsewhere, judged here."""
 
-    def judge(self, told: dict[str, Any]) -> None:
+    def judge(self, recorded: dict[str, Any]) -> None:
         """Compare what B made of the tensors of A, in the order in which it was made."""
-        self.gradients.of_parameters, self.gradients.refused = told["gradients"], told["refused"]
-        for kind, number in told["events"]:
-            one = told["calls"][number]
+        self.gradients.of_parameters, self.gradients.refused = recorded["gradients"], recorded["refused"]
+        for kind, number in recorded["events"]:
+            one = recorded["calls"][number]
             if kind == "enter":
                 self._entered(_call_of(one, self, self.reference), one["arrived"])
             else:
                 self._left(self.calls[one["path"], one["number"]], one)
-        for path, number, kind, at, gradient in told["leaves"]:
+        for path, number, kind, at, gradient in recorded["leaves"]:
             self._came_back(self.calls[path, number], kind, at, gradient)
         self.finished()
 
@@ -139,18 +139,18 @@ class _ToldPass(Forced):
             self._judge(call.caller, value, spot.value, f"input {number + 1} of {call.path or 'the model'}", call)
         self.begun(call)
 
-    def _left(self, call: Call, told: dict[str, Any]) -> None:
+    def _left(self, call: Call, recorded: dict[str, Any]) -> None:
         wanted = call.reference
         if wanted is None:
             return
-        for number, value in told["left"].items():
+        for number, value in recorded["left"].items():
             spot = wanted.written.get(number) or wanted.inputs[number]
             self._judge(call, value, spot.value, f"what it leaves in its input {number + 1}")
-        call.outputs = wanted.outputs[: len(told["outputs"])]
-        for number, ((value, _), spot) in enumerate(zip(told["outputs"], wanted.outputs, strict=False)):
+        call.outputs = wanted.outputs[: len(recorded["outputs"])]
+        for number, ((value, _), spot) in enumerate(zip(recorded["outputs"], wanted.outputs, strict=False)):
             self._judge(call, value, spot.value, self._output_words(wanted, number))
-        self._count_outputs(call, len(told["outputs"]))
-        for name, value in told["made_buffers"].items():
+        self._count_outputs(call, len(recorded["outputs"]))
+        for name, value in recorded["made_buffers"].items():
             if name in wanted.buffers:
                 self._judge(call, value, wanted.buffers[name], f"its buffer {name}")
 

@@ -33,7 +33,7 @@ def main(folder: str) -> None:
     """Answer what `given.pt` in a folder asks for. Raises what making the model raises."""
     given = torch.load(Path(folder, GIVEN), weights_only=True)
     for name in [name for name in sys.modules if name == "app" or name.startswith("app.")]:
-        del sys.modules[name]  # a person's own package may have that name
+        del sys.modules[name]  # the package of the model may be called `app` too
     mend_torchvision()
     model = made(json.loads(given["make"]))
     model.load_state_dict(given["state"])
@@ -177,7 +177,7 @@ class OwnPass:
 
 
 class ForcedPass(OwnPass):
-    """Hands every call what A's call got, and keeps what it makes of that."""
+    """A forward and backward pass whose calls get the inputs of A's calls; their outputs are recorded."""
 
     def __init__(self, model: nn.Module, reference: list[dict[str, Any]]) -> None:
         super().__init__(model)

@@ -94,7 +94,7 @@ def _drawn_differently(a: Tensor, b: Tensor) -> str:
 
 
 def _is_round(value: float) -> bool:
-    """Return whether a number is one that a person would write, and hardly one that was drawn.
+    """Return whether a number has at most three decimals, so that it was hardly drawn at random.
 
     >>> _is_round(0.1), _is_round(-0.0743921)
     (True, False)

@@ -88,7 +88,7 @@ def make_pairs(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
 
 
 def make_shapes(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw one to three bright ellipses and rectangles on noise, to be told from it pixel by pixel.
+    """Generate images for segmentation: one to three bright ellipses and rectangles on noise.
 
     The pictures (N, 1, 64, 64) are in [0, 1]; the masks (N, 1, 64, 64) float32 are 1 in a shape and 0 beside it.
     """

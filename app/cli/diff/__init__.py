@@ -150,7 +150,7 @@ def _answered(request: Diff, options: argparse.Namespace) -> Difference:
 
 
 def _progress(options: argparse.Namespace) -> Callable[[str], None]:
-    """Return what shows what is being done, on a terminal."""
+    """Return a function that prints the progress on a terminal, in place; without a terminal it does nothing."""
     if options.json or not sys.stderr.isatty():
         return lambda _words: None
     return lambda words: print(f"{CLEARED}{words} ", end="", file=sys.stderr, flush=True)

@@ -56,8 +56,8 @@ def run(options: argparse.Namespace) -> int:
     name = options.script
     if (options.capture is None) != (options.out is None):
         raise cli.CommandError("--capture STEP and --out FILE go together")
-    told = os.environ.get("WORLD_SIZE", "")
-    world = int(told) if told.isdecimal() else 1
+    world_size = os.environ.get("WORLD_SIZE", "")
+    world = int(world_size) if world_size.isdecimal() else 1
     if not 0 <= options.rank < world:
         ranks = f"the ranks are 0 to {world - 1}" if world > 1 else "this is the only process; torchrun starts several"
         raise cli.CommandError(f"--rank {options.rank}: {ranks}")

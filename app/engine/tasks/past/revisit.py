@@ -114,8 +114,11 @@ def labels_of(kept: Kept, project: Project, job: Job, step: int) -> Any:
 
 
 class HeldRevisit:
-    """A re-lived step whose graph can be held again and again; its weights are those before the step, and `state` is
-    what it computed. `is_equal` is None if the run did not train on it."""
+    """A re-lived step whose graph can be captured any number of times, with the weights from before the step.
+
+    `state` has its batch, activations and gradients. `is_equal` says whether the gradients of the capture are the
+    step's; None if the run made no update with its batch.
+    """
 
     def __init__(self, stepper: Stepper, watcher: ReliveWatcher, job: Job, labels: Any, figures: StepFigures) -> None:
         assert watcher.snapshot is not None

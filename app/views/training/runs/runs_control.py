@@ -156,20 +156,23 @@ class RunsControl(QObject):
 
     def ask_delete(self, kept: list[Kept]) -> None:
         """Delete runs after asking."""
-        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
-
         what = kept[0].record.title if len(kept) == 1 else f"{len(kept)} runs"
         reason = "Its curves, its checkpoints and its folder are deleted. This cannot be undone."
-        dialog = QuestionDialog(
-            f"Delete {what}?", reason if len(kept) == 1 else reason.replace("Its", "Their").replace("its", "their"),
-            self._workspace.window,
-        )  # fmt: skip
+        if len(kept) > 1:
+            reason = reason.replace("Its", "Their").replace("its", "their")
+        if self._confirmed(f"Delete {what}?", reason):
+            self.delete(kept)
+
+    def _confirmed(self, title: str, text: str) -> bool:
+        """Ask whether to delete something."""
+        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+
+        dialog = QuestionDialog(title, text, self._workspace.window)
         dialog.offer("Delete", DialogAnswer.DISCARD, left=True)
         dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
         dialog.exec()
         dialog.deleteLater()
-        if dialog.answer is DialogAnswer.DISCARD:
-            self.delete(kept)
+        return dialog.answer is DialogAnswer.DISCARD
 
     def delete(self, kept: list[Kept]) -> None:
         """Delete runs and all their files."""
@@ -190,19 +193,11 @@ class RunsControl(QObject):
 
     def ask_delete_kept(self, kept: Kept) -> None:
         """Delete the checkpoints for revisiting of a run after asking."""
-        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
-
-        dialog = QuestionDialog(
+        if self._confirmed(
             f"Delete the checkpoints for revisiting of {kept.record.title}?",
             "Its steps can still be re-lived, from the other checkpoints or the start, which may take as long as the "
             "run did. This cannot be undone.",
-            self._workspace.window,
-        )  # fmt: skip
-        dialog.offer("Delete", DialogAnswer.DISCARD, left=True)
-        dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
-        dialog.exec()
-        dialog.deleteLater()
-        if dialog.answer is DialogAnswer.DISCARD:
+        ):
             self.delete_kept(kept)
 
     def delete_kept(self, kept: Kept) -> None:
