@@ -42,6 +42,10 @@ folder, steps = Path(sys.argv[1]), int(sys.argv[2])
 job = a_job(steps)
 next(train(job, threads=1))  # what is imported on the way to the first batch
 
+def say(*words):
+    # In one write: of a line in several (Python unbuffered), a kill could leave half, to which the next one is added.
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 def live():
     kept = store.listed(folder)
     kept = kept[0] if kept else store.begin(folder, Project("killed", data=job.data, training=job.training))
@@ -53,9 +57,9 @@ def live():
     for event in train(job, threads=1, folder=recorder.checkpoints, resume=resume):
         recorder.take(event)
         if isinstance(event, StepDone):
-            print("step", event.step, flush=True)
+            say("step", event.step)
     recorder.close()
-    print("end", type(event).__name__, getattr(event, "message", ""), flush=True)
+    say("end", type(event).__name__, getattr(event, "message", ""))
 
 for line in sys.stdin:
     child = os.fork()
@@ -64,9 +68,9 @@ for line in sys.stdin:
             live()
         finally:
             os._exit(0)
-    print("born", child, flush=True)
+    say("born", child)
     os.waitpid(child, 0)
-    print("gone", flush=True)
+    say("gone")
 """
 
 
