@@ -205,12 +205,13 @@ def _set_threads(environment: Mapping[str, str]) -> None:
 
     count = thread_count("OMP_NUM_THREADS")
     of_mkl = thread_count("MKL_NUM_THREADS") if torch.backends.mkl.is_available() else 0
+    loaded_for = torch.get_num_threads()  # asks OpenMP, which is set below: MKL, linked into torch, is not by that
     for library in ThreadpoolController().lib_controllers:
         if library.internal_api == "openblas":  # it had to do with one, so as not to start any here
             library.set_num_threads(thread_count("OPENBLAS_NUM_THREADS") or count or len(os.sched_getaffinity(0)))
         elif count and library.num_threads != count:
             library.set_num_threads(count)
-    if (count := of_mkl or count) and count != torch.get_num_threads():
+    if (count := of_mkl or count) and count != loaded_for:
         torch.set_num_threads(count)
 
 
