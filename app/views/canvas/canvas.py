@@ -43,6 +43,7 @@ from app.views.ui.widgets.empty import EmptyState
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
+    from app.views.ui.graphview.accessible import GraphAccess
 
 SAID_FOR = 6000
 TITLE_REACH = 160.0  # of a frame, px
@@ -72,6 +73,7 @@ class Canvas(QWidget):
         self.scene = CanvasScene(catalog, self)
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
+        self.view.make_access = self._make_access
         self.growth = Growth(self.scene, self.view, self)
         self._unveiling = DeferredShow(self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing)
         self.autoscroll = AutoScroll(self.view)
@@ -159,6 +161,11 @@ class Canvas(QWidget):
         self.rename_field.closed.connect(self._back_to_view)
         self.renameRequested.connect(self.commands.rename)
         self.empty.acted.connect(self.exampleRequested)
+
+    def _make_access(self) -> GraphAccess:
+        from app.views.canvas.accessible import CanvasAccess
+
+        return CanvasAccess(self)
 
     # --- What others ask of it
 

@@ -9,7 +9,6 @@ from PySide6.QtCore import QPointF, QRectF
 from app.builder.graph import Edge
 from app.views.canvas import keyboard_navigation
 from app.views.canvas.gestures.hit import NOTHING, Hit
-from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -105,9 +104,7 @@ class KeyboardActions:
         """Select the next comment or frame, or the one before."""
         note = self._canvas.commands.notes.step_to(direction)
         if note is not None:
-            item = self._canvas.scene.notes.items[note]
-            self._canvas.reveal_area(item.body)
-            announce(self._canvas.view, f"{item.note.kind} {item.note.text}")
+            self._canvas.reveal_area(self._canvas.scene.notes.items[note].body)
 
     def lay_out(self) -> None:
         """Lay out the selected nodes, or all, in rows as wide as the window."""
@@ -167,5 +164,3 @@ class KeyboardActions:
         if target is not None:
             canvas.commands.select([target])
             canvas.reveal([target])
-            face = canvas.scene.nodes[target].face
-            announce(canvas.view, f"{face.name}, {face.line}")

@@ -66,9 +66,11 @@ def arranged(
 
 
 class TapeScene(QGraphicsScene):
-    """Boxes and groups by key. `chosen` emits the key of the selected box or group, "" for none."""
+    """Boxes and groups by key. `chosen` emits the key of the selected box or group, "" for none; `redrawn` is emitted
+    when there is another drawing."""
 
     chosen = Signal(str)
+    redrawn = Signal()
     hovered = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -109,6 +111,7 @@ class TapeScene(QGraphicsScene):
             if key in self.boxes or key in self.groups:
                 self.choose(key)
                 break
+        self.redrawn.emit()
         return max(layout.width, done.page[0])
 
     def redraw_in_place(self, drawing: Drawing) -> None:
@@ -120,12 +123,14 @@ class TapeScene(QGraphicsScene):
         self.boxes.made.clear()
         self.groups.made.clear()
         self.near.update()
+        self.redrawn.emit()
 
     def empty(self) -> None:
         """Remove the drawing."""
         self.drawing = None
         self.near.forget()
         self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
+        self.redrawn.emit()
 
     def _start(
         self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
@@ -11,6 +13,9 @@ from app.views.autograd.graph.parts import BoxPart, GroupPart
 from app.views.autograd.graph.scene import TapeScene
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.theme import manager
+
+if TYPE_CHECKING:
+    from app.views.ui.graphview.accessible import GraphAccess
 
 HIDDEN = 0.2
 _KEYS = {
@@ -37,6 +42,7 @@ class TapeView(PanZoomView):
     def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
         self._scene = scene
+        self.make_access = self._make_access
         self.whole = True
         self._pan_from: QPoint | None = None
         self._pressed_at: QPoint | None = None
@@ -47,6 +53,11 @@ class TapeView(PanZoomView):
         )
         self.setCursor(Qt.CursorShape.ArrowCursor)
         manager().changed.connect(self.viewport().update)
+
+    def _make_access(self) -> GraphAccess:
+        from app.views.autograd.graph.accessible import TapeAccess
+
+        return TapeAccess(self, self._scene)
 
     # -- viewport ------------------------------------------------------------------------------------------------------
 

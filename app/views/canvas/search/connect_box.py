@@ -9,6 +9,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect
 from PySide6.QtWidgets import QWidget
 
 from app.builder.graph import Edge
+from app.views.canvas.items.faces import Pin
 from app.views.canvas.search import connect_candidates
 from app.views.canvas.search.connect_candidates import Offer
 from app.views.canvas.search.pick_box import GAP, PickBox, PickRow
@@ -73,6 +74,21 @@ class Connector:
             canvas.say(f"No port of {name} fits one of {other}")
             return
         self._open(node, found, self._connect, f"Connect {name} to", "Enter connects: → from it, ← into it. Esc closes")
+
+    def connect_port(self, node: str, pin: Pin, from_output: bool) -> None:
+        """List the wires that one port of a node can have."""
+        canvas, scene = self._canvas, self._canvas.scene
+        found = [
+            offer
+            for offer in connect_candidates.to_connect(scene.graph, canvas.catalog, scene.analysis, node)
+            if offer.outgoing == from_output
+            and (offer.wire.output == pin.index if from_output else offer.wire.port == pin.port)
+        ]
+        name = f"{'output' if from_output else 'input'} {pin.port} of {scene.graph.nodes[node].name}"
+        if found:
+            self._open(node, found, self._connect, f"Connect {name}", "Enter connects, Esc closes")
+        else:
+            canvas.say(f"No port of another node fits {name}")
 
     def disconnect(self) -> None:
         """List the wires at the selected node, to be cut."""

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter, QResizeEvent, QTransform, QWheelEvent
+from PySide6.QtCore import QObject, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleInterface,
+    QFocusEvent,
+    QKeyEvent,
+    QPainter,
+    QResizeEvent,
+    QTransform,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
 from app.views.ui.graphview.grid_dots import GridDots
+
+if TYPE_CHECKING:
+    from app.views.ui.graphview.accessible import GraphAccess
 
 WHEEL = 1.0015  # zoom for an eighth of a degree
 NEARLY = 0.6  # of `READABLE`: what would be smaller is shown whole and without names
@@ -32,6 +47,10 @@ class PanZoomView(QGraphicsView):
 
     def __init__(self, scene: QGraphicsScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
+        # Set by the owner of a view whose parts a screen reader can find; called when one asks for the view.
+        self.make_access: Callable[[], GraphAccess] | None = None
+        self._access: GraphAccess | None = None
+        _install_interfaces()
         self._dots = GridDots()
         self._space = False
         self.whole = False  # everything is framed, also after the view is resized
@@ -44,6 +63,26 @@ class PanZoomView(QGraphicsView):
         self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.SmartViewportUpdate)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+    def accessible_interface(self) -> QAccessibleInterface | None:
+        """Return what a screen reader finds in place of the view; None for Qt's own."""
+        if self.make_access is None:
+            return None
+        from app.views.ui.graphview.accessible import ViewInterface
+
+        if self._access is None:
+            self._access = self.make_access()
+        return ViewInterface(self, self._access)
+
+    @property
+    def access(self) -> GraphAccess | None:
+        """The parts as a screen reader finds them; None as long as none has asked."""
+        return self._access
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        if self._access is not None:
+            self._access.focus_came()
 
     def whole_area(self) -> QRectF:
         """Return the bounds of everything in the scene."""
@@ -183,3 +222,14 @@ class PanZoomView(QGraphicsView):
 
     def drawBackground(self, painter: QPainter, rect: QRectF | QRect) -> None:
         self._dots.paint(painter, QRectF(rect), self.viewportTransform(), self.zoom, self.devicePixelRatioF())
+
+
+@cache
+def _install_interfaces() -> None:
+    """Have Qt ask views and their parts for their interfaces; it does so only for an assistive technology."""
+    QAccessible.installFactory(_interface_of)
+
+
+def _interface_of(_class_name: str, thing: QObject) -> QAccessibleInterface | None:
+    make = getattr(thing, "accessible_interface", None)
+    return make() if make is not None else None
