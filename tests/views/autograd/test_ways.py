@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
 
 from app.autograd.batch import TrainingBatch
@@ -264,3 +265,27 @@ def test_the_pointer_is_told_what_a_box_says_and_nothing_from_afar(room) -> None
     ]
     room.view.zoom_to(0.1)
     assert room.scene.tip_at(middle) == ""
+
+
+# -- a screen reader ---------------------------------------------------------------------------------------------------
+
+
+def test_a_screen_reader_finds_operations_selects_and_folds_them(room: AutogradPage) -> None:
+    text = QAccessible.Text
+    room.set_tape(nested())
+    whole = QAccessible.queryAccessibleInterface(room.view)
+    drawing = room.drawing()
+    assert whole.text(text.Name) == "Autograd graph" and drawing is not None
+    parts = [whole.child(number) for number in range(whole.childCount())]
+    assert len(parts) >= len(drawing.groups) + len(drawing.boxes) + len(drawing.arrows)
+    assert all(part.text(text.Name) and part.actionInterface().actionNames()[0] == "Press" for part in parts)
+    gradients = [part.text(text.Name) for part in parts if part.text(text.Name).startswith("Gradient from ")]
+    assert len(gradients) == len(drawing.arrows)
+
+    group = next(part for part in parts if part.state().expanded)
+    group.actionInterface().doAction("Press")
+    assert group.state().selected and room.scene.current_key()
+    title = group.text(text.Name)
+    group.actionInterface().doAction("Fold or unfold")
+    parts = [whole.child(number) for number in range(whole.childCount())]
+    assert any(part.text(text.Name).startswith(title) and part.state().collapsed for part in parts)

@@ -280,7 +280,8 @@ class StepPlot(pg.PlotWidget):
         self.cursor_line = CursorLine(self)
         self.readout = Readout(self)
         self.setFrameShape(self.Shape.NoFrame)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        for each in (self, self.viewport()):
+            each.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setMinimumSize(90, 60)
         self.setMouseTracking(True)
         self.restyle()

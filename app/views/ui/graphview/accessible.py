@@ -1,8 +1,8 @@
 """The parts of a graph view for screen readers: each a child of the view, with a name, a role, states and actions.
 
 Nothing here is made before an assistive technology asks for a view: Qt calls the factory that `PanZoomView` installs.
-`GraphAccess` is what a subclass fills: which parts there are, and what each of them says and does. A part is a `QObject`
-because Qt keeps the interface of one as long as the object lives; its position in the tree is `GraphAccess`'s to say.
+`GraphAccess` is what a subclass fills: which parts there are, and what each of them says and does. A part is a
+`QObject` because Qt keeps the interface of one as long as the object lives; `GraphAccess` says where it is in the tree.
 """
 
 from __future__ import annotations
