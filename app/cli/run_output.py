@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from app.training.events import Cut, EpochDone, Event, StepDone
+    from app.training.events import Cut, EpochDone, Event, Finished, StepDone
 
 
 CLEARED = "\r\033[K"  # of a terminal: back to the beginning of an empty line
@@ -53,8 +53,18 @@ class ProgressBar:
                 self._epoch(event)
             case events.Cut():
                 self._cut(event)
-            case events.Finished() if event.reason == "stopped":
-                print(f"stopped after {event.steps} steps")
+            case events.Finished():
+                self._finished(event)
+
+    def _finished(self, event: Finished) -> None:
+        from app.cli import printable
+        from app.util.formatting import counted
+
+        if self._terminal:
+            print(CLEARED, end="", file=sys.stderr)
+        word = "stopped" if event.reason == "stopped" else "ended early" if event.epoch < self._epochs else "done"
+        why = f": {event.reason_text}" if event.words else ""
+        print(printable(f"{word} after {counted(event.steps, 'step')}{why}"))
 
     def _cut(self, event: Cut) -> None:
         from app.cli import printable

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from app.training.job import Job
 
 WEIGHTS = ("weights.safetensors", "weights.pt")
+BEST = ("weights-best.safetensors", "weights-best.pt")  # of the epoch with the smallest validation loss
 
 
 @dataclass
@@ -48,8 +49,12 @@ class Results:
         return " ".join(filter(None, (lost, there, rescued)))
 
 
-def leave(project: Project, job: Job, weights: Mapping[str, Any], history: History, folder: Path) -> Results:
-    """Write weights and metrics, then code, then pictures into `folder`."""
+def leave(
+    project: Project, job: Job, weights: Mapping[str, Any], history: History, folder: Path, best: Path | None = None
+) -> Results:
+    """Write weights and metrics, then code, then pictures into `folder`. `best` is the checkpoint of the best epoch,
+    unless that was the last.
+    """
     from app.builder.analysis import analyse
     from app.engine.requests.capture import CaptureRequest, node_labels
     from app.engine.tasks.capture import batch_of
@@ -57,6 +62,7 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     from app.export.script.script import training_script, write_start
     from app.export.weights import save_pt, save_safetensors
     from app.project.custom_layers import ops_of
+    from app.training.evaluation.evaluator import checkpoint_weights
     from app.util.atomic import write_text
 
     results = Results(folder)
@@ -67,6 +73,9 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
         folder.mkdir(parents=True, exist_ok=True)
     part("weights.safetensors", lambda: save_safetensors(weights, folder / "weights.safetensors"))
     part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
+    if best is not None:
+        part(BEST[0], lambda: save_safetensors(checkpoint_weights(best), folder / BEST[0]))
+        part(BEST[1], lambda: save_pt(checkpoint_weights(best), folder / BEST[1]))
     part("metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv()))
     part(name, lambda: [path.name for path in write_models(job, model, [script])[1:]])
     part("train.py", lambda: write_text(script, training_script(job)))
@@ -84,6 +93,37 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
         lambda: batch_of(request, weights).capture(),
     )  # fmt: skip
     return results
+
+
+def best_of(recorder: Recorder, steps: int) -> Path | None:
+    """Return the checkpoint of the best epoch of a run; None if that was its last, or was not saved."""
+    from app.training.checkpoints import checkpoint
+
+    path = recorder.checkpoints / checkpoint.BEST
+    try:
+        return path if path.is_file() and checkpoint.step_of(path)[0] != steps else None
+    except checkpoint.CheckpointError:
+        return None
+
+
+def which_weights(history: History, results: Results) -> list[str]:
+    """Say of which step the weights are that were written, and their validation losses."""
+    steps, losses = history.epochs["step"], history.epochs["val_loss"]
+    last = int(history.steps["step"][-1]) if len(history.steps) else 0
+    found = [f"weights.*: the last, of step {last:,}"]
+    known = [at for at in range(len(losses)) if losses[at] == losses[at]]
+    if not known or not any(name in results.names for name in WEIGHTS):
+        return found if not known else []
+    best = min(known, key=lambda at: losses[at])
+    if steps[known[-1]] == last:
+        found[0] += f", validation loss {losses[known[-1]]:.4f}"
+    if any(name in results.names for name in BEST):
+        epoch = int(history.epochs["epoch"][best])
+        found.append(f"weights-best.*: the smallest validation loss, {losses[best]:.4f}, of epoch {epoch} "
+                     f"(step {int(steps[best]):,})")  # fmt: skip
+    elif steps[best] == last:
+        found[0] += ", the smallest of the run"
+    return found
 
 
 def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app.runs.list_columns import ListedRun
     from app.runs.store import Kept
 
 SHOWN = 6  # of the steps that were measured, evenly spread, where they are printed
-HEAD = ("run", "began", "state", "epochs", "steps", "loss", "best", "accuracy", "best", "time")
+OMITTED = ("note", "loss")  # columns that are not in the table: notes have lines of their own
 
 
 def add(commands: Any) -> None:
@@ -21,8 +22,21 @@ def add(commands: Any) -> None:
     runs.add_argument("project", type=Path, help="a project, or a folder of runs")
     runs.add_argument("--json", action="store_true", help="one line of JSON per run")
     runs.add_argument(
-        "--run", metavar="NAME", help="run for --tensorboard and --gains, by number or name (default: the newest)"
+        "--filter",
+        default="",
+        metavar="WORDS",
+        help='list only runs that contain the words, or compare: "lr>0.001 tags:baseline best_accuracy>=95%%"',
     )
+    runs.add_argument("--sort", metavar="COLUMN", help="sort by a column (default: newest first)")
+    runs.add_argument("--descending", action="store_true", help="sort the largest value first")
+    runs.add_argument(
+        "--run",
+        metavar="NAME",
+        help="run for --name, --note, --tags, --tensorboard and --gains, by number or name (default: the newest)",
+    )
+    runs.add_argument("--name", dest="new_name", metavar="TEXT", help='name a run; "" restores its number')
+    runs.add_argument("--note", metavar="TEXT", help="write a note on a run")
+    runs.add_argument("--tags", metavar="A,B", help="set the tags of a run, separated by commas")
     runs.add_argument("--tensorboard", type=Path, metavar="DIR", help="write a run as TensorBoard event files")
     runs.add_argument(
         "--gains",
@@ -38,36 +52,98 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line per run, newest first."""
+    """List the runs, or do with one of them what is requested."""
     from app.runs import store
 
-    found = store.listed(folder_of(options.project))
+    folder = folder_of(options.project)
+    found = store.listed(folder)
     if options.tensorboard:
         print(_exported(options, found))
         return 0
     if options.gains:
         _gains(options, found)
         return 0
+    if any(given is not None for given in (options.new_name, options.note, options.tags)):
+        _annotate(options, found)
+        found = store.listed(folder)
+    if not found:
+        if not options.json:
+            print(f"{options.project}: no runs are stored")
+        return 0
+    shown = _chosen(options, found)
     if options.json:
-        for kept in found:
+        for kept in shown:
             print(json.dumps(_plain(kept), ensure_ascii=False))
         return 0
-    if not found:
-        print(f"{options.project}: no runs are stored")
+    if not shown:
+        print(f"{options.project}: none of {len(found)} runs has {options.filter}")
         return 0
-    from app.cli import printable
-
-    said = {at: _surgeries(kept) for at, kept in enumerate(found, 1)}
-    rows = [HEAD, *(tuple(map(printable, _row(kept))) for kept in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    for at, row in enumerate(rows):
-        left, right = row[:3], row[3:]
-        cells = [f"{text:<{width}}" for text, width in zip(left, widths, strict=False)]
-        cells += [f"{text:>{width}}" for text, width in zip(right, widths[3:], strict=True)]
-        print("  ".join(cells).rstrip())
-        for line in said.get(at, ()):
-            print(printable(f"    {line}"))
+    _print_table(shown)
     return 0
+
+
+def _annotate(options: argparse.Namespace, found: list[Kept]) -> None:
+    """Change the name, the note or the tags of the requested run."""
+    from app import cli
+    from app.runs import store
+    from app.runs.record import RunError
+
+    tags = None if options.tags is None else options.tags.split(",")
+    try:
+        kept = _requested_run(options, found)
+        with cli.writing(kept.folder):
+            store.annotate(kept, name=options.new_name, note=options.note, tags=tags)
+    except RunError as error:
+        raise cli.CommandError(str(error)) from error
+
+
+def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
+    """Return the runs that the filter takes, sorted as requested."""
+    from app import cli
+    from app.runs import list_columns
+    from app.runs.record import RunError
+
+    try:
+        takes = list_columns.matcher(options.filter)
+        chosen = [kept for kept in found if takes(_listed(kept))]
+        if options.sort:
+            column = list_columns.named(options.sort)
+            chosen = list_columns.ordered(chosen, column, options.descending, _listed)
+    except RunError as error:
+        raise cli.CommandError(str(error)) from error
+    return chosen
+
+
+def _print_table(shown: list[Kept]) -> None:
+    """Print a line per run; columns that no run has a value for are left out."""
+    from app.cli import printable
+    from app.runs.list_columns import COLUMNS
+
+    runs = [_listed(kept) for kept in shown]
+    columns = [
+        column for column in COLUMNS
+        if column.key not in OMITTED and any(column.value(run) is not None for run in runs)
+    ]  # fmt: skip
+    rows = [[column.title.lower() for column in columns]]
+    rows += [[printable(column.shown(run)) for column in columns] for run in runs]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
+    for at, row in enumerate(rows):
+        cells = zip(row, widths, columns, strict=True)
+        print("  ".join(f"{t:>{w}}" if column.number else f"{t:<{w}}" for t, w, column in cells).rstrip())
+        if not at:
+            continue
+        kept = shown[at - 1]
+        ending = kept.record.ending
+        note, why = kept.record.note, (ending.message or ending.note) if ending is not None else ""
+        for line in (*(part for part in note.splitlines() if part.strip()), why, *_surgeries(kept)):
+            if line:
+                print(printable(f"    {line}"))
+
+
+def _listed(kept: Kept) -> ListedRun:
+    from app.runs.list_columns import ListedRun
+
+    return ListedRun(kept.record, kept.record.summary, kept.state)
 
 
 def _surgeries(kept: Kept) -> list[str]:
@@ -141,7 +217,8 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     for one in lost:
         print(cli.printable(one.text))
     if not lost:
-        print(f"No layer vanishes or explodes at any of {len(steps)} measured steps.")
+        at = "the one measured step" if len(steps) == 1 else f"any of {len(steps)} measured steps"
+        print(f"No layer vanishes or explodes at {at}.")
 
 
 def _ratio_text(value: float) -> str:
@@ -165,27 +242,12 @@ def folder_of(project: Path) -> Path:
     return store.runs_beside(project)
 
 
-def _row(kept: Kept) -> tuple[str, ...]:
-    record = kept.record
-    figures = record.summary
-    return (
-        record.title, record.began[:16].replace("T", " "), kept.state,
-        f"{figures.epochs}/{record.epochs}", f"{figures.steps}",
-        _loss(figures.val_loss), _loss(figures.best_loss), _share(figures.val_accuracy), _share(figures.best_accuracy),
-        f"{figures.seconds:.1f} s",
-    )  # fmt: skip
-
-
-def _loss(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
-
-
 def _plain(kept: Kept) -> dict[str, Any]:
     import msgspec
 
+    from app.runs.list_columns import ALL
+
     told: dict[str, Any] = msgspec.to_builtins(kept.record)
-    return {"folder": str(kept.folder), **told, "state": kept.state}
+    run = _listed(kept)
+    columns = {column.key: column.value(run) for column in ALL}
+    return {"folder": str(kept.folder), **told, "state": kept.state, "columns": columns}

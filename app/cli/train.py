@@ -117,12 +117,16 @@ def run(options: argparse.Namespace) -> int:
     job = replace(job, stages=job.stages[: made - 1])
     problem = ""
     if control.result is not None and (weights := control.result.state_dict) is not None:
-        results = run_results.leave(recorder.project, job, weights, history, folder)
+        ended = control.result.step
+        best = run_results.best_of(recorder, ended)
+        results = run_results.leave(recorder.project, job, weights, history, folder, best)
         if results.missing:
             problem = results.problem(run_results.rescued(results, weights, recorder))
         elif not options.json:
             names = ", ".join(results.names)
             print(f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}")
+            for line in run_results.which_weights(history, results):
+                print(line)
             _say_kept(recorder.checkpoints)
     if isinstance(last, Failed):
         raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 1)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from app.project.project import Project
+from app.training.config import TrainingConfig
 from app.training.events import Cut, Started
 from app.training.history import History
 from app.training.surgery.values import Outcome
@@ -21,6 +22,9 @@ VERSION = 1
 FILE = "run.json"
 State = Literal["running", "interrupted", "done", "stopped", "failed"]
 Name = Annotated[str, msgspec.Meta(max_length=200)]
+Note = Annotated[str, msgspec.Meta(max_length=4000)]
+Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
+MOST_TAGS = 20
 
 
 class RunError(CodedError, ValueError):
@@ -98,6 +102,16 @@ class HashingCost(msgspec.Struct, frozen=True):
     share: float
 
 
+class Hyperparameters(msgspec.Struct, frozen=True):
+    """Settings of a run for the list of runs. `lr` is that of the main parameter group; `schedule` is "" for none."""
+
+    optimizer: str
+    lr: float | None
+    batch_size: int
+    schedule: str
+    seed: int
+
+
 class StageRecord(msgspec.Struct, frozen=True):
     """A stage that began with a surgery after `step`. `surgery` is the surgery without its net and settings, which are
     those of the stage's project; `layers` and `parameters` are as in `Beginning`.
@@ -115,6 +129,8 @@ class StageRecord(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """`began` is a time in ISO form with its zone. `saved` has the step of each checkpoint by its file's name. `stages`
     are those after the first, and `stage` is the one that the run is in: later ones follow again in a resumed run.
+    `name`, `note` and `tags` are the user's. `rates_set` counts how often the learning rate was set by hand, `skipped`
+    the steps that were not taken because their loss was not finite; records of earlier versions have no `settings`.
     """
 
     tapedeck_run: int
@@ -137,11 +153,21 @@ class Record(msgspec.Struct, frozen=True):
     hashing: HashingCost | None = None
     stages: tuple[StageRecord, ...] = ()
     stage: int = 1
+    note: Note = ""
+    tags: Annotated[tuple[Tag, ...], msgspec.Meta(max_length=MOST_TAGS)] = ()
+    settings: Hyperparameters | None = None
+    rates_set: int = 0
+    skipped: int = 0
 
     @property
     def title(self) -> str:
         """The display name."""
         return self.name or f"Run {self.number}"
+
+    @property
+    def label(self) -> str:
+        """The display name with the tags, for legends."""
+        return f"{self.title} ({', '.join(self.tags)})" if self.tags else self.title
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
@@ -158,13 +184,35 @@ _records = msgspec.json.Decoder(Record)
 
 def new_record(project: Project, number: int, began: str, parent: Parent | None = None) -> Record:
     """Create the record of a new run."""
-    training = project.training
+    return record_of(project.training, project.name, number, began, parent)
+
+
+def record_of(training: TrainingConfig, name: str, number: int, began: str, parent: Parent | None = None) -> Record:
+    """Create the record of a run with these settings, of the project of a name."""
     options = ", ".join(f"{name}={value}" for name, value in training.optimizer.params.items())
     optimizer = training.optimizer.name + (f", {options}" if options else "")
     return Record(
-        VERSION, number, began, optimizer, training.loss_name, training.device, training.epochs, project.name,
-        parent=parent,
+        VERSION, number, began, optimizer, training.loss_name, training.device, training.epochs, name,
+        parent=parent, settings=hyperparameters(training),
     )  # fmt: skip
+
+
+def hyperparameters(training: TrainingConfig) -> Hyperparameters:
+    """Return the settings for the list of runs; a learning rate that is the optimizer's default is not known yet."""
+    lr, schedule = training.optimizer.params.get("lr"), training.schedule
+    warmup = f", warmup {schedule.warmup}" if schedule is not None and schedule.warmup else ""
+    return Hyperparameters(
+        training.optimizer.name, float(lr) if isinstance(lr, int | float) else None, training.batch_size,
+        f"{schedule.choice.name}{warmup}" if schedule is not None else "", training.seed,
+    )  # fmt: skip
+
+
+def with_annotations(record: Record, folder: Path) -> Record:
+    """Return the record with the name, note and tags that its file has: they may change while a run is recorded.
+    Raises RunError.
+    """
+    there = read(folder)
+    return msgspec.structs.replace(record, name=there.name, note=there.note, tags=there.tags)
 
 
 def read(folder: Path) -> Record:

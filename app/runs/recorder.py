@@ -32,8 +32,10 @@ from app.training.events import (
     Hashing,
     LossParts,
     MemorySample,
+    RateSet,
     Saved,
     Saving,
+    Skipped,
     Started,
     StepDone,
     to_json,
@@ -202,11 +204,19 @@ class Recorder:
                 steps = [event for event in events if isinstance(event, StepDone)]
                 others = [event for event in events if isinstance(event, Started | EpochDone)]
                 self._history.extend([*others, *steps[-1:]])  # the list shows the last step only
+                self._note_rate(steps)
                 for cut, together in groupby(events, _cut):
                     self._append(list(together))
                     if cut is not None:
                         self._begin_stage(cut)
                 self._tell_watcher(lambda watcher: watcher.write(events))
+
+    def _note_rate(self, steps: list[StepDone]) -> None:
+        """Note the first learning rate of a run whose project leaves it to the optimizer's default."""
+        settings = self._record.settings
+        if settings is not None and settings.lr is None and steps and steps[0].rate == steps[0].rate:
+            known = msgspec.structs.replace(settings, lr=steps[0].rate)
+            self._record = msgspec.structs.replace(self._record, settings=known)
 
     def _begin_stage(self, event: Cut) -> None:
         """Keep the edited net, and the measurements of the layers before it."""
@@ -221,7 +231,7 @@ class Recorder:
         if "best.pt" in saved:
             saved[best] = saved.pop("best.pt")
         self._record = msgspec.structs.replace(self._record, stages=known, stage=event.stage, saved=saved)
-        record.write(self.kept.folder, msgspec.structs.replace(self._record, name=record.read(self.kept.folder).name))
+        record.write(self.kept.folder, record.with_annotations(self._record, self.kept.folder))
 
     def _tell_watcher(self, say: Callable[[EventSink], None]) -> None:
         if self._watcher is not None:
@@ -263,11 +273,15 @@ class Recorder:
         match event:
             case Saved() if not event.problem:
                 changes["saved"] = {**self._record.saved, Path(event.path).name: event.step}
+            case RateSet():
+                changes["rates_set"] = self._record.rates_set + 1
+            case Skipped() if event.nonfinite:
+                changes["skipped"] = self._record.skipped + 1
             case Hashing():
                 share = event.spent / event.seconds if event.seconds > 0 else 0.0
                 changes["hashing"] = record.HashingCost(event.steps, event.hashed, share)
             case Finished():
-                changes = {"state": event.reason, "ending": record.Ending(event.epoch, event.steps, event.note)}
+                changes = {"state": event.reason, "ending": record.Ending(event.epoch, event.steps, event.reason_text)}
             case Failed():
                 ending = record.Ending(
                     event.epoch, event.step, "", event.kind, event.message, event.cure, event.traceback, event.node
@@ -276,11 +290,11 @@ class Recorder:
         self._record = msgspec.structs.replace(self._record, **changes)
 
     def _write_summary(self) -> None:
-        """Write the record with the list's figures. A name given meanwhile is kept."""
+        """Write the record with the list's figures. Name, note and tags given meanwhile are kept."""
         with self._writing:
-            name = record.read(self.kept.folder).name
             summary = record.summary_of(self._history)
-            self._record = msgspec.structs.replace(self._record, summary=summary, name=name)
+            summed = msgspec.structs.replace(self._record, summary=summary)
+            self._record = record.with_annotations(summed, self.kept.folder)
             record.write(self.kept.folder, self._record)
 
     def _noting(self) -> _Noting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -134,11 +134,29 @@ def changed(kept: Kept, **changes: object) -> Kept:
 
 def rename(kept: Kept, name: str) -> Kept:
     """Rename a run; an empty name restores its number. Raises OSError and RunError."""
-    name = " ".join(name.split())
-    if len(name) > 200:
-        raise RunError("A run's name has at most 200 characters.")
-    fresh = Kept(kept.folder, records.read(kept.folder))
-    return changed(fresh, name="" if name == f"Run {kept.record.number}" else name)
+    return annotate(kept, name=name)
+
+
+def annotate(
+    kept: Kept, *, name: str | None = None, note: str | None = None, tags: Iterable[str] | None = None
+) -> Kept:
+    """Change the name, the note or the tags of a run; what is None stays. Raises OSError and RunError."""
+    fresh, changes = Kept(kept.folder, records.read(kept.folder)), dict[str, object]()
+    if name is not None:
+        name = " ".join(name.split())
+        if len(name) > 200:
+            raise RunError("A run's name has at most 200 characters.")
+        changes["name"] = "" if name == f"Run {kept.record.number}" else name
+    if note is not None:
+        if len(note) > 4000:
+            raise RunError("A run's note has at most 4,000 characters.")
+        changes["note"] = note.strip()
+    if tags is not None:
+        found = tuple(dict.fromkeys(" ".join(tag.split()) for tag in tags if tag.strip()))
+        if len(found) > records.MOST_TAGS or any(len(tag) > 50 for tag in found):
+            raise RunError(f"A run has at most {records.MOST_TAGS} tags, each of at most 50 characters.")
+        changes["tags"] = found
+    return changed(fresh, **changes)
 
 
 def delete(kept: Kept) -> None:
@@ -184,8 +202,8 @@ def copy(kept: Kept, folder: Path) -> Kept | None:
 
 
 def _is_of(a: Record, b: Record) -> bool:
-    """Return whether two records describe the same run, regardless of number and name."""
-    return msgspec.structs.replace(a, number=b.number, name=b.name) == b
+    """Return whether two records describe the same run, regardless of number, name, note and tags."""
+    return msgspec.structs.replace(a, number=b.number, name=b.name, note=b.note, tags=b.tags) == b
 
 
 def copy_history(before: Kept, kept: Kept) -> None:

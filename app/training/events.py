@@ -221,12 +221,15 @@ class MemorySample(_Event, frozen=True):
 
 
 class Skipped(_Event, frozen=True):
-    """A batch with a non-finite loss that was not trained on; `message` names the first bad layer."""
+    """A batch that was not trained on: its loss was not finite, and `message` names the first bad layer, or it was to
+    be left out.
+    """
 
     epoch: int
     step: int
     message: str
     node: str | None
+    nonfinite: bool = True
 
 
 class Saving(_Event, frozen=True):
@@ -281,7 +284,9 @@ class Resumed(_Event, frozen=True):
 
 
 class Finished(_Event, frozen=True):
-    """End of a run. `note` tells why it ended early, `looking` is the fraction of time spent on telemetry."""
+    """End of a run. `note` tells why it ended early, `looking` is the fraction of time spent on telemetry. Of the last
+    `since` steps, `skipped` were not taken because their loss was not finite.
+    """
 
     reason: Literal["done", "stopped"]
     epoch: int
@@ -289,6 +294,15 @@ class Finished(_Event, frozen=True):
     seconds: float
     note: str = ""
     looking: float = 0.0
+    skipped: int = 0
+    since: int = 0
+
+    @property
+    def reason_text(self) -> str:
+        """Return why it ended early, and what was skipped; "" if it went as planned."""
+        of = f"{self.since:,} {'step was' if self.since == 1 else 'steps were'}"
+        skipped = f"{self.skipped:,} of {of} skipped: their loss was not finite" if self.skipped else ""
+        return "; ".join(filter(None, (self.note, skipped)))
 
 
 class Failed(_Event, frozen=True):

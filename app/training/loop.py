@@ -127,6 +127,7 @@ class _Run:
         self._planned: tuple[Stage, ...] = ()
         self._copying = 0.0  # seconds of copying the state before a step
         self._note = self._changed = ""
+        self._skipped = self._begun_at = 0  # steps whose loss was not finite, and the step that the run began after
 
     def events(self, threads: int | None, resume: Path | None) -> Iterator[Event]:
         check_numbers(self.job)
@@ -141,6 +142,7 @@ class _Run:
                 return
             yield started
             self._origin = perf_counter() - self.at.seconds
+            self._begun_at = self.at.step
             if self.config.revisit_seconds and self._saver is not None:
                 self._placing = self._begin_placing(perf_counter() - begun)
             for epoch in range(self.at.done + 1, self.config.epochs + 1):
@@ -157,7 +159,10 @@ class _Run:
         done, seconds = not self.control.stopping, self._seconds()
         yield self._watching.hashing(self.at.step, seconds)
         share = self._watching.share(seconds)
-        yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, seconds, self._note, share)
+        yield Finished(
+            "done" if done else "stopped", self.at.epoch, self.at.step, seconds, self._note, share, self._skipped,
+            self.at.step - self._begun_at,
+        )  # fmt: skip
 
     def hand_over(self, ending: Ending) -> None:
         """Pass the weights to the control, once."""
@@ -293,7 +298,7 @@ class _Run:
         if better:
             yield from self._save(checkpoint.BEST)
         if self.config.patience and self.at.stale >= self.config.patience and not self._note:
-            self._note = f"the validation loss has not improved for {self.at.stale} epochs"
+            self._note = f"the validation loss has not improved for {counted(self.at.stale, 'epoch')}"
 
     # --- A batch
 
@@ -337,6 +342,7 @@ class _Run:
         seconds = now - self._origin
         if skipped is not None:
             self.at.left_out += count
+            self._skipped += 1
             yield Skipped(epoch, self.at.step, str(skipped), skipped.node)
             if self.control.watch.not_finite:
                 yield self._caught_loss(skipped, (inputs, labels))
@@ -363,7 +369,7 @@ class _Run:
         self.at.left_out += count
         live = self._now
         live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
-        yield Skipped(epoch, self.at.step, f"The batch of step {self.at.step:,} is left out.", None)
+        yield Skipped(epoch, self.at.step, f"The batch of step {self.at.step:,} is left out.", None, False)
 
     def _caught_loss(self, error: NotFinite, batch: tuple[Tensor, Tensor]) -> Caught:
         """Pause at a batch with a non-finite loss, without training on it."""

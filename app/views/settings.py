@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
@@ -11,6 +12,7 @@ from app.data.sources import default_root
 THEMES = ("dark", "light", "system")
 RECENT_FILES = 10
 MOST_PROCESSES = 64
+HIDDEN_RUN_COLUMNS = "loss"
 
 
 class Settings:
@@ -138,6 +140,15 @@ class Settings:
     @event_files.setter
     def event_files(self, value: bool) -> None:
         self._store.setValue("runs/event_files", "true" if value else "false")
+
+    @property
+    def hidden_run_columns(self) -> tuple[str, ...]:
+        """The keys of the columns of the list of runs that are not shown."""
+        return tuple(str(self._store.value("runs/hidden_columns", HIDDEN_RUN_COLUMNS)).split())
+
+    @hidden_run_columns.setter
+    def hidden_run_columns(self, value: Iterable[str]) -> None:
+        self._store.setValue("runs/hidden_columns", " ".join(value))
 
     @property
     def watch_points(self) -> str:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Figures:
     """A run's history and title; `source` maps its layers to nodes, None if its net is not open.
 
-    `beside` are the titles and histories of runs compared with it, `folder` is where the run is stored, None if it is
-    not.
+    `beside` are the labels and histories of runs compared with it, `folder` is where the run is stored, None if it is
+    not. `label` is the title with the tags of the run, for legends; "" if it has none.
     """
 
     history: History
@@ -32,11 +32,17 @@ class Figures:
     loss: str = ""
     beside: tuple[tuple[str, History], ...] = ()
     folder: Path | None = None
+    label: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """The labels of the run and those beside it."""
+        return [self.label or self.title, *(label for label, _ in self.beside)]
 
     def same(self, other: Figures) -> bool:
-        """Return whether these are the figures of the same runs, those beside them under the same names."""
+        """Return whether these are the figures of the same runs under the same names."""
         mine, its = ([each.history, *(history for _, history in each.beside)] for each in (self, other))
-        named = [title for title, _ in self.beside] == [title for title, _ in other.beside]
+        named = self.names == other.names
         return named and len(mine) == len(its) and all(map(is_, mine, its)) and self.source is other.source
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
+from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QToolButton, QWidget
 
 from app.project.project import Project
 from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
-from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.workspace import Workspace
 
 HEIGHT = 54
-DECK = 640
+DECK = (500, 860)  # px, the least and the greatest width of the deck, which has half of the window otherwise
+MARGIN = SPACING = 12
+SQUEEZED = 48  # px, the least width of what is cut where room is short
 APPLY_EDITS = "Apply the edits of the drawing to the paused run; what will happen is shown first"
 
 
@@ -36,8 +37,6 @@ class Toolbar(QFrame):
         self.project.setObjectName("project")
         self.project.setAccessibleName("Project")
         self.deck = RunDeck(self)
-        # Wide enough for every state, so that the keys stay where they are.
-        self.deck.setMinimumWidth(DECK)
         self.device = QComboBox(self)
         self.device.setAccessibleName("Device")
         self.device.setToolTip("Where the next run trains")
@@ -50,14 +49,14 @@ class Toolbar(QFrame):
         self.edits = icon_button("cut", APPLY_EDITS)
         self.edits.setFixedSize(30, 30)
         policy = self.edits.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)  # the keys of the deck stay where they are
+        policy.setRetainSizeWhenHidden(True)  # what is beside it stays where it is
         self.edits.setSizePolicy(policy)
         self.edits.hide()
         self.set_devices((), "auto")
         self._lay_out(undo, redo)
 
     def _lay_out(self, undo: QAction, redo: QAction) -> None:
-        left, right = QWidget(self), QWidget(self)
+        self._sides = left, right = QWidget(self), QWidget(self)
         left_row, right_row = QHBoxLayout(left), QHBoxLayout(right)
         for row in (left_row, right_row):
             row.setContentsMargins(0, 0, 0, 0)
@@ -71,12 +70,21 @@ class Toolbar(QFrame):
         right_row.addStretch(1)
         right_row.addWidget(self.device)
         right_row.addWidget(self.export)
-        for side in (left, right):
-            side.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        row = hbox(
-            (left, 1), (self.deck, 0, Qt.AlignmentFlag.AlignCenter), (right, 1), on=self, margins=(12, 0, 12, 0),
-            spacing=12,
-        )  # fmt: skip
+        for squeezed in (self.project, self.device):
+            squeezed.setMinimumWidth(SQUEEZED)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Place the deck by the width of the window alone: a layout would move its keys with every word that the deck,
+        the project's name or the device say.
+        """
+        super().resizeEvent(event)
+        deck = min(max(self.width() // 2, DECK[0]), DECK[1])
+        side = max((self.width() - deck) // 2 - MARGIN - SPACING, 0)
+        left, right = self._sides
+        top, height = (self.height() - self.deck.sizeHint().height()) // 2, self.deck.sizeHint().height()
+        left.setGeometry(MARGIN, 0, side, self.height())
+        self.deck.setGeometry(MARGIN + side + SPACING, top, deck, height)
+        right.setGeometry(self.width() - MARGIN - side, 0, side, self.height())
 
     def set_project(self, name: str, dirty: bool) -> None:
         """Show the name; a dot marks unsaved changes."""

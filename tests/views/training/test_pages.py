@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QUrl
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QPoint, QUrl
+from PySide6.QtGui import QAction, QGuiApplication
 
 from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Started
+from app.training.setup.device import Device
+from app.views.toolbar import Toolbar
 from app.views.training.runs import console as console_module
 from app.views.training.runs.console import Console
 from app.views.training.runs.report_text import lines_of
 from app.views.training.runs.run_panel import COLUMNS, STATES, RunPanel
 from app.views.training.runs.session import RunProgress, RunSession
-from app.views.training.runs.transport_deck import LOOKS, RunDeck
+from app.views.training.runs.transport_deck import CAPTURE, LOOKS, RunDeck
 from app.views.ui import theme
 from tests.support.training_jobs import job, net
 
@@ -70,6 +72,44 @@ def test_a_key_says_that_it_was_pressed(qtbot, deck, name):
     deck.set_state("running" if name in ("pause", "stop") else "paused")
     with qtbot.waitSignal(getattr(deck, name)):
         deck.transport.button(name).click()
+
+
+@pytest.mark.parametrize("width", [960, 1280, 1920])
+def test_the_keys_stay_where_they_are_whatever_the_toolbar_says(qtbot, width):
+    bar = Toolbar(QAction("Undo"), QAction("Redo"))
+    qtbot.addWidget(bar)
+    bar.resize(width, bar.height())
+    bar.show()
+    bar.set_project("net", False)
+    deck, places = bar.deck, set()
+
+    def place():
+        qtbot.wait(0)  # layouts follow in the next turn
+        keys = [deck.transport.button(name) for name in ("run", "pause", "step", "stop")]
+        for key in keys:
+            left = key.mapTo(bar, key.rect().topLeft())
+            places.add((key.key.name, left.x(), left.y()))
+        assert deck.counter.mapTo(bar, deck.counter.rect().topRight()).x() <= bar.device.mapTo(bar, QPoint(0, 0)).x()
+
+    long = RunProgress(100, 100, 12_288, 100_000, 228_800, 0.0541, 1_212_480.4, 39_200.2)
+    for state in LOOKS:
+        deck.set_state(state)
+        place()
+        deck.show_progress(long)
+        place()
+        deck.set_blocked("Fix 12 errors to run the network again", "error", "error")
+        place()
+        deck.set_blocked("")
+    deck.step_button.show()  # a script is watched
+    for words in CAPTURE:
+        deck.set_step(words)
+        place()
+    deck.step_button.hide()
+    bar.edits.show()
+    bar.set_project("A project with a name that is longer than anything has room for", True)
+    bar.set_devices((Device("cuda:0", "NVIDIA H200 NVL with a long name"), Device("cpu", "CPU")), "cuda:3")
+    place()
+    assert len(places) == 4, sorted(places)
 
 
 def test_what_blocks_a_run_is_said_but_does_not_take_the_deck_from_a_run(deck):
@@ -233,7 +273,10 @@ def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
     assert [text(row, "State") for row in (0, 1)] == ["Failed", "Done"]
     assert text(0, "Validation accuracy") == "–" and text(0, "Steps") == "0"
     assert text(1, "Validation accuracy") == f"{100 * first.history.epochs['val_accuracy'][-1]:.2f} %"
-    assert (text(1, "Device"), text(1, "Epochs"), text(1, "Optimizer")) == ("cpu", "1/1", "Adam, lr=0.001")
+    assert (text(1, "Device"), text(1, "Epochs")) == ("cpu", "1/1")
+    assert (text(1, "Optimizer"), text(1, "Learning rate"), text(1, "Batch size"), text(1, "Seed")) == (
+        "Adam", "0.001", "64", "0",
+    )  # fmt: skip
     assert chosen[-1] is second
     panel.table.selectRow(1)
     assert chosen[-1] is first

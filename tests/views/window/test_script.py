@@ -18,7 +18,6 @@ from torch import nn
 
 import tapedeck
 from app.autograd.gradient_norms import measure
-from app.views.toolbar import DECK
 from app.views.training.runs.transport_deck import CAPTURE
 from tapedeck import watcher
 from tests.support.whole_window import WholeWindow
@@ -108,9 +107,7 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
 
     window.files.open_example("digits.tape")
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.errors and not window.run_control.blocked)
-    deck.set_state("idle")  # an earlier test may have left a word of its run
-    qtbot.waitUntil(lambda: deck.width() == DECK)
-    still = keys()
+    still, wide = keys(), deck.width()
 
     def held(step: int) -> None:
         qtbot.waitUntil(lambda: capture.script.state == "held" and f"step {step}," in room.standing.title())
@@ -127,7 +124,7 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
     assert "No script is watched" in window.notifier.title
     window.actions_by_key.trigger("watch-file", learning.watch.frames)
     qtbot.waitUntil(lambda: deck.step_button.isVisible())
-    assert keys() == still and deck.width() == DECK  # the button takes no place of theirs
+    assert keys() == still and deck.width() == wide  # the button takes no place of theirs
     qtbot.mouseClick(deck.step_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: capture.script.state == "waiting")
     learning.start()

@@ -29,6 +29,7 @@ class Chart(ChartCard):
     """A card with one plot over the steps. A subclass reads the history; the page sets range and cursor."""
 
     others: RunOverlays | None = None  # other runs, where it shows them
+    run_name = ""  # of the run that is shown
 
     def __init__(
         self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True, short: str = ""
@@ -45,6 +46,14 @@ class Chart(ChartCard):
         self.history = history
         self.scale = TimeScale(history, mode)
         self.plot.bottom.set_kind(X_KINDS[mode])
+
+    def set_run_name(self, name: str) -> None:
+        """Name the run that is shown, for legends of several."""
+        self.run_name = name
+
+    @property
+    def _compares(self) -> bool:
+        return self.others is not None and self.others.compares
 
     def redraw(self) -> None:
         """Update the picture to the history, for the x range in view."""
@@ -190,18 +199,32 @@ class LossChart(Chart):
         scale = "log scale" if self._log else "linear"
         if self._left_out:
             scale += ", non-positive values omitted"
-        self.heading.set(note=f"{self._name}, {scale}" if self._name else scale)
+        smooth = f"smoothed {self.smoothing:g}" if self._compares and self.smoothing else ""
+        run = "" if self._compares else self.run_name
+        self.heading.set(note=", ".join(filter(None, (run, self._name, scale, smooth))))
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
         steps, row = self.history.steps, self._epoch_at(index)
         if not len(steps):
             return ()
+        if index is None and self._compares:
+            return [*self._run_entries(row), *self.others.entries()]
         entries = [LegendEntry("train", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
             value = formatting.figure(float(self.history.epochs["val_loss"][row]))
             entries.append(LegendEntry("validation", value, 1, "dots", "val"))
-        entries += self.parts.entries(self.history, index)
-        return [*entries, *self.others.entries()] if index is None else entries
+        return [*entries, *self.parts.entries(self.history, index)]
+
+    def _run_entries(self, row: int | None) -> list[LegendEntry]:
+        """Return the entries of the run on show among others: all training losses under one smoothing."""
+        name = self.run_name or "this run"
+        entries = (
+            [LegendEntry(name, formatting.figure(float(self._smoother.values[-1])))] if len(self._smoother) else []
+        )
+        if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
+            value = formatting.figure(float(self.history.epochs["val_loss"][row]))
+            entries.append(LegendEntry(f"{name}, validation", value, 1, "dots", f"{name} val"))
+        return entries
 
     def rows(self, index: int) -> Sequence[Row]:
         rows = list(super().rows(index))
@@ -254,11 +277,13 @@ class AccuracyChart(Chart):
             return ()
         epochs = self.history.epochs
         entries = []
+        of = f"{self.run_name or 'this run'}, " if index is None and self._compares else ""
         if not np.isnan(epochs["train_accuracy"][row]):
-            entries.append(LegendEntry("train", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
+            value = formatting.percent(float(epochs["train_accuracy"][row]))
+            entries.append(LegendEntry(f"{of}train", value, 0, "dots"))
         if not np.isnan(epochs["val_accuracy"][row]):
             value = formatting.percent(float(epochs["val_accuracy"][row]))
-            entries.append(LegendEntry("validation", value, 1, "dots", "val"))
+            entries.append(LegendEntry(f"{of}validation", value, 1, "dots", f"{of.replace(',', '')}val"))
         entries += self._scores.entries(self.history, row)
         return [*entries, *self.others.entries()] if index is None else entries
 

@@ -208,6 +208,11 @@ class Curves(QWidget):
         self._drawn = (-1, -1, -1, -1)
         self.set_mode(self._scale.mode)
 
+    def set_run_name(self, name: str) -> None:
+        """Name the run that is shown."""
+        for chart in (self.loss, self.accuracy):
+            chart.set_run_name(name)
+
     def _reach(self) -> float:
         """Return the last x of the longest run, or of the step whose loss ended it."""
         marked = np.array([max(self._history.marks, default=0)], dtype=float)

@@ -105,6 +105,7 @@ class ChartsFeature(Feature):
             self.curves.set_history(None)
             return
         self.curves.loss.set_loss_name(figures.loss)
+        self.curves.set_run_name(figures.names[0])
         self.curves.set_history(figures.history, figures.source, figures.beside)
         self._selected(self.workspace.network_selection.ids)
 

@@ -89,6 +89,11 @@ class RunOverlays:
             seen.append(level(thin_y))
         return seen
 
+    @property
+    def compares(self) -> bool:
+        """Return whether other runs are shown."""
+        return bool(self._lines)
+
     def entries(self) -> list[LegendEntry]:
         """Return legend entries with the newest value of each."""
         found = []

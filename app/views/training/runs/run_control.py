@@ -329,12 +329,21 @@ class RunControl(QObject):
         words = f"{finished.steps:,} steps"
         if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
             words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
-        title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
+        if (why := finished.reason_text) and finished.reason == "done":
+            words = f"{why[:1].upper()}{why[1:]}. {words}"
+        early = bool(finished.note) and epochs < self._planned_epochs
+        done = "Training ended early" if early else "Training is done"
+        title = done if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
         run = self._session.current
         project = self._drawn.get(run.number) if run is not None else None
         of = f" of {project.name}" if project is not None and project.name else ""  # which may have been left
         stopped = finished.note if self._session.watched_last else f"It is saved and can be resumed under Runs{of}."
         self.said.emit(title, words if finished.reason == "done" else stopped)
+
+    @property
+    def _planned_epochs(self) -> int:
+        run = self._session.current
+        return run.job.training.epochs if run is not None else 0
 
 
 def described(value: Any) -> str:

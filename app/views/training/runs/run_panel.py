@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic
 
@@ -10,6 +11,7 @@ from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QMenu,
+    QSizePolicy,
     QSplitter,
     QStackedLayout,
     QTableView,
@@ -18,21 +20,30 @@ from PySide6.QtWidgets import (
 
 from app.runs.checkpoint_files import Checkpoint
 from app.runs.compare import Setting
+from app.runs.list_columns import BY_KEY
+from app.runs.record import RunError
 from app.runs.store import Kept
 from app.util.formatting import bytes_text, counted
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
-from app.views.training.runs.table_model import COLUMNS, NAME, STATES, RunRow, RunsModel
+from app.views.training.runs.table_model import COLUMNS, KEYS, NAME, STATES, RunRow, RunsModel
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.tables import plain
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, set_property
+from app.views.ui.widgets.search import SearchField
 
 __all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 
 MOST = 5  # runs that are compared
 READABLE = 0.25  # seconds between two figures
+MOST_WIDE = 320  # px of a column, as of a long note
+SEARCH = 230  # px
+FILTER_HINT = (
+    "Words that a run contains, and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\n"
+    f"Columns: {', '.join(BY_KEY)}"
+)
 FITTING = 30  # milliseconds in which several changes of the rows become one
 
 
@@ -50,7 +61,8 @@ class RunPanel(QWidget):
     compared = Signal(object)
     modelsCompared = Signal(object, object)
     runRequested = Signal()
-    renamed = Signal(object, str)
+    annotated = Signal(object, str, str)  # the run, what of it ("name", "note" or "tags"), and the text
+    columnsHidden = Signal(object)  # the keys of the columns that are not shown
     continued = Signal(object)
     forked = Signal(object, object)
     restored = Signal(object)
@@ -70,8 +82,11 @@ class RunPanel(QWidget):
         self._fitting = QTimer(self, singleShot=True, interval=FITTING)
         self._fitting.timeout.connect(self._fit_columns)
         self.model = RunsModel(self)
-        self.model.renamed.connect(self.renamed)
+        self.model.annotated.connect(self.annotated)
+        self._before: tuple[object, ...] = ()  # the keys of the rows that were selected before a reset
+        self._refused = ""  # why the filter cannot be read
         self.table = self._create_table()
+        self.model.modelAboutToBeReset.connect(self._remember_selection)
         self.compare = RunsCompare()
         self.compare.hide()
         hint = "Runs are saved beside the project with their settings, curves and checkpoints, and listed here."
@@ -79,6 +94,7 @@ class RunPanel(QWidget):
         self.empty.acted.connect(self.runRequested)
         self._lay_out()
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._selection_changed())
+        self.model.modelReset.connect(self._restore_selection)
         self._enable()
 
     def _create_table(self) -> QTableView:
@@ -86,10 +102,20 @@ class RunPanel(QWidget):
         table.setModel(self.model)
         plain(table, "Runs", 26, room=0)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
+        table.setEditTriggers(
+            QAbstractItemView.EditTrigger.EditKeyPressed | QAbstractItemView.EditTrigger.DoubleClicked
+        )
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         table.customContextMenuRequested.connect(self._show_menu)
-        table.horizontalHeader().setStretchLastSection(True)
+        header = table.horizontalHeader()
+        header.setStretchLastSection(True)
+        header.setSectionsMovable(True)
+        header.setMaximumSectionSize(MOST_WIDE)
+        header.setSortIndicatorClearable(True)
+        header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
+        table.setSortingEnabled(True)
+        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header.customContextMenuRequested.connect(lambda spot: self._show_columns_menu(header.mapToGlobal(spot)))
         delete = QShortcut(QKeySequence(Qt.Key.Key_Delete), table)
         delete.setContext(Qt.ShortcutContext.WidgetShortcut)
         delete.activated.connect(self._delete)
@@ -112,9 +138,16 @@ class RunPanel(QWidget):
         self.menu.aboutToShow.connect(lambda: self._fill_menu(self.menu))
         self.more.setMenu(self.menu)
         self._hint = label("", "caption", "text3")
+        self._hint.setMinimumWidth(0)
+        self._hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.search = SearchField("Filter runs")
+        self.search.setFixedWidth(SEARCH)
+        self.search.setToolTip(FILTER_HINT)
+        self.search.textChanged.connect(self._filter)
         row = hbox(
-            self.go_on, self.fork, self.restore, self.curves, self.more, self._hint, 1, margins=(12, 6, 8, 6), spacing=8
-        )
+            self.go_on, self.fork, self.restore, self.curves, self.more, (self._hint, 1), self.search,
+            margins=(12, 6, 8, 6), spacing=8,
+        )  # fmt: skip
         self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.addWidget(self.table)
@@ -140,19 +173,59 @@ class RunPanel(QWidget):
 
     def set_stored(self, runs: list[Kept]) -> None:
         """Set the stored runs, newest first; the selection stays."""
-        before = {_key(row) for row in self.selected_rows}
         self.model.set_stored(runs, self._session.runs if self._session is not None else [])
-        self._stack.setCurrentIndex(1 if self.model.rows else 0)
+        self._stack.setCurrentIndex(1 if self.model.count else 0)
         self._fitting.start()
+
+    def _remember_selection(self) -> None:
+        self._before = tuple(_key(row) for row in self.selected_rows)
+
+    def _restore_selection(self) -> None:
         selection = self.table.selectionModel()
         selection.blockSignals(True)
         flags = selection.SelectionFlag.Select | selection.SelectionFlag.Rows
         for place, row in enumerate(self.model.rows):
-            if _key(row) in before:
+            if _key(row) in self._before:
                 selection.select(self.model.index(place, 0), flags)
         selection.blockSignals(False)
         self.table.viewport().update()
         self._enable()
+
+    @Slot(str)
+    def _filter(self, text: str) -> None:
+        """Show the runs that the text takes; while it cannot be read, those of before."""
+        try:
+            self.model.set_filter(text)
+            self._refused = ""
+        except RunError as error:
+            self._refused = str(error)
+        set_property(self.search, "invalid", bool(self._refused))
+        self._tell()
+
+    def set_hidden_columns(self, keys: Iterable[str]) -> None:
+        """Hide the columns of these keys, and show the others."""
+        hidden = set(keys)
+        for at, key in enumerate(KEYS):
+            self.table.setColumnHidden(at, key in hidden and at != NAME)
+
+    def _show_columns_menu(self, spot: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.fill_columns_menu(menu)
+        menu.popup(spot)
+
+    def fill_columns_menu(self, menu: QMenu) -> None:
+        """List the columns, checked where they are shown."""
+        for at, title in enumerate(COLUMNS):
+            if at != NAME:
+                action = menu.addAction(title)
+                action.setCheckable(True)
+                action.setChecked(not self.table.isColumnHidden(at))
+                action.toggled.connect(lambda shown, at=at: self._show_column(at, shown))
+
+    def _show_column(self, at: int, shown: bool) -> None:
+        self.table.setColumnHidden(at, not shown)
+        self.columnsHidden.emit([key for at, key in enumerate(KEYS) if self.table.isColumnHidden(at)])
 
     @property
     def selected_rows(self) -> list[RunRow]:
@@ -220,6 +293,11 @@ class RunPanel(QWidget):
         self._enable()
         if len(rows) < 2:
             self.compare.hide()
+        self.show_selected()
+
+    def show_selected(self) -> None:
+        """Ask for the curves of the selected runs."""
+        rows = self.selected_rows
         if len(rows) == 1 and rows[0].run is not None:
             self.runChosen.emit(rows[0].run)
         elif len(rows) == 1:
@@ -267,9 +345,16 @@ class RunPanel(QWidget):
         rows, (_, count, size) = self.selected_rows, self._disk
         hint = f"{len(rows)} runs" if rows else "Choose two to compare them"
         said = [rows[0].outcome] if len(rows) == 1 else [hint]
+        if self._refused:
+            said = [self._refused]
+        elif len(self.model.rows) < self.model.count:
+            said.append(f"{len(self.model.rows)} of {counted(self.model.count, 'run')} shown.")
         if count:
             said.append(f"{counted(count, 'checkpoint')} for revisiting: {bytes_text(size)}.")
-        self._hint.setText(" ".join(filter(None, said)))
+        words = " ".join(filter(None, said))
+        self._hint.setText(words)
+        self._hint.setToolTip(words)
+        set_property(self._hint, "tone", "error" if self._refused else "text3")
 
     def show_disk(self, kept: Kept, count: int, size: int) -> None:
         """Show how many checkpoints a run keeps for revisiting, and the bytes that they take, as measured."""
@@ -290,9 +375,11 @@ class RunPanel(QWidget):
         if kept:
             self.deleted.emit(kept)
 
-    def _rename(self) -> None:
-        places = self.table.selectionModel().selectedRows(NAME)
+    def _edit(self, column: int) -> None:
+        places = self.table.selectionModel().selectedRows(column)
         if len(places) == 1:
+            self.table.setColumnHidden(column, False)
+            self.table.scrollTo(places[0])
             self.table.edit(places[0])
 
     def _show_menu(self, spot: QPoint) -> None:
@@ -315,7 +402,9 @@ class RunPanel(QWidget):
         menu.clear()
         one, any_kept = self._one is not None, any(row.kept is not None for row in self.selected_rows)
         for words, act, able in (
-            ("Rename", self._rename, one),
+            ("Rename", lambda: self._edit(NAME), one),
+            ("Edit notes", lambda: self._edit(KEYS.index("note")), one),
+            ("Edit tags", lambda: self._edit(KEYS.index("tags")), one),
             ("Compare models of these runs", self._compare_models, self._two is not None),
             ("Open folder", lambda: self._emit_for_selected(self.opened), one),
             ("Export as TensorBoard…", lambda: self._emit_for_selected(self.exported), one),
@@ -328,6 +417,7 @@ class RunPanel(QWidget):
             if words == "Rename":
                 action.setShortcut(QKeySequence(Qt.Key.Key_F2))
         menu.addSeparator()
+        self.fill_columns_menu(menu.addMenu("Columns"))
         while_running = menu.addAction("Write TensorBoard files during runs")
         while_running.setCheckable(True)
         while_running.setChecked(self._event_files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
@@ -45,6 +46,15 @@ def _histories(kept: tuple[Kept, ...]) -> list[History]:
     return [store.history_of(each) for each in kept]
 
 
+def _annotated(kept: Kept, what: str, text: str) -> Kept:
+    match what:
+        case "name":
+            return store.annotate(kept, name=text)
+        case "note":
+            return store.annotate(kept, note=text)
+    return store.annotate(kept, tags=text.split(","))
+
+
 def _deleted(kept: tuple[Kept, ...]) -> str:
     """Delete runs; what went wrong, "" if nothing did."""
     problem = ""
@@ -63,13 +73,16 @@ class RunsControl(QObject):
         super().__init__(workspace.window)
         self._workspace, self._panel = workspace, panel
         keeper = workspace.runs_keeper
-        keeper.listed.connect(panel.set_stored)
+        self._renamed = False  # a run, since the list was read
+        keeper.listed.connect(self._on_listed)
         panel.runChosen.connect(self._show_run)
         panel.keptChosen.connect(self._show_stored)
         panel.compared.connect(self.compare)
         panel.modelsCompared.connect(lambda a, b: workspace.commands.trigger("compare-runs", a, b))
         panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
-        panel.renamed.connect(self.rename)
+        panel.annotated.connect(self.annotate)
+        panel.set_hidden_columns(workspace.settings.hidden_run_columns)
+        panel.columnsHidden.connect(self._hide_columns)
         panel.deleted.connect(self.ask_delete)
         panel.measured.connect(self._measure)
         panel.keptDeleted.connect(self.ask_delete_kept)
@@ -104,12 +117,15 @@ class RunsControl(QObject):
 
     def _show_run(self, run: Run) -> None:
         self._workspace.background.forget("run shown")
-        self._workspace.shown_run.show(run.figures)
+        row = next((row for row in self._panel.model.rows if row.run is run), None)
+        figures = run.figures if row is None else replace(run.figures, title=row.title, label=row.label)
+        self._workspace.shown_run.show(figures)
 
     def _show_stored(self, kept: Kept) -> None:
         def shown(history: History) -> None:
             source = self._same_source(kept)
-            figures = Figures(history, kept.record.title, source, kept.record.loss, folder=kept.folder)
+            record = kept.record
+            figures = Figures(history, record.title, source, record.loss, folder=kept.folder, label=record.label)
             self._workspace.shown_run.show(figures)
 
         self._ask("run shown", "The run cannot be shown", store.history_of, kept, then=shown)
@@ -134,10 +150,10 @@ class RunsControl(QObject):
         def read(histories: list[History]) -> None:
             read_or_live = zip(rows, histories, strict=True)
             shown = [row.run.history if row.run is not None else history for row, history in read_or_live]
-            beside = tuple((row.title, history) for row, history in zip(others, shown[1:], strict=True))
+            beside = tuple((row.label, history) for row, history in zip(others, shown[1:], strict=True))
             source = first.run.job.source if first.run is not None else self._same_source(kept[0])
             loss = first.run.job.training.loss_name if first.run is not None else kept[0].record.loss
-            figures = Figures(shown[0], first.title, source, loss, beside, kept[0].folder)
+            figures = Figures(shown[0], first.title, source, loss, beside, kept[0].folder, first.label)
             self._workspace.shown_run.show(figures)
 
         self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
@@ -149,10 +165,25 @@ class RunsControl(QObject):
 
     # -- deeds --------------------------------------------------------------------------------------------------------
 
-    def rename(self, kept: Kept, name: str) -> None:
-        """Give a run a name."""
-        refresh = self._workspace.runs_keeper.refresh
-        self._ask("run renamed", "The run was not renamed", store.rename, kept, name, then=lambda _kept: refresh())
+    def annotate(self, kept: Kept, what: str, text: str) -> None:
+        """Change the name, the note or the tags (separated by commas) of a run."""
+        self._ask(
+            "run annotated", "The run was not changed", _annotated, kept, what, text, then=self._have_annotated
+        )  # fmt: skip
+
+    def _have_annotated(self, _kept: Kept) -> None:
+        """List the runs again, and then show the new name in the legends."""
+        self._renamed = True
+        self._workspace.runs_keeper.refresh()
+
+    def _on_listed(self, runs: list[Kept]) -> None:
+        self._panel.set_stored(runs)
+        if self._renamed:
+            self._renamed = False
+            self._panel.show_selected()
+
+    def _hide_columns(self, keys: list[str]) -> None:
+        self._workspace.settings.hidden_run_columns = keys
 
     def ask_delete(self, kept: list[Kept]) -> None:
         """Delete runs after asking."""

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
+import msgspec
 from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
-from app.runs import record
+from app.runs import list_columns, record
+from app.runs.list_columns import ListedRun
 from app.runs.record import Summary
 from app.runs.store import Kept
-from app.util import formatting
 from app.util.late_dataclass import dataclass
 from app.views.training.runs.session import Run
 from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, side
 
-COLUMNS = (
-    "Run", "State", "Device", "Optimizer", "Epochs", "Steps", "Train loss", "Validation loss", "Best loss",
-    "Validation accuracy", "Best accuracy", "Time", "Started",
-)  # fmt: skip
-NAME = 0
+COLUMNS = tuple(column.title for column in list_columns.COLUMNS)
+KEYS = tuple(column.key for column in list_columns.COLUMNS)
+NAME, STATE = KEYS.index("run"), KEYS.index("state")
+EDITED = {"run": "name", "note": "note", "tags": "tags"}  # what an edit of a column changes of the run
 
 # icon and words of each state
 STATES: dict[str, tuple[str, str]] = {
@@ -57,13 +56,20 @@ class RunRow:
         return f"Run {self.run.display_number}" if self.run is not None else ""
 
     @property
+    def label(self) -> str:
+        """The display name with the tags."""
+        return self.kept.record.label if self.kept is not None else self.title
+
+    @property
     def outcome(self) -> str:
         """A message about how the run ended."""
         if self.run is not None and self.run.failed is not None:
             return self.run.failed.message
         ending = self.kept.record.ending if self.kept is not None else None
+        if self.run is not None and self.run.finished is not None:
+            return _sentence(self.run.finished.reason_text)
         if ending is not None:
-            return ending.message or (ending.note[:1].upper() + ending.note[1:])
+            return ending.message or _sentence(ending.note)
         if self.state == "interrupted":
             return "The program ended during this run. It can be resumed from its newest checkpoint."
         return ""
@@ -77,54 +83,68 @@ class RunRow:
     def cells(self) -> tuple[str, ...]:
         """Return the text of each column, a dash if not measured; cached until something changes."""
         history = self.run.history if self.run is not None else None
-        known = (len(history.steps), len(history.epochs), history.started) if history is not None else None
+        known = None
+        if history is not None:
+            known = (len(history.steps), len(history.epochs), len(history.rates_set), history.started)
         now = (known, self.state, self.kept)
         if now != self._texts[0]:
             self._texts = (now, self._cells())
         return self._texts[1]
 
     def _cells(self) -> tuple[str, ...]:
-        shown, kept = self.figures, self.kept.record if self.kept is not None else None
-        if self.run is not None:
-            training = self.run.job.training
-            started = self.run.history.started
-            device = started.device if started else training.device
-            options = ", ".join([training.optimizer.name, *(f"{k}={v}" for k, v in training.optimizer.params.items())])
-            epochs, began = training.epochs, self.run.began
-        else:
+        listed = self.listed
+        texts = [column.shown(listed) for column in list_columns.COLUMNS]
+        texts[STATE] = STATES[self.state][1]
+        return tuple(texts)
+
+    @property
+    def listed(self) -> ListedRun:
+        """What the columns, filters and sorting read, as it is now."""
+        kept, run = self.kept, self.run
+        if run is None:
             assert kept is not None
-            device, options, epochs = kept.device, kept.optimizer, kept.epochs
-            began = datetime.fromisoformat(kept.began)
-        return (
-            self.title,
-            STATES[self.state][1],
-            device,
-            options,
-            f"{shown.epochs:,}/{epochs:,}",
-            formatting.grouped_digits(shown.steps),
-            *(formatting.figure(value) for value in (shown.train_loss, shown.val_loss, shown.best_loss)),
-            *(formatting.percent_sign(value) for value in (shown.val_accuracy, shown.best_accuracy)),
-            formatting.duration(shown.seconds) if shown.steps else "–",
-            _when(began),
-        )
+            return ListedRun(kept.record, kept.record.summary, self.state)
+        training, history = run.job.training, run.history
+        known = kept.record if kept is not None else record.record_of(
+            training, "", run.display_number, run.began.isoformat()
+        )  # fmt: skip
+        settings, rates = record.hyperparameters(training), history.steps["rate"]
+        if settings.lr is None and len(rates) and rates[0] == rates[0]:
+            settings = msgspec.structs.replace(settings, lr=float(rates[0]))
+        started = history.started
+        known = msgspec.structs.replace(
+            known, settings=settings, rates_set=max(known.rates_set, len(history.rates_set)),
+            device=started.device if started else training.device, epochs=training.epochs,
+        )  # fmt: skip
+        return ListedRun(known, self.figures, self.state)
 
 
-def _when(began: datetime) -> str:
-    """Format the time of a run of today, the date of others."""
-    own = began.astimezone() if began.tzinfo else began
-    return f"{own:%H:%M:%S}" if own.date() == datetime.now().date() else f"{own:%Y-%m-%d %H:%M}"
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:]}." if note else ""
 
 
 class RunsModel(ColumnsModel):
-    """One row per run, newest on top. `renamed(kept, name)` is emitted by an edit of the first column."""
+    """One row per run, newest on top unless a column sorts them, and those alone that the filter takes.
 
-    renamed = Signal(object, str)
+    `annotated(kept, what, text)` is emitted by an edit of the name, the note or the tags.
+    """
+
+    annotated = Signal(object, str, str)
     heads = COLUMNS
-    figures = range(4, 12)
+    meanings = tuple(column.meaning for column in list_columns.COLUMNS)
+    figures = frozenset(at for at, column in enumerate(list_columns.COLUMNS) if column.number)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows: list[RunRow] = []
+        self._all: list[RunRow] = []  # newest first
+        self._takes: list_columns.Test = lambda _run: True
+        self._sorted: tuple[int, bool] | None = None  # the column, and whether the largest comes first
+
+    @property
+    def count(self) -> int:
+        """The number of runs, those that the filter leaves out counted."""
+        return len(self._all)
 
     def set_stored(self, runs: list[Kept], mine: list[Run]) -> None:
         """Show stored runs; a run of `mine`, this window's, that is stored shares the row."""
@@ -135,22 +155,42 @@ class RunsModel(ColumnsModel):
             rows.append(RunRow(kept, run, "" if run is not None else kept.state))
         left = [run for run in mine if run.active and (run.recorder is None or run.recorder.kept.folder in by_folder)]
         left += [run for run in mine if not run.active and run.recorder is None]
-        rows = [RunRow(None, run) for run in reversed(left)] + rows
+        self._all = [RunRow(None, run) for run in reversed(left)] + rows
+        self._arrange()
+
+    def set_filter(self, text: str) -> None:
+        """Show the runs that a filter takes, see `list_columns.matcher`. Raises RunError."""
+        self._takes = list_columns.matcher(text)
+        self._arrange()
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """Sort by a column; a column of -1 restores the order, newest on top."""
+        self._sorted = (column, order == Qt.SortOrder.DescendingOrder) if column >= 0 else None
+        self._arrange()
+
+    def _arrange(self) -> None:
         self.beginResetModel()
-        self.rows = rows
+        found = [(row, row.listed) for row in self._all]
+        shown = [(row, listed) for row, listed in found if self._takes(listed)]
+        if self._sorted is not None:
+            column, descending = list_columns.COLUMNS[self._sorted[0]], self._sorted[1]
+            shown = list_columns.ordered(shown, column, descending, lambda pair: pair[1])
+        self.rows = [row for row, _ in shown]
         self.endResetModel()
 
     def add(self, run: Run) -> None:
         """Add a run of this window that starts, or attach it to its row if it is resumed."""
         kept = run.recorder.kept if run.recorder is not None else None
         if kept is not None:
-            for place, row in enumerate(self.rows):
+            for row in self._all:
                 if row.kept is not None and row.kept.folder == kept.folder:
                     row.run = run
-                    self._changed(place)
+                    if row in self.rows:
+                        self._changed(self.rows.index(row))
                     return
-        self.beginInsertRows(QModelIndex(), 0, 0)
-        self.rows.insert(0, RunRow(kept, run))
+        self._all.insert(0, RunRow(kept, run))
+        self.beginInsertRows(QModelIndex(), 0, 0)  # whatever sorts or filters them: it has just begun
+        self.rows.insert(0, self._all[0])
         self.endInsertRows()
 
     def row_at(self, row: int) -> RunRow:
@@ -171,27 +211,40 @@ class RunsModel(ColumnsModel):
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
         kept = index.isValid() and self.rows[index.row()].kept is not None
-        return flags | Qt.ItemFlag.ItemIsEditable if kept and index.column() == NAME else flags
+        return flags | Qt.ItemFlag.ItemIsEditable if kept and KEYS[index.column()] in EDITED else flags
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        row = self.rows[index.row()]
-        if role != Qt.ItemDataRole.EditRole or row.kept is None or value == row.title:
+        row, key = self.rows[index.row()], KEYS[index.column()]
+        if role != Qt.ItemDataRole.EditRole or row.kept is None or key not in EDITED:
             return False
-        self.renamed.emit(row.kept, str(value))
+        if str(value) == self.data(index, Qt.ItemDataRole.EditRole):
+            return False
+        self.annotated.emit(row.kept, EDITED[key], str(value))
         return True
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        row = self.rows[index.row()]
-        state = COLUMNS[index.column()] == "State"
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
-            return row.cells()[index.column()]
+        row, column = self.rows[index.row()], index.column()
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.cells()[column]
+        if role == Qt.ItemDataRole.EditRole:
+            if row.kept is not None and KEYS[column] in ("note", "tags"):
+                return row.kept.record.note if KEYS[column] == "note" else ", ".join(row.kept.record.tags)
+            return row.cells()[column]
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return side(index.column() in self.figures)
-        if role == Qt.ItemDataRole.DecorationRole and state:
+            return side(column in self.figures)
+        if role == Qt.ItemDataRole.DecorationRole and column == STATE:
             return icons.icon(STATES[row.state][0], size=14)
-        if role == Qt.ItemDataRole.ForegroundRole and state:
+        if role == Qt.ItemDataRole.ForegroundRole and column == STATE:
             now = theme.current()
             return {"failed": now.error, "interrupted": now.warn}.get(row.state)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return row.outcome or (row.cells()[index.column()] if index.column() == 3 else None)
+            return self._tip(row, KEYS[column])
         return None
+
+    def _tip(self, row: RunRow, key: str) -> str:
+        """Return what a cell says at length: the note, all options of the optimizer, or how the run ended."""
+        if row.kept is not None and key == "note" and row.kept.record.note:
+            return row.kept.record.note
+        if key == "optimizer":
+            return row.listed.record.optimizer
+        return row.outcome

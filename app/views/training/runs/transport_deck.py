@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-from PySide6.QtCore import QSize, Signal, Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.util import formatting
@@ -20,7 +20,7 @@ LOOKS: dict[str, tuple[str, str, str, str, str]] = {
     "starting": ("running", "run", "Starting…", "", "text2"),
     "running": ("running", "run", "", "", "text2"),
     "paused": ("paused", "run", "Paused", "pause", "text2"),
-    "stopping": ("blocked", "run", "Stopping after this batch…", "", "text2"),
+    "stopping": ("blocked", "run", "Stopping…", "", "text2"),
     "done": ("ready", "text4", "Done", "check", "run"),
     "stopped": ("ready", "text4", "Stopped", "stop", "text2"),
     "failed": ("ready", "text4", "Failed", "error", "error"),
@@ -52,6 +52,7 @@ class RunDeck(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.transport, self.counter = Transport(self), Counter(self)
+        self.counter.reserve(word for _, _, word, _, _ in LOOKS.values())
         self.step_button = Button(CAPTURE["none"])
         widest = max((Button(text).sizeHint().width() for text in CAPTURE.values()), default=0)
         self.step_button.setFixedSize(widest, 30)  # the keys stay where they are
@@ -73,15 +74,6 @@ class RunDeck(QWidget):
     @property
     def state(self) -> str:
         return self._state
-
-    def sizeHint(self) -> QSize:
-        """Return the size; while a script is watched, words and its button take their room from the counter, so that no
-        key moves.
-        """
-        size = super().sizeHint()
-        if self._session is not None and self._session.watches:
-            size.setWidth(self.minimumWidth())
-        return size
 
     def follow(self, session: RunSession) -> None:
         """Show what this session does from now on."""

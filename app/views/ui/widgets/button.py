@@ -113,7 +113,11 @@ class Button(KeyboardFocus, QPushButton):
             painter.setPen(current().color(color))
             area = QRectF(x + gap, 0, text - gap + 1, self.height())
             flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextSingleLine
-            painter.drawText(area, flags, self._plain_text())
+            words = self._plain_text()
+            if (over := sum(self._parts()) + KINDS[self._kind][2] - self.width()) > 0:  # squeezed by a layout
+                area.setWidth(max(area.width() - over, 0.0))
+                words = QFontMetrics(self.font()).elidedText(words, Qt.TextElideMode.ElideRight, int(area.width()))
+            painter.drawText(area, flags, words)
             if self._kind == "link" and self.underMouse() and self.isEnabled():
                 under = int(self.height() / 2 + 8)
                 painter.drawLine(int(area.left()), under, int(area.right() - 2), under)

@@ -1,4 +1,7 @@
-"""The tape counter: two reels, the numbers of the run, one segment per epoch, and a message at the right."""
+"""The tape counter: two reels, the numbers of the run, one segment per epoch, and a message at the right.
+
+Neither its numbers nor its message change its width: what is beside it stays where it is.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ HUB = 3.6
 REELS = QRect(8, 6, 56, 26)
 FIELDS = 74  # where the figures begin, px
 GAP = 26  # between two figures, px
+LEAST_GAP = 10  # where room is short
+ICON_ROOM = 24  # of the message's icon, and the gap before it
 TURN_A_BATCH = 1 / 8  # of a full turn
 SEGMENT_LEAST = 5.0  # narrower epochs are drawn as one bar, px
 
@@ -60,6 +65,8 @@ class Counter(QWidget):
         self._color = "text4"
         self._text, self._icon, self._tone = "", "", "text2"
         self._message = TextLine("", "message")
+        self._gap = float(GAP)
+        self._reserved = 0.0  # for a message
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
 
@@ -75,7 +82,6 @@ class Counter(QWidget):
         widths = [max(f.width, w) for f, w in zip(self._figures, old, strict=True)]
         if widths != self._widths:
             self._widths = widths
-            self.updateGeometry()
             self._fit()
         self.setAccessibleDescription(", ".join(f"{c} {v}" for c, v in fields))
         self.update()
@@ -100,6 +106,11 @@ class Counter(QWidget):
             self._color = color
             self.update()
 
+    def reserve(self, texts: Iterable[str]) -> None:
+        """Keep room for the widest of these messages, so that no figure moves when one comes or goes."""
+        self._reserved = max((TextLine(text, "message").width for text in texts), default=0.0)
+        self._fit()
+
     def set_message(self, text: str, icon: str = "", color: str = "text2") -> None:
         """Show a message at the right, such as `Fix 1 error to run`; an empty text removes it."""
         if (text, icon, color) == (self._text, self._icon, self._tone):
@@ -107,7 +118,6 @@ class Counter(QWidget):
         self._text, self._icon, self._tone = text, icon, color
         self.setToolTip(text)
         self._fit()
-        self.updateGeometry()
         self.update()
 
     def message(self) -> str:
@@ -151,15 +161,14 @@ class Counter(QWidget):
 
     # where it is
 
-    def _message_room(self) -> float:
-        return self.width() - self._fields_end() - 14 - (24 if self._icon else 8)
-
-    def _fields_end(self) -> float:
-        return FIELDS + sum(self._widths) + GAP * max(len(self._widths) - 1, 0)
-
     def _fit(self) -> None:
+        """Give the message what the figures leave, which stand closer where it would be cut."""
         full = TextLine(self._text, "message")
-        room = self._message_room()
+        gaps = max(len(self._widths) - 1, 0)
+        room = self.width() - FIELDS - sum(self._widths) - 14 - (ICON_ROOM if self._icon or self._reserved else 8)
+        left = room - max(full.width, self._reserved)
+        self._gap = min(max(left / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
+        room -= self._gap * gaps
         self._message = full if full.width <= room else elided(self._text, "message", room)
 
     def _cut(self) -> None:
@@ -181,11 +190,10 @@ class Counter(QWidget):
         self._fit()
 
     def sizeHint(self) -> QSize:
-        message = TextLine(self._text, "message").width + (24 if self._icon else 8) + 14 if self._text else 0
-        return at_least(max(self._fields_end() + message + 16, 330), HEIGHT)
+        return at_least(330, HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
-        return at_least(max(self._fields_end() + 14 + (24 if self._icon else 0), 200), HEIGHT)
+        return at_least(200, HEIGHT)
 
     # how it looks
 
@@ -227,7 +235,7 @@ class Counter(QWidget):
             figure.caption.draw(painter, x, 2, theme.text3)
             figure.head.draw(painter, x, 14, theme.text2 if rest else theme.text)
             figure.tail.draw(painter, x + figure.head.width, 14, theme.text3)
-            x += width + GAP
+            x += width + self._gap
         if self._text:
             color = theme.color(self._tone)
             left = self.width() - 14 - self._message.width

@@ -1,0 +1,103 @@
+"""The page Runs: names, notes and tags are edited in place; runs are filtered, sorted, and their columns chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLineEdit, QMenu
+from pytestqt.qtbot import QtBot
+
+from app.project import file as project_file
+from app.runs import store
+from app.runs.record import Summary
+from app.training.config import Choice
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+from app.views.training.runs.run_panel import RunPanel
+from app.views.training.runs.table_model import COLUMNS
+
+EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
+RATES = (0.1, 0.001, 0.01)
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, tmp_path: Path) -> RunPanel:
+    for number, lr in enumerate(RATES):
+        training = replace(EXAMPLE.training, optimizer=Choice("SGD", FrozenMap(lr=lr)), seed=number)
+        kept = store.begin(tmp_path, replace(EXAMPLE, training=training))
+        store.changed(kept, state="done", summary=Summary(epochs=1, steps=23, best_loss=1 / (number + 1)))
+    made = RunPanel()
+    qtbot.addWidget(made)
+    made.resize(1280, 300)
+    made.show()
+    made.set_stored(store.listed(tmp_path))
+    return made
+
+
+def column(panel: RunPanel, title: str) -> list[str]:
+    at = COLUMNS.index(title)
+    return [panel.model.index(row, at).data() for row in range(panel.model.rowCount())]
+
+
+def test_a_filter_and_a_heading_arrange_the_runs_and_keep_the_selection(qtbot: QtBot, panel: RunPanel) -> None:
+    panel.table.selectRow(2)
+    assert panel.selected_rows[0].title == "Run 1"
+    header = panel.table.horizontalHeader()
+
+    def click(title: str) -> None:
+        at = COLUMNS.index(title)
+        panel.table.scrollTo(panel.model.index(0, at))
+        spot = header.viewport().rect().topLeft()
+        spot.setX(header.sectionViewportPosition(at) + 12)
+        spot.setY(header.height() // 2)
+        qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=spot)
+
+    click("Learning rate")
+    assert column(panel, "Learning rate") == ["0.001", "0.01", "0.1"]
+    assert [row.title for row in panel.selected_rows] == ["Run 1"]
+    click("Learning rate")
+    assert column(panel, "Learning rate") == ["0.1", "0.01", "0.001"]
+    click("Learning rate")
+    assert column(panel, "Run") == ["Run 3", "Run 2", "Run 1"], "newest on top again"
+    qtbot.keyClicks(panel.search, "lr<0.05 sgd")
+    assert column(panel, "Run") == ["Run 3", "Run 2"] and "2 of 3 runs shown" in panel._hint.text()
+    panel.search.setText("rate<1")
+    assert "no column “rate”" in panel._hint.text() and column(panel, "Run") == ["Run 3", "Run 2"]
+    panel.search.clear()
+    assert len(column(panel, "Run")) == 3
+
+
+def test_name_notes_and_tags_are_typed_into_the_table(qtbot: QtBot, panel: RunPanel, tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+    panel.annotated.connect(lambda kept, what, text: told.append((what, text)))
+    for title, text in (("Run", "baseline"), ("Notes", "a note"), ("Tags", "a, b"), ("Seed", "")):
+        index = panel.model.index(0, COLUMNS.index(title))
+        panel.table.scrollTo(index)
+        spot = panel.table.visualRect(index).center()
+        qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=spot)
+        qtbot.mouseDClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=spot)
+        editors = panel.table.viewport().findChildren(QLineEdit)
+        assert len(editors) == (1 if text else 0), title
+        for editor in editors:
+            editor.selectAll()
+            qtbot.keyClicks(editor, text)
+            qtbot.keyClick(editor, Qt.Key.Key_Return)
+            qtbot.waitUntil(lambda: not panel.table.viewport().findChildren(QLineEdit))
+    assert told == [("name", "baseline"), ("note", "a note"), ("tags", "a, b")]
+
+
+def test_columns_are_chosen_in_a_menu(qtbot: QtBot, panel: RunPanel) -> None:
+    panel.set_hidden_columns(["seed"])
+    at = COLUMNS.index("Seed")
+    assert panel.table.isColumnHidden(at)
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    panel.fill_columns_menu(menu)
+    actions = {action.text(): action for action in menu.actions()}
+    assert "Run" not in actions and not actions["Seed"].isChecked()
+    with qtbot.waitSignal(panel.columnsHidden) as told:
+        actions["Device"].trigger()
+    assert set(told.args[0]) == {"device", "seed"}
