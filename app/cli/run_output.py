@@ -63,7 +63,7 @@ class ProgressBar:
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
         word = "stopped" if event.reason == "stopped" else "ended early" if event.epoch < self._epochs else "done"
-        why = f": {event.reason_text}" if event.words else ""
+        why = f": {event.reason_text}" if event.reason_text else ""
         print(printable(f"{word} after {counted(event.steps, 'step')}{why}"))
 
     def _cut(self, event: Cut) -> None:

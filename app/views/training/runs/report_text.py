@@ -46,7 +46,7 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
             word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
             spent = f"{event.seconds:.1f} s" if event.seconds < 120 else duration(event.seconds)
             looking = f" Telemetry took {percent(event.looking)} % of it." if event.looking else ""
-            why = f": {event.reason_text}" if event.words else ""
+            why = f": {event.reason_text}" if event.reason_text else ""
             return [ConsoleLine(f"{word} after {grouped_digits(event.steps)} steps, {spent}{why}.{looking}", tone)]
         case Caught() | Noticed():
             return [ConsoleLine(event.message, "warn")]
