@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QResizeEvent
-from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QToolButton, QWidget
+from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
 from app.project.project import Project
 from app.training.setup.device import Device
@@ -33,6 +33,7 @@ class Toolbar(QFrame):
         self.setProperty("role", "toolbar")
         self.setObjectName("toolbar")
         self.setFixedHeight(HEIGHT)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.project = Button("", "flat", parent=self)
         self.project.setObjectName("project")
         self.project.setAccessibleName("Project")
@@ -72,6 +73,9 @@ class Toolbar(QFrame):
         right_row.addWidget(self.export)
         for squeezed in (self.project, self.device):
             squeezed.setMinimumWidth(SQUEEZED)
+
+    def sizeHint(self) -> QSize:
+        return QSize(DECK[0], HEIGHT)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Place the deck by the width of the window alone: a layout would move its keys with every word that the deck,

@@ -108,6 +108,7 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
     window.files.open_example("digits.tape")
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.errors and not window.run_control.blocked)
     still, wide = keys(), deck.width()
+    assert deck.visibleRegion().boundingRect().size() == deck.size()
 
     def held(step: int) -> None:
         qtbot.waitUntil(lambda: capture.script.state == "held" and f"step {step}," in room.standing.title())
