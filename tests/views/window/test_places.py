@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QInputDialog
 from pytestqt.qtbot import QtBot
 
@@ -83,14 +84,18 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, s
     window.run_control.run()
     reach(qtbot, window, "running")
     (pid,) = started
+    folder = window.session.current.recorder.kept.checkpoints
+    qtbot.waitUntil(lambda: any(folder.glob("*.pt")), timeout=60_000)
     os.kill(pid, signal.SIGKILL)
     reach(qtbot, window, "failed")
     failed = window.session.current.failed
     assert "SIGKILL" in failed.message and "checkpoint" in failed.cure.lower()
     assert window.banner.isVisible() and "SIGKILL" in window.banner.title()
     assert not alive(pid)
-    window.run_control.run()  # the next one, which the closing of the window ends
-    reach(qtbot, window, "running", 5)
+    qtbot.mouseClick(window.banner.button("Resume run"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: len(started) == 2, timeout=60_000)
+    reach(qtbot, window, "running", 30)
+    assert window.session.current.recorder.kept.checkpoints == folder and not window.banner.isVisible()
     assert window.session.close_and_wait() and not alive(started[-1])
 
 

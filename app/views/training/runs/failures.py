@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.runs.store import CHECKPOINTS
+
 if TYPE_CHECKING:
     from app.training.events import Failed
     from app.views.workspace import Workspace
 
 
-def show_failure(workspace: Workspace, failed: Failed, title: str = "Training stopped") -> None:
-    """Show a failure in the banner, with a button to the failed layer or the full report."""
+def show_failure(
+    workspace: Workspace, failed: Failed, title: str = "Training stopped", *, stored: bool = False
+) -> None:
+    """Show a failure in the banner, with a button to the failed layer or the full report.
+
+    Of a `stored` run with a checkpoint another button resumes it, and one debugs the step of a NaN.
+    """
     node = workspace.document.project.graph.nodes.get(failed.node or "")
 
     def act() -> None:
@@ -23,6 +30,9 @@ def show_failure(workspace: Workspace, failed: Failed, title: str = "Training st
     where = f"Show {node.name}" if node else "Details"
     step, shown = failed.step + 1, workspace.shown_run.figures
     further: dict[str, Callable[[], object]] = {}
-    if failed.kind == "not finite" and shown is not None and shown.folder is not None:
+    folder = shown.folder if stored and shown is not None else None
+    if folder is not None and failed.kind == "not finite":
         further[f"Debug step {step:,}"] = lambda: workspace.commands.trigger("debug-this-step", step)
+    elif folder is not None and any((folder / CHECKPOINTS).glob("*.pt")):  # a NaN would come again
+        further["Resume run"] = lambda: workspace.commands.trigger("continue")
     workspace.notifier.show("error", f"{title}: {failed.message}", failed.cure, where, act, further)

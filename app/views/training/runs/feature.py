@@ -81,7 +81,7 @@ class RunsFeature(Feature):
         for teller in (control, workspace.runs_keeper):
             teller.said.connect(notifier.say)
             teller.refused.connect(notifier.refuse)
-        control.failed.connect(lambda failed: show_failure(workspace, failed))
+        control.failed.connect(lambda failed: show_failure(workspace, failed, stored=True))
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         workspace.session.stateChanged.connect(self._run_state)
