@@ -18,7 +18,9 @@ from app.runs import store
 from app.training.events import to_json
 from app.training.loop import train
 from app.views.settings import Settings
+from app.views.training.runs import transport_deck
 from app.views.training.runs.placement_control import PlacesControl
+from app.views.training.runs.transport_deck import NOTHING
 from tests.engine.test_child import alive
 from tests.support.light_fork_server import own_server
 from tests.support.training_jobs import job
@@ -75,7 +77,11 @@ def reach(qtbot: QtBot, window: WholeWindow, state: str, steps: int = 0) -> None
     )
 
 
-def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, started):
+def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, started, monkeypatch):
+    def speed() -> str:
+        return dict(window.toolbar.deck.counter.fields())["Samples/s"]
+
+    monkeypatch.setattr(transport_deck, "STALLED", 0.1)
     window.actions_by_key["place.own"].trigger()
     window.run_control.run()
     reach(qtbot, window, "running", 20)
@@ -85,7 +91,11 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, s
     reach(qtbot, window, "running")
     (pid,) = started
     folder = window.session.current.recorder.kept.checkpoints
-    qtbot.waitUntil(lambda: any(folder.glob("*.pt")), timeout=60_000)
+    qtbot.waitUntil(lambda: any(folder.glob("*.pt")) and speed() != NOTHING, timeout=60_000)
+    os.kill(pid, signal.SIGSTOP)
+    qtbot.waitUntil(lambda: speed() == NOTHING, timeout=60_000)  # it does not keep the last one
+    os.kill(pid, signal.SIGCONT)
+    qtbot.waitUntil(lambda: speed() != NOTHING, timeout=60_000)
     os.kill(pid, signal.SIGKILL)
     reach(qtbot, window, "failed")
     failed = window.session.current.failed

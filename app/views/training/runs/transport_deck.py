@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
 from time import monotonic
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.util import formatting
@@ -34,6 +36,8 @@ CAPTURE_TIPS = {
 }
 NOTHING = "–"
 READABLE = 0.25  # seconds between two figures of the counter
+# A run that takes no step for so many seconds, and for so many times as long as its last one took, has no speed.
+STALLED, STALLED_STEPS = 5.0, 5.0
 
 
 class RunDeck(QWidget):
@@ -65,7 +69,10 @@ class RunDeck(QWidget):
         self._status = ""
         self._step = 0
         self._session: RunSession | None = None
-        self._shown_at = 0.0
+        self._shown_at, self._advanced_at = 0.0, inf
+        self._stall = QTimer(self)
+        self._stall.setSingleShot(True)
+        self._stall.timeout.connect(self._on_stall)
         for name in ("run", "pause", "step", "stop"):
             getattr(self.transport, name).connect(getattr(self, name))
         self.show_progress(None)
@@ -133,6 +140,12 @@ class RunDeck(QWidget):
     def _on_progress(self) -> None:
         """Throttle the counter: faster digits are unreadable, and each update costs the run a little."""
         now = monotonic()
+        if self._state == "running":
+            self._stall.start(int(1000 * max(STALLED, STALLED_STEPS * (now - self._advanced_at))))
+            self._advanced_at = now
+        else:
+            self._stall.stop()
+            self._advanced_at = inf
         if self._session is not None and (now - self._shown_at >= READABLE or self._state != "running"):
             self._shown_at = now
             self.show_progress(self._session.progress())
@@ -140,6 +153,13 @@ class RunDeck(QWidget):
             words = telemetry_share(looked.spent, looked.seconds, looked.steps) if looked else ""
             if words != self.counter.toolTip():
                 self.counter.setToolTip(words)
+
+    @Slot()
+    def _on_stall(self) -> None:
+        """Take the speed and the remaining time off the counter: a stopped process would keep the last ones."""
+        progress = self._session.progress() if self._session is not None else None
+        if self._state == "running" and progress is not None:
+            self.show_progress(replace(progress, samples_per_second=None, eta=None))
 
     def show_progress(self, progress: RunProgress | None) -> None:
         """Show the values of the counter; None before there are any. The remaining time is marked as an estimate."""
