@@ -30,7 +30,8 @@ SIMPLE_FEW = 0.15  # and one of few nodes, whose names are written as long as th
 FEW = 200  # nodes
 SMALLEST = 9.0  # pixels on the screen of a name; where the drawing is smaller, name and kind fill the node
 LEGIBLE = SMALLEST / theme.ROLES["node"][0]  # under this zoom only names and kinds are written
-SQUEEZED = 0.75  # how narrow letters become before a name is cut
+SQUEEZED = 0.75  # how narrow letters become, to fit a name into its node
+LOWERED = 0.7  # how much lower, too, before a name is cut
 RADIUS = 6.0
 CARDS = ((8.0, 10.0), (4.0, 5.0))  # of a block: how far each peeks out above, and how far it is set in
 GROUND = 0.35  # how far the ground of an unfolded block is from the canvas to a node's
@@ -140,12 +141,13 @@ class NodeLook:
             top += each
 
     def _squeezed(self, painter: QPainter, text: str, ink: QColor, area: QRectF, scale: float) -> None:
-        """Write a text in the middle of an area: narrower letters first, cut where that does not do."""
-        line = _line_of(text, "node", round(max(area.width(), 0.0) / scale / SQUEEZED))
+        """Write a text in the middle of an area: in narrower letters, then smaller ones, cut where that does not do."""
+        line = _line_of(text, "node", round(max(area.width(), 0.0) / scale / (SQUEEZED * LOWERED)))
         wide = min(1.0, area.width() / (line.width * scale)) if line.width else 1.0
+        high = min(1.0, wide / SQUEEZED)
         painter.save()
         painter.translate(area.left() + max((area.width() - line.width * scale * wide) / 2, 0.0), area.center().y())
-        painter.scale(scale * wide, scale)
+        painter.scale(scale * wide, scale * high)
         line.draw(painter, 0, -line.height / 2, ink)
         painter.restore()
 
