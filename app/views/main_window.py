@@ -329,8 +329,8 @@ class MainWindow(QMainWindow):
         self.housekeeping.go_on()
 
     def open_first(self) -> None:
-        """Open the project opened last, else the example that trains in seconds."""
-        recent = [path for path in self.settings.recent_files if path.is_file()]
+        """Open the project opened last, unless the settings say otherwise, else the example that trains in seconds."""
+        recent = [path for path in self.settings.recent_files if path.is_file()] if self.settings.reopen else []
         if recent:
             self.files.open(recent[0])
         else:

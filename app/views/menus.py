@@ -31,7 +31,8 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
     )),
     "edit": ("&Edit", (
         "undo", "redo", "-",
-        *_canvas("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"), "-", "find",
+        *_canvas("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"), "-", "find", "-",
+        "settings",
     )),
     "view": ("&View", (
         "show.network", "show.autograd", "show.observed", "show.attention", "show.diff", "show.code", "-",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
+from PySide6.QtCore import QByteArray, QObject, QSettings, QStandardPaths, Signal
 
 from app.data.sources import default_root
 
@@ -13,21 +13,33 @@ THEMES = ("dark", "light", "system")
 RECENT_FILES = 10
 MOST_PROCESSES = 64
 HIDDEN_RUN_COLUMNS = "loss"
+AUTOSAVE_SECONDS, MOST_AUTOSAVE_SECONDS = 3, 600
 
 
-class Settings:
+class Settings(QObject):
     """Properties over a `QSettings`. Another organisation or application name has separate settings.
 
-    A missing or unreadable value is the default.
+    A missing or unreadable value is the default. The name of a property is the last part of its key; `changed(name)` is
+    emitted when it gets another value, and whoever depends on it follows that, wherever it was changed.
     """
 
+    changed = Signal(str)
+
     def __init__(self, organisation: str = "Tapedeck", application: str = "Tapedeck") -> None:
+        super().__init__()
         self._store = QSettings(QSettings.Format.IniFormat, QSettings.Scope.UserScope, organisation, application)
 
     @property
     def file(self) -> Path:
         """The path of the settings file."""
         return Path(self._store.fileName())
+
+    def reset(self, name: str) -> None:
+        """Return a property to its default."""
+        for key in self._store.allKeys():
+            if key.rpartition("/")[2] == name:
+                self._store.remove(key)
+                self.changed.emit(name)
 
     def sync(self) -> None:
         """Write pending changes now."""
@@ -61,16 +73,16 @@ class Settings:
     def theme(self, value: str) -> None:
         if value not in THEMES:
             raise ValueError(f"a theme is one of {', '.join(THEMES)}, not {value!r}")
-        self._store.setValue("look/theme", value)
+        self._put("look/theme", value)
 
     @property
     def reduced_motion(self) -> bool:
         """Return whether animations are off."""
-        return str(self._store.value("look/reduced_motion", "false")).lower() == "true"
+        return self._switch("look/reduced_motion")
 
     @reduced_motion.setter
     def reduced_motion(self, value: bool) -> None:
-        self._store.setValue("look/reduced_motion", "true" if value else "false")
+        self._put("look/reduced_motion", "true" if value else "false")
 
     @property
     def recent_files(self) -> tuple[Path, ...]:
@@ -93,13 +105,31 @@ class Settings:
         self._store.setValue("files/recent", [str(path) for path in paths[:RECENT_FILES]])
 
     @property
+    def reopen(self) -> bool:
+        """Return whether the project opened last is opened at the start."""
+        return self._switch("files/reopen", True)
+
+    @reopen.setter
+    def reopen(self, value: bool) -> None:
+        self._put("files/reopen", "true" if value else "false")
+
+    @property
+    def autosave_seconds(self) -> int:
+        """Return after how many seconds unsaved edits are written to the journal."""
+        return self._number("files/autosave_seconds", AUTOSAVE_SECONDS, MOST_AUTOSAVE_SECONDS)
+
+    @autosave_seconds.setter
+    def autosave_seconds(self, value: int) -> None:
+        self._put("files/autosave_seconds", str(value))
+
+    @property
     def snippet(self) -> str:
         """The user's text in the Snippet page; "" for none."""
         return str(self._store.value("autograd/snippet", "") or "")
 
     @snippet.setter
     def snippet(self, value: str) -> None:
-        self._store.setValue("autograd/snippet", value)
+        self._put("autograd/snippet", value)
 
     @property
     def data_folder(self) -> Path:
@@ -108,7 +138,7 @@ class Settings:
 
     @data_folder.setter
     def data_folder(self, value: Path) -> None:
-        self._store.setValue("files/data_folder", str(value))
+        self._put("files/data_folder", str(value))
 
     @property
     def library_folder(self) -> Path:
@@ -118,7 +148,7 @@ class Settings:
 
     @library_folder.setter
     def library_folder(self, value: Path) -> None:
-        self._store.setValue("files/library_folder", str(value))
+        self._put("files/library_folder", str(value))
 
     @property
     def runs_folder(self) -> Path:
@@ -135,11 +165,11 @@ class Settings:
     @property
     def event_files(self) -> bool:
         """Return whether a run also writes TensorBoard event files."""
-        return str(self._store.value("runs/event_files", "false")).lower() == "true"
+        return self._switch("runs/event_files")
 
     @event_files.setter
     def event_files(self, value: bool) -> None:
-        self._store.setValue("runs/event_files", "true" if value else "false")
+        self._put("runs/event_files", "true" if value else "false")
 
     @property
     def hidden_run_columns(self) -> tuple[str, ...]:
@@ -148,7 +178,7 @@ class Settings:
 
     @hidden_run_columns.setter
     def hidden_run_columns(self, value: Iterable[str]) -> None:
-        self._store.setValue("runs/hidden_columns", " ".join(value))
+        self._put("runs/hidden_columns", " ".join(value))
 
     @property
     def watch_points(self) -> str:
@@ -157,26 +187,25 @@ class Settings:
 
     @watch_points.setter
     def watch_points(self, value: str) -> None:
-        self._store.setValue("runs/watch_points", value)
+        self._put("runs/watch_points", value)
 
     @property
     def processes(self) -> int:
         """The number of processes of a run, 1 by default."""
-        kept = str(self._store.value("runs/processes", 1))
-        return min(max(int(kept), 1), MOST_PROCESSES) if kept.isdecimal() else 1
+        return self._number("runs/processes", 1, MOST_PROCESSES)
 
     @processes.setter
     def processes(self, value: int) -> None:
-        self._store.setValue("runs/processes", str(value))
+        self._put("runs/processes", str(value))
 
     @property
     def launch_blocking(self) -> bool:
         """Return whether runs in other processes wait for every CUDA kernel."""
-        return str(self._store.value("runs/launch_blocking", "false")).lower() == "true"
+        return self._switch("runs/launch_blocking")
 
     @launch_blocking.setter
     def launch_blocking(self, value: bool) -> None:
-        self._store.setValue("runs/launch_blocking", "true" if value else "false")
+        self._put("runs/launch_blocking", "true" if value else "false")
 
     @property
     def export_folder(self) -> Path:
@@ -186,7 +215,19 @@ class Settings:
 
     @export_folder.setter
     def export_folder(self, value: Path) -> None:
-        self._store.setValue("files/export_folder", str(value))
+        self._put("files/export_folder", str(value))
+
+    def _put(self, key: str, value: object) -> None:
+        if self._store.value(key) != value:
+            self._store.setValue(key, value)
+            self.changed.emit(key.rpartition("/")[2])
+
+    def _switch(self, key: str, default: bool = False) -> bool:
+        return str(self._store.value(key, str(default))).lower() == "true"
+
+    def _number(self, key: str, default: int, most: int) -> int:
+        kept = str(self._store.value(key, default))
+        return min(max(int(kept), 1), most) if kept.isdecimal() else default
 
     def _bytes(self, key: str) -> QByteArray | None:
         kept = self._store.value(key)

@@ -126,7 +126,7 @@ class Toolbar(QFrame):
                 return
             errors = bool(live.errors) and live.up_to_date
             icon, color = ("error", "error") if errors else ("", "text2")
-            self.deck.set_blocked(reason, icon, color)
+            self.deck.set_blocked(reason, icon, color, starts_later=self._workspace.run_control.waits)
 
     def _replaced(self, project: Project) -> None:
         """Reset the deck, unless the previous project's run is still active."""

@@ -29,6 +29,7 @@ class LibraryControl(QObject):
         self._said: set[Path] = set()
         self._watcher = QFileSystemWatcher(self)
         self._watcher.directoryChanged.connect(lambda _path: self.read())
+        workspace.settings.changed.connect(self._setting_changed)
 
     @property
     def folder(self) -> Path:
@@ -94,7 +95,11 @@ class LibraryControl(QObject):
             self.set_folder(Path(name))
 
     def set_folder(self, folder: Path) -> None:
-        if self._watcher.directories():
-            self._watcher.removePaths(self._watcher.directories())
         self._workspace.settings.library_folder = folder
-        self.read()
+
+    def _setting_changed(self, name: str) -> None:
+        """Read the folder that was chosen, here or in the settings."""
+        if name == "library_folder":
+            if self._watcher.directories():
+                self._watcher.removePaths(self._watcher.directories())
+            self.read()

@@ -14,7 +14,8 @@ from app.project.journal import ClaimedJournal, JournalEntry
 from app.project.journal_writer import JournalWriter, JournalWritten
 from app.views.status import StatusLine
 
-FIRST, BEHIND = 200, 3000  # milliseconds from an edit to its writing: of the first one, and of those that follow it
+FIRST = 200  # milliseconds from the first edit to its writing
+SECOND = 1000  # milliseconds of a second of `delay`, for those that follow it
 WHY = (
     "Unsaved changes are kept so that they can be restored if Tapedeck or the computer stops. "
     "The project's own file is written when you save."
@@ -22,7 +23,10 @@ WHY = (
 
 
 class Autosave(QObject):
-    """Autosave of one window. `runs` returns the folders of runs of a project that has no file."""
+    """Autosave of one window.
+
+    `runs` returns the folders of runs of a project that has no file, `delay` the seconds from an edit to its writing.
+    """
 
     _written = Signal(object)
 
@@ -31,11 +35,12 @@ class Autosave(QObject):
         document: Document,
         folder: Path,
         runs: Callable[[], tuple[Path, ...]],
+        delay: Callable[[], int],
         status: StatusLine,
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._document, self._runs, self._status = document, runs, status
+        self._document, self._runs, self._delay, self._status = document, runs, delay, status
         self._writer = JournalWriter(folder, self._written.emit)
         self._journaled = False  # an unmodified project without a file, because of a run of it
         self._era = 0  # grows with each save and each project that is opened
@@ -88,7 +93,7 @@ class Autosave(QObject):
 
     def _changed(self, _before: object, _after: object) -> None:
         if not self._timer.isActive():  # the delay counts from the first edit and is not extended
-            self._timer.start(FIRST if self._empty else BEHIND)
+            self._timer.start(FIRST if self._empty else SECOND * self._delay())
 
     def _dirty_changed(self, dirty: bool) -> None:
         if dirty:

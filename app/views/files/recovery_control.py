@@ -37,8 +37,9 @@ class RecoveryControl(QObject):
         self._workspace = workspace
         runs = workspace.runs_keeper
         self.autosave = Autosave(
-            workspace.document, workspace.settings.journal_folder, lambda: runs.unsaved, workspace.status, self
-        )
+            workspace.document, workspace.settings.journal_folder, lambda: runs.unsaved,
+            lambda: workspace.settings.autosave_seconds, workspace.status, self,
+        )  # fmt: skip
         self.files = FileControl(workspace, self.autosave)
         workspace.session.call_before_run(self.autosave.before_run)
         self.dialog: RecoveryDialog | None = None

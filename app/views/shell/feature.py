@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QApplication, QMenu
 
@@ -11,12 +12,12 @@ from app.builder.results import Analysis
 from app.engine.requests.shapes import Torch
 from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Feature, Submenu
+from app.views.shell.preferences import THEMES
 from app.views.ui import icons, theme
 from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 
 ENGINE_ENDED = "The engine has ended"
-THEMES = (("dark", "Dark"), ("light", "Light"), ("system", "As the system"))
 
 
 class ShellFeature(Feature):
@@ -37,6 +38,7 @@ class ShellFeature(Feature):
             Action("quit", "&Quit", window.close, QKeySequence.StandardKey.Quit),
             Adopted("undo", undo),
             Adopted("redo", redo),
+            Action("settings", "&Settings…", self.show_settings, "Ctrl+,", "inspector"),
             Submenu("theme", "&Theme", self._offer_themes),
             Adopted("reduce-motion", self._motion_action()),
             Action("commands", "Search &commands", self._search_commands, ("Ctrl+K", "Ctrl+Shift+P"), "search"),
@@ -57,23 +59,40 @@ class ShellFeature(Feature):
         self.workspace.pages.shown.connect(self._page_shown)
         self.workspace.document.replaced.connect(lambda _project: status.set_parameters(None))
         self.workspace.document.replaced.connect(lambda _project: self.workspace.selection.set(()))
+        self.workspace.commands["settings"].setData("preferences options configure")
+        self.workspace.settings.changed.connect(self._setting_changed)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def _offer_themes(self, actions: Actions, menu: QMenu) -> None:
-        made = actions.choices(menu, "theme", THEMES, self.set_theme, "Theme", "settings preferences appearance")
-        made[self.workspace.settings.theme].setChecked(True)
+        self._themes = actions.choices(
+            menu, "theme", THEMES, self.set_theme, "Theme", "settings preferences appearance"
+        )
+        self._themes[self.workspace.settings.theme].setChecked(True)
 
     def set_theme(self, choice: str) -> None:
-        """Put on a theme, and remember it."""
+        """Apply a theme, and store the choice."""
         self.workspace.settings.theme = choice
+        self._apply_theme()  # also where it was chosen already: the program may show another
+
+    def _apply_theme(self) -> None:
         application = QApplication.instance()
         assert isinstance(application, QApplication)
-        theme.apply(application, choice)
+        theme.apply(application, self.workspace.settings.theme)
+        self._themes[self.workspace.settings.theme].setChecked(True)
+
+    def _setting_changed(self, name: str) -> None:
+        """Put a setting into effect that the whole window shows."""
+        if name == "theme":
+            self._apply_theme()
+        elif name == "reduced_motion":
+            still = self.workspace.settings.reduced_motion
+            theme.manager().set_reduced_motion(still)
+            self._motion.setChecked(still)
 
     def _motion_action(self) -> QAction:
         """Return the switch "Reduce motion" for animations."""
-        still = QAction("Reduce &motion", self, checkable=True)
+        self._motion = still = QAction("Reduce &motion", self, checkable=True)
         still.setData("settings preferences animation accessibility")
         still.setChecked(self.workspace.settings.reduced_motion)
         still.toggled.connect(self.set_reduced_motion)
@@ -86,6 +105,16 @@ class ShellFeature(Feature):
 
     # The dialogs are imported when they are first asked for.
 
+    def show_settings(self, name: str = "") -> None:
+        """Open the Settings dialog, at the setting `name` if one is given."""
+        from app.views.shell.settings_dialog import SettingsDialog
+
+        dialog = SettingsDialog(self.workspace.settings, self.workspace.window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+        if name:
+            dialog.go_to(name)
+
     def _show_shortcuts(self) -> None:
         from app.views.ui.dialogs.shortcuts import ShortcutSheet
 
@@ -96,7 +125,7 @@ class ShellFeature(Feature):
         from app.views.ui.dialogs.shortcuts import CommandPalette
 
         palette = CommandPalette(self.workspace.commands.all(), self.workspace.window)
-        palette.add(found_beside_commands(self.workspace, self._show_shortcuts, palette))
+        palette.add(found_beside_commands(self.workspace, self._show_shortcuts, self.show_settings, palette))
         palette.open()
 
     def _show_about(self) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app.views.inspector.fields.form import ParamForm
 from app.views.palette.op_rows import CATEGORY_NAMES
+from app.views.shell.preferences import PREFERENCES
 from app.views.ui import icons
 from app.views.ui.dialogs.shortcuts import GESTURES
 from app.views.ui.widgets import Section
@@ -19,10 +20,12 @@ from app.views.workspace import Workspace
 MOST_NODES = 2000
 
 
-def found_beside_commands(workspace: Workspace, show_help: Callable[[], None], owner: QObject) -> list[QAction]:
+def found_beside_commands(
+    workspace: Workspace, show_help: Callable[[], None], show_setting: Callable[[str], None], owner: QObject
+) -> list[QAction]:
     """Return an action for each layer, node, setting and gesture, owned by `owner`."""
     return [*_nodes(workspace, owner), *_layers(workspace, owner), *_settings(workspace, owner),
-            *_gestures(show_help, owner)]  # fmt: skip
+            *_preferences(show_setting, owner), *_gestures(show_help, owner)]  # fmt: skip
 
 
 def _action(owner: QObject, text: str, words: str, icon: str, does: Callable[[], object]) -> QAction:
@@ -62,6 +65,14 @@ def _settings(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
             if row.editor is not None:
                 text = f"Set {name}" + (f" ({title})" if title else "")
                 yield _action(owner, text, words, "inspector", partial(_edit, workspace, row.editor))
+
+
+def _preferences(show_setting: Callable[[str], None], owner: QObject) -> Iterator[QAction]:
+    """Yield the settings of the program, each of which opens the dialog at its place."""
+    for section, members in PREFERENCES.items():
+        for each in members:
+            words = f"settings preferences options {section} {each.words}"
+            yield _action(owner, f"Settings: {each.label}", words, "inspector", partial(show_setting, each.name))
 
 
 def _edit(workspace: Workspace, field: QWidget) -> None:

@@ -31,7 +31,7 @@ DIGITS = resource_path("examples", "digits.tape")
 
 @pytest.fixture
 def window(qtbot, qapp, monkeypatch) -> Iterator[WholeWindow]:
-    monkeypatch.setattr(autosave, "BEHIND", 30)
+    monkeypatch.setattr(autosave, "SECOND", 10)
     with windows.shown(qapp, "autosave") as made:
         yield made
 
@@ -104,7 +104,7 @@ def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, wind
 
 
 def test_the_first_edit_is_kept_at_once(qtbot, window: WholeWindow, monkeypatch) -> None:
-    monkeypatch.setattr(autosave, "BEHIND", 10**6)
+    monkeypatch.setattr(autosave, "SECOND", 10**6)
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
     window.canvas.add_op("nn.ReLU")
@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_the_status_line(qtbot, windo
 @pytest.mark.parametrize("changed", [True, False])
 def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: WholeWindow, monkeypatch, changed: bool) -> None:
     """Also of a project without a file that was not changed: its run belongs to it."""
-    monkeypatch.setattr(autosave, "BEHIND", 10**6)
+    monkeypatch.setattr(autosave, "SECOND", 10**6)
     found: list[list[Project]] = []
     monkeypatch.setattr("app.training_thread.train", lambda *_, **_more: found.append(journaled(window)) or iter(()))
     window.files.open_example("digits.tape")

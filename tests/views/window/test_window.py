@@ -20,6 +20,7 @@ from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from app.views.ui import theme
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+from tests.support import windows
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave, messages
 
@@ -91,6 +92,21 @@ def test_it_draws_before_torch_is_there(qtbot, qapp) -> None:
     assert "PyTorch is loading" in window.run_control.blocked
     window.document.undo_stack.setClean()
     leave(window)
+
+
+def test_a_run_that_is_requested_while_torch_is_loading_starts_with_it(qtbot, qapp) -> None:
+    with windows.shown(qapp, "queued") as window:
+        window.files.open(DIGITS)
+        window.activateWindow()
+        qtbot.waitUntil(window.isActiveWindow)
+        QTest.keyClick(window, Qt.Key.Key_F5)
+        assert window.toolbar.deck.counter.message() == "Starts when PyTorch is loaded (F8 cancels)"
+        QTest.keyClick(window, Qt.Key.Key_F8)
+        assert window.toolbar.deck.counter.message() == "PyTorch is loading"
+        press(window, "run")
+        assert window.banner.isHidden() and not window.session.active
+        window.start()
+        qtbot.waitUntil(lambda: window.session.active)
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"tapedeck": 99}', b"\xff\xfe"])

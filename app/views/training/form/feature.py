@@ -27,6 +27,10 @@ class TrainingFormFeature(Feature):
                      "Of the current run, or of the next", late=True)  # fmt: skip
         yield Action("choose-data", "", self.choose_data)
 
+    def _setting_changed(self, name: str) -> None:
+        if name == "data_folder":
+            self.training_form.set_data_root(self.workspace.settings.data_folder)
+
     def _make(self) -> Steps:
         from app.views.training.form import data_section  # noqa: F401  its import is a step
 
@@ -43,6 +47,7 @@ class TrainingFormFeature(Feature):
 
         workspace, form, control = self.workspace, self.training_form, self.workspace.run_control
         form.set_data_root(workspace.settings.data_folder)
+        workspace.settings.changed.connect(self._setting_changed)
         form.download_requested.connect(self.download)
         form.asked.connect(workspace.commands.trigger)
         form.data.trust_requested.connect(self._review_dataset)

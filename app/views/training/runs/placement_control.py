@@ -58,6 +58,7 @@ class PlacesControl(QObject):
         self._blocking.setCheckable(True)
         self._blocking.setChecked(self._workspace.settings.launch_blocking)
         self._apply()
+        self._workspace.settings.changed.connect(self._setting_changed)
 
     def choose(self, key: str) -> None:
         """Set the execution target of future runs; for several processes, ask how many."""
@@ -66,7 +67,7 @@ class PlacesControl(QObject):
             settings.processes = 1
         elif count := self._ask_count(max(2, settings.processes)):
             settings.processes = count
-        self._apply()
+        self._apply()  # also where the question was cancelled
 
     def _ask_count(self, before: int) -> int:
         """Ask for the number of processes; 0 if cancelled."""
@@ -78,12 +79,16 @@ class PlacesControl(QObject):
 
     def _set_blocking(self) -> None:
         self._workspace.settings.launch_blocking = self._blocking.isChecked()
-        self._apply()
+
+    def _setting_changed(self, name: str) -> None:
+        if name in ("processes", "launch_blocking"):
+            self._apply()
 
     def _apply(self) -> None:
         settings = self._workspace.settings
         count = settings.processes
         self._workspace.session.run_next_at(RunPlacement(count, settings.launch_blocking))
+        self._blocking.setChecked(settings.launch_blocking)
         self._places["own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
 

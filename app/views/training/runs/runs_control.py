@@ -94,6 +94,7 @@ class RunsControl(QObject):
         panel.set_event_files(workspace.settings.event_files)
         panel.eventFilesChanged.connect(self.write_event_files)
         self.write_event_files(workspace.settings.event_files)
+        workspace.settings.changed.connect(self._setting_changed)
         keeper.refresh()
 
     def _ask(
@@ -283,6 +284,12 @@ class RunsControl(QObject):
         """Set whether future runs also write TensorBoard files."""
         self._workspace.settings.event_files = wanted
         self._workspace.runs_keeper.write_event_files(wanted)
+
+    def _setting_changed(self, name: str) -> None:
+        if name == "event_files":
+            wanted = self._workspace.settings.event_files
+            self._panel.set_event_files(wanted)
+            self._workspace.runs_keeper.write_event_files(wanted)
 
     def ask_export(self, kept: Kept) -> None:
         """Ask for a folder, and write a run as TensorBoard event files."""

@@ -67,6 +67,7 @@ class RunDeck(QWidget):
         self._state = "idle"
         self._blocked = ("", "", "text2")
         self._status = ""
+        self._starts_later = False
         self._step = 0
         self._session: RunSession | None = None
         self._shown_at, self._advanced_at = 0.0, inf
@@ -113,16 +114,18 @@ class RunDeck(QWidget):
         self.step_button.setText(CAPTURE[state])
         self.step_button.setToolTip(CAPTURE_TIPS[state])
 
-    def set_blocked(self, reason: str, icon: str = "", color: str = "text2") -> None:
-        """Show why no run can be started, such as "Fix 1 error to run"; an empty text unblocks."""
-        self._blocked = (reason, icon, color)
+    def set_blocked(self, reason: str, icon: str = "", color: str = "text2", *, starts_later: bool = False) -> None:
+        """Show why no run can be started, such as "Fix 1 error to run"; an empty text unblocks. A run that
+        `starts_later` by itself can be requested all the same.
+        """
+        self._blocked, self._starts_later = (reason, icon, color), starts_later
         self._show()
 
     def _show(self) -> None:
         look, tape, word, icon, tone = LOOKS[self._state]
         reason = ""
         if self._blocked[0] and self._state not in ACTIVE:
-            look, reason = "blocked", self._blocked[0]
+            look, reason = "ready" if self._starts_later else "blocked", self._blocked[0]
             word, icon, tone = self._blocked
         elif self._status:
             word, icon, tone = self._status, "", "text2"

@@ -1,0 +1,133 @@
+"""The Settings dialog: the declared settings by section, each in effect as soon as it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLineEdit, QScrollArea, QWidget
+
+from app.views.settings import Settings
+from app.views.shell.preferences import PREFERENCES, Preference
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox
+from app.views.ui.widgets import Button, ChoiceField, NumberField, Toggle
+from app.views.ui.widgets.painting import label
+
+WIDTH, HEIGHT = 580, 700
+FIELD = 230  # width of a list or a number, px
+
+
+class SettingsDialog(Dialog):
+    """Shows every setting of `PREFERENCES` with an editor of its kind; it follows changes made elsewhere."""
+
+    def __init__(self, settings: Settings, parent: QWidget | None = None) -> None:
+        super().__init__("Settings", parent)
+        self._settings = settings
+        self.editors: dict[str, QWidget] = {}
+        self._show: dict[str, Callable[[Any], object]] = {}
+        inside = QWidget()
+        table = QGridLayout(inside)
+        table.setContentsMargins(0, 0, 16, 0)
+        table.setHorizontalSpacing(20)
+        table.setVerticalSpacing(4)
+        table.setColumnStretch(1, 1)
+        for title, members in PREFERENCES.items():
+            heading = label(title, "section", "text3")
+            heading.setContentsMargins(0, 12 if table.rowCount() > 1 else 0, 0, 2)
+            table.addWidget(heading, table.rowCount(), 0, 1, 2)
+            for each in members:
+                self._add(table, each)
+        table.setRowStretch(table.rowCount(), 1)
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._area.setWidget(inside)
+        self.body.addWidget(self._area, 1)
+        self.resize(WIDTH, HEIGHT)
+        self.add_button("Restore defaults", left=True).clicked.connect(self._restore)
+        self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
+        settings.changed.connect(self._changed)
+
+    def go_to(self, name: str) -> None:
+        """Bring a setting into sight and give it the keyboard focus."""
+        editor = self.editors[name]
+        self._area.ensureWidgetVisible(editor)
+        editor.setFocus(Qt.FocusReason.TabFocusReason)
+
+    def _add(self, table: QGridLayout, one: Preference) -> None:
+        row = table.rowCount()
+        name = label(one.label, "label")
+        table.addWidget(name, row, 0, Qt.AlignmentFlag.AlignVCenter)
+        editor, shown = self._make(one)
+        editor.setAccessibleName(one.label)
+        editor.setAccessibleDescription(one.note)
+        name.setBuddy(editor)
+        self.editors[one.name] = editor
+        if isinstance(shown, QHBoxLayout):
+            table.addLayout(shown, row, 1)
+        else:
+            table.addWidget(shown, row, 1, Qt.AlignmentFlag.AlignLeft)
+        if one.note:
+            note = label(one.note, "caption", "text3", wrap=True)
+            note.setContentsMargins(0, 0, 0, 8)
+            table.addWidget(note, row + 1, 1)
+
+    def _make(self, one: Preference) -> tuple[QWidget, QWidget | QHBoxLayout]:
+        """Return the editor of a setting, and what is laid out: the editor, or a row with it."""
+        value = getattr(self._settings, one.name)
+
+        def put(new: Any) -> None:
+            setattr(self._settings, one.name, new)
+
+        if one.choices:
+            choice = ChoiceField(one.choices, value, pairs=True)
+            choice.setFixedWidth(FIELD)
+            choice.edited.connect(put)
+            self._show[one.name] = choice.set_value
+            return choice, choice
+        if isinstance(value, bool):
+            toggle = Toggle(value=value)
+            toggle.edited.connect(put)
+            self._show[one.name] = toggle.set_value
+            return toggle, toggle
+        if isinstance(value, Path):
+            return self._make_folder(one, value, put)
+        kind = "float" if isinstance(value, float) else "int"
+        number = NumberField(value, kind, one.least, one.most)
+        number.setFixedWidth(FIELD)
+        number.edited.connect(put)
+        self._show[one.name] = number.set_value
+        return number, number
+
+    def _make_folder(self, one: Preference, value: Path, put: Callable[[Path], None]) -> tuple[QWidget, QHBoxLayout]:
+        line = QLineEdit(str(value), readOnly=True)
+        line.setToolTip(str(value))
+        button = Button("Choose…")
+        button.setAccessibleName(f"{one.label}: choose…")
+
+        def show(path: Path) -> None:
+            line.setText(str(path))
+            line.setCursorPosition(0)
+            line.setToolTip(str(path))
+
+        def choose() -> None:
+            name = QFileDialog.getExistingDirectory(self, one.label, line.text())
+            if name:
+                put(Path(name))
+
+        show(value)
+        button.clicked.connect(choose)
+        self._show[one.name] = show
+        return line, hbox((line, 1), button, spacing=8)
+
+    def _changed(self, name: str) -> None:
+        if name in self._show:
+            self._show[name](getattr(self._settings, name))
+
+    def _restore(self) -> None:
+        for members in PREFERENCES.values():
+            for each in members:
+                self._settings.reset(each.name)

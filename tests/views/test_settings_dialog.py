@@ -1,0 +1,70 @@
+"""The Settings dialog: every declared setting, in effect at once, wherever it is changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.views.settings import Settings
+from app.views.shell.preferences import PREFERENCES
+from app.views.shell.settings_dialog import SettingsDialog
+from app.views.ui import theme
+from app.views.ui.dialogs.shortcuts import CommandPalette
+from tests.support.whole_window import WholeWindow
+
+
+def test_every_setting_has_an_editor_that_stores_it_and_follows_it(qtbot: QtBot) -> None:
+    settings = Settings("TapedeckTest", "dialog")
+    dialog = SettingsDialog(settings)
+    qtbot.addWidget(dialog)
+    assert list(dialog.editors) == [each.name for members in PREFERENCES.values() for each in members]
+    seconds = dialog.editors["autosave_seconds"]
+    seconds.setFocus()
+    seconds.selectAll()
+    QTest.keyClicks(seconds, "45\r")
+    assert Settings("TapedeckTest", "dialog").autosave_seconds == settings.autosave_seconds == 45
+    dialog.editors["event_files"].click()
+    assert settings.event_files
+    settings.data_folder = Path("/data/elsewhere")
+    assert dialog.editors["data_folder"].text() == "/data/elsewhere"
+    for button in dialog.findChildren(type(dialog.add_button(""))):
+        if button.text() == "Restore defaults":
+            button.click()
+    assert settings.autosave_seconds == 3 and not settings.event_files
+    assert seconds.value() == 3 and dialog.editors["data_folder"].text() == str(settings.data_folder)
+
+
+def test_a_setting_is_found_and_takes_effect_in_the_window(qtbot: QtBot, window: WholeWindow) -> None:
+    QTest.keyClick(window, Qt.Key.Key_Comma, Qt.KeyboardModifier.ControlModifier)
+    dialog = window.findChild(SettingsDialog)
+    assert dialog is not None
+    dialog.activateWindow()
+    qtbot.waitUntil(dialog.isActiveWindow)
+    choice = dialog.editors["theme"]
+    choice.setFocus()
+    QTest.keyClick(choice, Qt.Key.Key_Down)  # from dark to light
+    QTest.keyClick(choice, Qt.Key.Key_Return)
+    assert theme.current().name == "light" and window.actions_by_key["theme.light"].isChecked()
+    window.actions_by_key["theme.dark"].trigger()
+    assert choice.value() == "dark" and theme.current().name == "dark"
+    dialog.editors["launch_blocking"].click()
+    assert window.actions_by_key["launch-blocking"].isChecked()
+    dialog.close()
+    for query in ("settings", "preferences"):
+        window.actions_by_key["commands"].trigger()
+        palette = window.findChildren(CommandPalette)[-1]
+        QTest.keyClicks(palette.field, query)
+        assert palette.model.data(palette.model.index(0)) == "Settings", query
+        palette.reject()
+    window.actions_by_key["commands"].trigger()
+    palette = window.findChildren(CommandPalette)[-1]
+    QTest.keyClicks(palette.field, "tensorboard files")
+    QTest.keyClick(palette.field, Qt.Key.Key_Return)
+    (shown,) = [each for each in window.findChildren(SettingsDialog) if each.isVisible()]
+    shown.activateWindow()
+    qtbot.waitUntil(shown.isActiveWindow)
+    assert QApplication.focusWidget() is shown.editors["event_files"]
