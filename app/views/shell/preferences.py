@@ -17,7 +17,7 @@ THEMES = (("dark", "Dark"), ("light", "Light"), ("system", "Same as the system")
 
 @dataclass(frozen=True)
 class Preference:
-    """A setting: the property of `Settings`, its label and the note below it. `words` are further words to find it by."""
+    """A setting: the property of `Settings`, its label, a note below it, and further words to find it by."""
 
     name: str
     label: str
