@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -40,6 +41,11 @@ class Document(QObject):
     @property
     def project(self) -> Project:
         return self._project
+
+    @property
+    def name(self) -> str:
+        """The name to show: that of the file, without its ending, or the project's own while it has no file."""
+        return self.path.stem if self.path is not None else self._project.name
 
     @property
     def on_disk(self) -> str | None:
@@ -115,7 +121,8 @@ class Document(QObject):
         self.path_changed.emit(self.path)
 
     def save(self, path: Path | None = None) -> None:
-        """Write to `path`, or to the file it came from.
+        """Write to `path`, or to the file it came from. A project that has not been given another name is called as its
+        file.
 
         Raises OSError, ProjectFileError if it could not be opened again, and `project_file.ChangedOnDiskError` if the
         file that it came from has not the content `on_disk`; then the file is as it was.
@@ -130,7 +137,11 @@ class Document(QObject):
             written.append(digest)
             self.saving.emit(target, digest)
 
-        backup = file.write(self._project, target, expected, before)
+        unnamed = (Project().name, self.path.stem if self.path is not None else "")
+        named = target.stem if self._project.name in unnamed else self._project.name
+        backup = file.write(replace(self._project, name=named), target, expected, before)
+        if named != self._project.name:
+            self.revise(lambda project: replace(project, name=named))
         self.path, self._on_disk, self.read_only = target, written[0], False
         self.undo_stack.setClean()
         self.path_changed.emit(target)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from app.views.actions import Actions
     from app.views.workspace import Workspace
 
-LIST_HEIGHT = 176  # of a page in the bottom dock that is a list, px
 Shortcut = str | QKeySequence.StandardKey | tuple[str, ...]
 Steps = Generator[None, None, QWidget]
 
@@ -33,9 +32,9 @@ class Page:
 
     `make` returns the widget, or creates it in steps, one per turn of the event loop. Pages are created after the first
     painting, except `early` ones; those of a feature with one `on_demand`, when one of them is shown or
-    `Pages.demand` names it. Tabs are ordered by feature, or put `after` the tab of another page. `controls`
-    returns the widget beside the tabs while the page is in front, `home` the one that gets the keys when the focused
-    widget is gone. `words` is the page's entry in the View menu.
+    `Pages.demand` names it. Tabs are ordered by feature, or put `after` the tab of another page; the tab of a page that
+    `counts` has room for a badge. `controls` returns the widget beside the tabs while the page is in front, `home` the
+    one that gets the keys when the focused widget is gone. `words` is the page's entry in the View menu.
     """
 
     key: str
@@ -43,9 +42,9 @@ class Page:
     icon: str
     dock: str
     make: Callable[[], QWidget | Steps]
-    height: int = LIST_HEIGHT
     after: str = ""
     early: bool = False
+    counts: bool = False
     on_demand: bool = False
     words: str = ""
     shortcut: str = ""

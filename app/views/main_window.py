@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QWidget
 
 from app.builder.catalog.catalog import catalog
@@ -20,7 +20,7 @@ from app.views.analysis_service import AnalysisService, Hearers
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.drawing import CanvasFacade
 from app.views.engine_service import EngineService
-from app.views.feature import LIST_HEIGHT, Action, Adopted, Feature, Page, Submenu
+from app.views.feature import Action, Adopted, Feature, Page, Submenu
 from app.views.files.files import FileMenu
 from app.views.menus import build_menus
 from app.views.navigation import Navigation, SheetDocument
@@ -40,10 +40,10 @@ from app.views.training.runs.run_control import RunControl
 from app.views.training.runs.run_guard import RunGuard
 from app.views.training.runs.session import RunSession
 from app.views.ui.background import Background
-from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
+from app.views.ui.docks import TabbedDock, TabbedPane
 from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
-from app.views.ui.layouts import vbox
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import FocusHome
 from app.views.ui.widgets.painting import label
@@ -52,6 +52,8 @@ from app.views.ui.widgets.toast import ToastStack
 from app.views.workspace import Workspace
 
 EXAMPLE = "digits.tape"
+# Of the bottom dock at first: the same for all pages, so that the tabs stay where they are.
+BOTTOM_SHARE, BOTTOM_LEAST, BOTTOM_MOST = 0.33, 190, 338
 MADE = object()
 
 
@@ -162,9 +164,9 @@ class MainWindow(QMainWindow):
         self.pages.set_strips(vbox(self.banner, (self.centre, 1), on=self.middle, margins=0, spacing=0))
         self.pages.add_dock("centre", self.centre, None)
         self._add_pages("centre", self.centre)
-        self.overlay_caption = label("Overlay", "tab", "text3")
-        self.centre.add_corner(self.overlay_caption)
-        self.centre.add_corner(self.overlay)
+        overlays = QWidget()
+        hbox(label("Overlay", "tab", "text3"), self.overlay, on=overlays, margins=0, spacing=8)
+        self.centre.add_controls("network", overlays)
         self._make_docks()
         bar = self.addToolBar("Deck")
         bar.setObjectName("deck")
@@ -178,7 +180,7 @@ class MainWindow(QMainWindow):
     def _make_docks(self) -> None:
         self.left = self._make_dock("left", "Layers", QSize(220, 600), 200)
         self.right = self._make_dock("right", "Inspector", QSize(304, 700), 304)
-        self.bottom = self._make_dock("bottom", "Problems and curves", QSize(800, LIST_HEIGHT), 400)
+        self.bottom = self._make_dock("bottom", "Problems and curves", QSize(800, BOTTOM_LEAST), 400)
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
@@ -188,9 +190,6 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
-        self.resizeDocks([self.bottom], [LIST_HEIGHT], Qt.Orientation.Vertical)
-        heights = {page.key: page.height for page in self._pages if page.dock == "bottom"}
-        PageHeights(self, self.bottom, heights, LIST_HEIGHT)
 
     def _make_dock(self, name: str, title: str, size: QSize, least: int) -> TabbedDock:
         dock = TabbedDock(name, title, size, least, self)
@@ -204,7 +203,7 @@ class MainWindow(QMainWindow):
                 made = page.make() if page.early else None
                 assert made is None or isinstance(made, QWidget)
                 self.pages.add_page(page.key, dock, made)
-                pane.add(page.key, page.title, page.icon, made, page.edge, after=page.after)
+                pane.add(page.key, page.title, page.icon, made, page.edge, after=page.after, counts=page.counts)
 
     def _make_late(self, each: Feature, pages: tuple[Page, ...]) -> Iterator[None]:
         """Yield after each step: creating a page or a part of it, adding its tab, or connecting the feature's pages."""
@@ -233,7 +232,7 @@ class MainWindow(QMainWindow):
         self.overlay.changed.connect(self.overlays.choose)
         self.overlays.changed.connect(self.overlay.set_value)
         self.overlays.choose(self.overlay.value())
-        self.centre.shown.connect(self._centre_shown)
+        self.centre.shown.connect(lambda _page: self.toasts.place_again())
         self.pages.shown.connect(self._demand)
         self._focus = FocusHome(self, self._home)
 
@@ -242,16 +241,11 @@ class MainWindow(QMainWindow):
             self._title.start()
 
     def _show_title(self) -> None:
-        name, dirty = self.document.project.name, self.document.dirty
+        name, dirty = self.document.name, self.document.dirty
         name = f"{name} (read-only)" if self.document.read_only else name
-        self.toolbar.set_project(name, dirty)
+        self.toolbar.set_project(name, dirty, str(self.document.path or "Not saved to a file yet."))
         self.setWindowTitle(f"{name}[*] – Tapedeck")
         self.setWindowModified(dirty)
-
-    def _centre_shown(self, key: str) -> None:
-        self.toasts.place_again()
-        self.overlay.setVisible(key == "network")
-        self.overlay_caption.setVisible(key == "network")
 
     def _home(self) -> QWidget | None:
         """Return the widget that gets the focus when the focused one is gone: that of the page in the centre."""
@@ -344,6 +338,13 @@ class MainWindow(QMainWindow):
             event.accept()
         else:
             super().keyPressEvent(event)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Give the bottom dock its share of the window, unless it comes back as it was left."""
+        super().showEvent(event)
+        if self.settings.state is None and not event.spontaneous():
+            height = round(min(max(self.height() * BOTTOM_SHARE, BOTTOM_LEAST), BOTTOM_MOST))
+            self.resizeDocks([self.bottom], [height], Qt.Orientation.Vertical)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Ask if a run is active or work is unsaved; then stop everything."""

@@ -19,6 +19,8 @@ HEIGHT = 54
 DECK = (500, 860)  # px, the least and the greatest width of the deck, which has half of the window otherwise
 MARGIN = SPACING = 12
 SQUEEZED = 48  # px, the least width of what is cut where room is short
+NARROW = 1150  # px, below which Export is an icon
+BESIDE_NAME = 170  # px of the left side that the name of the project does not get
 APPLY_EDITS = "Apply the edits of the drawing to the paused run; what will happen is shown first"
 
 
@@ -46,6 +48,8 @@ class Toolbar(QFrame):
         self.device.activated.connect(lambda index: self.device_chosen.emit(self.device.itemData(index)))
         self.export = Button("Export", icon="export", parent=self)
         self.export.setFixedHeight(30)
+        self.export.setAccessibleName("Export")
+        self.export.setToolTip("Export the code, the weights or a picture")
         self.export.clicked.connect(self.exported)
         self.edits = icon_button("cut", APPLY_EDITS)
         self.edits.setFixedSize(30, 30)
@@ -53,6 +57,7 @@ class Toolbar(QFrame):
         policy.setRetainSizeWhenHidden(True)  # what is beside it stays where it is
         self.edits.setSizePolicy(policy)
         self.edits.hide()
+        self._name, self._dirty = "", False
         self.set_devices((), "auto")
         self._lay_out(undo, redo)
 
@@ -89,11 +94,19 @@ class Toolbar(QFrame):
         left.setGeometry(MARGIN, 0, side, self.height())
         self.deck.setGeometry(MARGIN + side + SPACING, top, deck, height)
         right.setGeometry(self.width() - MARGIN - side, 0, side, self.height())
+        self.export.setText("" if self.width() < NARROW else "Export")
+        self._show_name()
 
-    def set_project(self, name: str, dirty: bool) -> None:
-        """Show the name; a dot marks unsaved changes."""
-        self.project.setText(f"{name} •" if dirty else name)
-        self.project.setToolTip("There are unsaved changes." if dirty else "")
+    def set_project(self, name: str, dirty: bool, file: str = "") -> None:
+        """Show the name, and where its file is; a dot marks unsaved changes."""
+        self._name, self._dirty = name, dirty
+        self.project.setToolTip(f"{name}\n{file}" + "\nThere are unsaved changes." * dirty)
+        self._show_name()
+
+    def _show_name(self) -> None:
+        room = max(self._sides[0].width() - BESIDE_NAME, SQUEEZED)
+        shown = self.project.fontMetrics().elidedText(self._name, Qt.TextElideMode.ElideMiddle, room)
+        self.project.setText(f"{shown} •" if self._dirty else shown)
 
     def follow(self, workspace: Workspace) -> None:
         """Connect the deck to the runs, and show the devices and the project's device."""

@@ -41,10 +41,10 @@ class AutogradFeature(Feature):
                    words="&Autograd", shortcut="Ctrl+2", controls=lambda: self.snippets.toggle,
                    home=lambda: self.room.view)  # fmt: skip
         yield Page("steps", "Steps", "autograd", "left", lambda: self.tape_control.steps)
-        yield Page("tape", "Backward tape", "tapedeck", "bottom", lambda: self.tape_control.page, 262,
+        yield Page("tape", "Backward tape", "tapedeck", "bottom", lambda: self.tape_control.page,
                    after="problems", words="Backward &tape",
                    controls=lambda: self.tape_control.page.controls)  # fmt: skip
-        yield Page("findings", "Findings", "flask", "bottom", self._make_findings, 262, after="tape")
+        yield Page("findings", "Findings", "flask", "bottom", self._make_findings, after="tape")
 
     def actions(self) -> Iterable[Action]:
         return (

@@ -18,7 +18,7 @@ class CostFeature(Feature):
     cost_control: CostControl
 
     def pages(self) -> Iterable[Page]:
-        yield Page("cost", "Cost", "memory", "bottom", self._make, 262, after="problems", words="Co&st",
+        yield Page("cost", "Cost", "memory", "bottom", self._make, after="problems", words="Co&st",
                    controls=lambda: self.costs.controls)  # fmt: skip
 
     def overlays(self) -> Iterable[str]:

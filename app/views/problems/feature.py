@@ -17,7 +17,7 @@ class ProblemsFeature(Feature):
         self.problems_panel = ProblemsPanel(workspace.catalog, workspace.network_selection)
 
     def pages(self) -> Iterable[Page]:
-        yield Page("problems", "Problems", "error", "bottom", lambda: self.problems_panel, early=True,
+        yield Page("problems", "Problems", "error", "bottom", lambda: self.problems_panel, early=True, counts=True,
                    words="&Problems")  # fmt: skip
 
     def actions(self) -> Iterable[Action]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QSize, Qt, Signal
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QStackedWidget, QWidget
+from PySide6.QtCore import QEvent, QObject, QSize, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QDockWidget, QStackedWidget, QWidget
 
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
-from app.views.ui.widgets.tabs import ToolTabs
+from app.views.ui.widgets.tabs import HEIGHT, ToolTabs
+
+EDGES = 6, 8  # room at the left and the right of the row of tabs, px
+GAP = 8
 
 
 class TabbedPane(QWidget):
-    """Tabs over a stack of pages. `shown(key)` is emitted with the page in front."""
+    """Tabs over a stack of pages. `shown(key)` is emitted with the page in front.
+
+    Controls of a page are at the right end of the row of tabs. No tab moves when a page with other controls comes to the
+    front: the tabs are fitted to what the widest controls leave, and where that is too little for their names, all
+    controls have a row below the tabs.
+    """
 
     shown = Signal(str)
 
@@ -23,15 +32,23 @@ class TabbedPane(QWidget):
         self.stack.setMinimumSize(160, 80)
         self._keys: list[str] = []
         self._controls: dict[str, QWidget] = {}
-        self.bar = QWidget(self)
-        self.bar.setProperty("role", "tabbar")
-        self._bar_row = hbox(self.tabs, 1, on=self.bar, margins=(6, 0, 8, 0), spacing=8)
-        vbox(self.bar, (self.stack, 1), on=self, margins=0, spacing=0)
+        self._reserved = 0  # the most that controls wanted until now
+        self.bar, self._row_below, self._extras = QWidget(self), QWidget(self), QWidget(self)
+        for row in (self.bar, self._row_below):
+            row.setProperty("role", "tabbar")
+        self._bar_row = hbox(self.tabs, 1, self._extras, on=self.bar, margins=(EDGES[0], 0, EDGES[1], 0), spacing=GAP)
+        self._below = hbox(1, on=self._row_below, margins=(EDGES[0], 0, EDGES[1], 0), spacing=GAP)
+        self._extras_row = hbox(on=self._extras, margins=0, spacing=GAP)
+        self._row_below.setFixedHeight(HEIGHT)
+        self._row_below.hide()
+        vbox(self.bar, self._row_below, (self.stack, 1), on=self, margins=0, spacing=0)
+        self._extras.installEventFilter(self)
         self.tabs.selected.connect(self._select)
 
     def add(
-        self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "", *, after: str = ""
-    ) -> None:
+        self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "", *, after: str = "",
+        counts: bool = False,
+    ) -> None:  # fmt: skip
         """Add a tab, at the end or `after` another; `fill` supplies its page if it does not exist yet."""
         place = self._keys.index(after) + 1 if after else len(self._keys)
         shown = self.stack.currentWidget()
@@ -39,7 +56,8 @@ class TabbedPane(QWidget):
         self.stack.insertWidget(place, page or QWidget())
         if shown is not None:
             self.stack.setCurrentWidget(shown)
-        self.tabs.add(key, text, icon, edge, place)
+        self.tabs.add(key, text, icon, edge, place, counts=counts)
+        self._fit()
 
     def fill(self, key: str, page: QWidget) -> None:
         """Set the page of a tab."""
@@ -53,13 +71,10 @@ class TabbedPane(QWidget):
 
     def add_controls(self, key: str, widget: QWidget) -> None:
         """Put a widget at the right end of the row of tabs, shown while the page `key` is in front."""
-        self._bar_row.addWidget(widget)
+        self._extras_row.addWidget(widget)
         self._controls[key] = widget
         widget.setVisible(self.page == key)
-
-    def add_corner(self, widget: QWidget) -> None:
-        """Put a widget at the right end of the row of tabs."""
-        self._bar_row.addWidget(widget)
+        self._fit()
 
     def show_page(self, key: str) -> None:
         self.tabs.set_value(key)
@@ -78,12 +93,30 @@ class TabbedPane(QWidget):
         index = self._keys.index(key)
         if self.stack.currentIndex() != index or not self.stack.isVisible():
             self.stack.setCurrentIndex(index)
-        for other, controls in self._controls.items():  # first, or the tabs would scroll for lack of room
-            if other != key:
-                controls.hide()
-        if key in self._controls:
-            self._controls[key].show()
+        for other, controls in self._controls.items():
+            controls.setVisible(other == key)
+        self._fit()
         self.shown.emit(key)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._extras and event.type() == QEvent.Type.LayoutRequest:
+            self._fit()
+        return super().eventFilter(watched, event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Fit the tabs to what the controls leave, or put these below."""
+        wanted = (controls.sizeHint().width() + GAP for controls in self._controls.values())
+        self._reserved = max(self._reserved, *wanted, 0)
+        room = self.width() - sum(EDGES)
+        below = self.tabs.least_width() > room - self._reserved
+        if below != (self._below.indexOf(self._extras) >= 0):
+            (self._below if below else self._bar_row).addWidget(self._extras)
+        self._row_below.setVisible(below and self.page in self._controls)
+        self.tabs.set_room(room if below else room - self._reserved)
 
 
 class _DockPane(TabbedPane):
@@ -109,21 +142,3 @@ class TabbedDock(QDockWidget):
         self.pane.setMinimumSize(min(size.width(), least), min(size.height(), 120))
         self.setWidget(self.pane)
 
-
-class PageHeights(QObject):
-    """Restores, for each page of the bottom dock, the height that the user left it at."""
-
-    def __init__(self, window: QMainWindow, dock: TabbedDock, first: dict[str, int], usual: int) -> None:
-        super().__init__(dock)
-        self._window, self._dock, self._heights, self._usual = window, dock, dict(first), usual
-        self._page = dock.pane.page
-        dock.pane.shown.connect(self._page_shown)
-
-    def _page_shown(self, page: str) -> None:
-        if page == self._page:
-            return
-        if self._dock.isVisible():
-            self._heights[self._page] = self._dock.height()
-        self._page = page
-        height = self._heights.get(page, self._usual)
-        self._window.resizeDocks([self._dock], [height], Qt.Orientation.Vertical)

@@ -301,3 +301,16 @@ def test_the_question_about_unsaved_work_names_the_file(qtbot, window: WholeWind
     window.canvas.add_op("nn.ReLU")
     assert not window.files.may_leave()
     assert asked == ["Save the changes to net.tape?"]
+
+
+def test_a_saved_project_is_called_as_its_file(qtbot, window: WholeWindow, tmp_path, monkeypatch) -> None:
+    window.document.new()
+    window.canvas.add_op("nn.ReLU")
+    for name in ("lenet", "big"):
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, name=name: (str(tmp_path / f"{name}.tape"), ""))
+        assert window.files.save_as()
+        qtbot.waitUntil(lambda name=name: window.windowTitle().startswith(f"{name}[*]"))
+        assert window.toolbar.project.text() == name == window.document.project.name
+        assert project_file.read(tmp_path / f"{name}.tape").name == name and not window.document.dirty
+    window.document.undo_stack.undo()
+    assert window.document.project.name == "big", "the steps before the save have the name too"

@@ -40,7 +40,7 @@ class ChartsFeature(Feature):
         self._another.timeout.connect(self._show)
 
     def pages(self) -> Iterable[Page]:
-        yield Page("curves", "Curves", "curves", "bottom", self._make, 338, on_demand=True, words="C&urves",
+        yield Page("curves", "Curves", "curves", "bottom", self._make, on_demand=True, words="C&urves",
                    controls=lambda: self.curves.controls)  # fmt: skip
 
     def overlays(self) -> Iterable[str]:

@@ -22,7 +22,7 @@ class LayerFeature(Feature):
     _wanted = ""  # before the page was made
 
     def pages(self) -> Iterable[Page]:
-        yield Page("layer", "Layer", "layers", "bottom", self._make, 338, on_demand=True, words="&Layer",
+        yield Page("layer", "Layer", "layers", "bottom", self._make, on_demand=True, words="&Layer",
                    controls=lambda: self.layer_page.controls)  # fmt: skip
 
     def actions(self) -> Iterable[Action]:

@@ -43,7 +43,7 @@ class RunsFeature(Feature):
 
     def pages(self) -> Iterable[Page]:
         yield Page("console", "Console", "console", "bottom", self._make_console, words="C&onsole")
-        yield Page("runs", "Runs", "runs", "bottom", self._make_runs, 262, words="&Runs")
+        yield Page("runs", "Runs", "runs", "bottom", self._make_runs, words="&Runs")
 
     def actions(self) -> Iterable[Action | Submenu]:
         control, places = self.workspace.run_control, self.places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QTabBar, QToolButton, QWidget
+from PySide6.QtWidgets import QSizePolicy, QTabBar, QWidget
 
 from app.util.late_dataclass import dataclass
 from app.views.ui import icons
@@ -15,7 +15,7 @@ HEIGHT = 34
 PAD, BARE_PAD = 14, 9
 NAME_PADS = (12, 10, 8, 6, 5)  # of names without icons, from the roomiest
 ICON = 15
-LEGIBLE = 64  # pixels of a tab, its icon and a few letters
+BADGE, BADGE_GAP = 16, 7  # least width of a badge, and its distance from the name, px
 
 
 @dataclass
@@ -26,12 +26,13 @@ class _Tab:
     edge: str
     badge: TextLine | None = None
     badge_fill: str = "errorFill"
+    badge_room: float = 0  # kept when the badge goes, so that no other tab moves
     bare: bool = False  # only its icon, for want of room
     name_pad: int = 0  # only its name, with so much on either side; 0 for icon and name
 
     def width(self, bare: bool, name_pad: int = 0) -> float:
         """Return the width with icon and words, with its icon alone, or with its name alone."""
-        badge = 7 + self.badge_width if self.badge else 0
+        badge = BADGE_GAP + self.badge_room if self.badge_room else 0
         if name_pad and not bare:
             return 2 * name_pad + self.text.width + badge
         words = 0.0 if bare else (6 if self.icon else 0) + self.text.width
@@ -39,12 +40,12 @@ class _Tab:
 
     @property
     def badge_width(self) -> float:
-        return max(16.0, self.badge.width + 10) if self.badge else 0.0
+        return max(float(BADGE), self.badge.width + 10) if self.badge else 0.0
 
 
 class ToolTabs(KeyboardFocus, QTabBar):
-    """Tabs identified by a key. Where there is no room for all, they show their names without icons; where there is
-    none for that, the last ones but the active show their icon alone.
+    """Tabs identified by a key, all of them in sight. Where there is no room for all, they show their names without
+    icons; where there is none for that, the last ones but the active show their icon alone.
 
     The active one has the colour `panel` and a line on top, 1 px over a dock, else 2 px.
 
@@ -58,9 +59,10 @@ class ToolTabs(KeyboardFocus, QTabBar):
         super().__init__(parent)
         self._central = central
         self._tabs: list[_Tab] = []
+        self._room: int | None = None
         self.setDrawBase(False)
         self.setExpanding(False)
-        self.setUsesScrollButtons(True)
+        self.setUsesScrollButtons(False)
         self.setElideMode(Qt.TextElideMode.ElideNone)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setMouseTracking(True)
@@ -68,11 +70,16 @@ class ToolTabs(KeyboardFocus, QTabBar):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.currentChanged.connect(self._emit_selected)
 
-    def add(self, key: str, text: str, icon: str = "", edge: str = "", place: int | None = None) -> int:
-        """Add a tab, at the end or at a position, and return its index; `edge` colours its line while active."""
+    def add(
+        self, key: str, text: str, icon: str = "", edge: str = "", place: int | None = None, *, counts: bool = False
+    ) -> int:
+        """Add a tab, at the end or at a position, and return its index; `edge` colours its line while active, and one
+        that `counts` has room for a badge from the beginning.
+        """
         default = "accent" if self._central else "line3"
         index = len(self._tabs) if place is None else place
-        self._tabs.insert(index, _Tab(key, TextLine(text, "tab"), icon, edge or default))
+        room = BADGE if counts else 0
+        self._tabs.insert(index, _Tab(key, TextLine(text, "tab"), icon, edge or default, badge_room=room))
         self.insertTab(index, text)
         self.setAccessibleTabName(index, text)
         self._fit()
@@ -91,6 +98,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
             return
         tab.badge = TextLine(f"{count:,}", "shape") if count else None
         tab.badge_fill = fill
+        tab.badge_room = max(tab.badge_room, tab.badge_width)
         self.setAccessibleTabName(index, f"{tab.text.text}, {count:,}" if count else tab.text.text)
         self._fit()
         self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
@@ -124,16 +132,27 @@ class ToolTabs(KeyboardFocus, QTabBar):
         if index != self.currentIndex() and self.isTabVisible(index) != shown:
             self.setTabVisible(index, shown)
             self._fit()
-            self.setUsesScrollButtons(False)  # has the bar begin at its first tab again, now that all may fit
-            self.setUsesScrollButtons(True)
             self.updateGeometry()  # it takes the room of its visible tabs
+
+    def set_room(self, room: int) -> None:
+        """Set the width that the tabs are fitted to, which may be less than that of the bar."""
+        if room != self._room:
+            self._room = room
+            self._fit()
+
+    def least_width(self) -> int:
+        """Return the width that shows all names."""
+        return self._width_of_names(self._shown(), NAME_PADS[-1])
+
+    def _shown(self) -> list[_Tab]:
+        return [tab for index, tab in enumerate(self._tabs) if self.isTabVisible(index)]
 
     def _fit(self) -> None:
         """Choose what the tabs show: icons and names, names alone, or as few icons alone as need be, from the end."""
         before = [(tab.bare, tab.name_pad) for tab in self._tabs]
-        over = self.sizeHint().width() - self.width()
-        shown = [tab for index, tab in enumerate(self._tabs) if self.isTabVisible(index)]
-        named = next((pad for pad in NAME_PADS if over > 0 and self._width_of_names(shown, pad) <= self.width()), 0)
+        room = self.width() if self._room is None else self._room
+        over = self.sizeHint().width() - room
+        named = next((pad for pad in NAME_PADS if over > 0 and self._width_of_names(self._shown(), pad) <= room), 0)
         for tab in self._tabs:
             tab.name_pad = named
         over = 0 if named else over
@@ -152,8 +171,8 @@ class ToolTabs(KeyboardFocus, QTabBar):
         return QSize(sum(self._full(tab) for index, tab in enumerate(self._tabs) if self.isTabVisible(index)), HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
-        """Return what Qt needs for its arrows, but no more than the tabs take."""
-        return QSize(min(super().minimumSizeHint().width(), self.sizeHint().width()), HEIGHT)
+        """Return the room for the icons, or less: `_fit` makes do with what it gets."""
+        return QSize(HEIGHT, HEIGHT)
 
     def _width_of_names(self, tabs: list[_Tab], pad: int) -> int:
         return sum(at_least(tab.width(False, pad), HEIGHT).width() for tab in tabs)
@@ -186,14 +205,9 @@ class ToolTabs(KeyboardFocus, QTabBar):
         painter = start(self)
         painter.fillRect(self.rect(), theme.window)
         painter.fillRect(0, self.height() - 1, self.width(), 1, theme.line)
-        # When there is no room for all tabs, Qt puts two arrows at the end: clip a tab before them, and leave it out if
-        # too little of it would be legible.
-        end = min((one.x() for one in self.findChildren(QToolButton) if one.isVisible()), default=self.width())
-        painter.setClipRect(0, 0, end, self.height())
         hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1
         for index, tab in enumerate(self._tabs):
-            room = end - self.tabRect(index).left()
-            if self.isTabVisible(index) and room >= min(LEGIBLE, self.tabRect(index).width()):
+            if self.isTabVisible(index):
                 self._paint_tab(painter, theme, index, tab, hovered == index)
         painter.end()
 
@@ -216,6 +230,6 @@ class ToolTabs(KeyboardFocus, QTabBar):
             tab.text.draw_in(painter, x, area, theme.color(color))
             x += tab.text.width
         if tab.badge is not None:
-            pill = QRectF(x + 7, (HEIGHT - 16) / 2, tab.badge_width, 16)
+            pill = QRectF(x + BADGE_GAP, (HEIGHT - BADGE) / 2, tab.badge_width, BADGE)
             box(painter, pill, 8, theme.color(tab.badge_fill))
             tab.badge.draw_in(painter, pill.center().x() - tab.badge.width / 2, pill, theme.onFill)
