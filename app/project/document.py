@@ -17,12 +17,13 @@ from app.project.project import Project
 class Document(QObject):
     """Holds one project. Every edit is `apply`, every view listens to `changed(before, after)`.
 
-    `changed` is also emitted on undo, redo and when another project is opened. `path_changed` and `dirty_changed` are
-    for the title bar. `backed_up(copy)` is emitted when a file of an older version was backed up before it was
-    overwritten, `saving(path, digest)` just before a file gets that content.
+    `changed` is also emitted on undo, redo and when another project is opened, `leaving` just before that.
+    `path_changed` and `dirty_changed` are for the title bar. `backed_up(copy)` is emitted when a file of an older
+    version was backed up before it was overwritten, `saving(path, digest)` just before a file gets that content.
     """
 
     changed = Signal(object, object)
+    leaving = Signal()
     replaced = Signal(object)
     path_changed = Signal(object)
     backed_up = Signal(object)
@@ -149,6 +150,7 @@ class Document(QObject):
             self.backed_up.emit(backup)
 
     def _replace(self, project: Project, path: Path | None, on_disk: str | None) -> None:
+        self.leaving.emit()
         before, self._project = self._project, project
         self.path, self._on_disk, self.read_only = path, on_disk, False
         self.undo_stack.clear()

@@ -44,6 +44,7 @@ from app.views.ui.docks import TabbedDock, TabbedPane
 from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.widgets import section
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import FocusHome
 from app.views.ui.widgets.painting import label
@@ -70,6 +71,7 @@ class MainWindow(QMainWindow):
         self.resize(1280, 800)
         self.setMinimumSize(960, 600)
         self.settings = settings or Settings()
+        section.set_folds(self.settings.folds)
         self._make_models()
         self._make_services()
         self.features = [kind(self.workspace) for kind in feature.feature_classes()]
@@ -253,11 +255,16 @@ class MainWindow(QMainWindow):
         return page.home() if page.home is not None else self.centre.tabs
 
     def _restore(self) -> None:
-        """Restore size, position and docks."""
+        """Restore size, position, docks, the pages in front and the overlay."""
         if self.settings.geometry is not None:
             self.restoreGeometry(self.settings.geometry)
         if self.settings.state is not None:
             self.restoreState(self.settings.state)
+        for dock, key in self.settings.pages.items():
+            if key in self._owners and self.pages.is_offered(dock, key):
+                self.pages.put_in_front(dock, key)
+        if self.settings.overlay in self.overlay.keys():
+            self.overlay.set_value(self.settings.overlay)
 
     # -- what the program asks of the window --------------------------------------------------------------------------
 
@@ -265,6 +272,8 @@ class MainWindow(QMainWindow):
         """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
         self.status.set_torch("Loading PyTorch…")
         self.housekeeping.begin()
+        for dock in self.pages.docks:
+            self.pages.shown.emit(self.pages.front(dock))  # some come back in front, and those on demand are made now
         self.background.ask("pages", early_imports.load, on_answer=self._furnish_first, on_error=self._furnish_first)
 
     @property
@@ -353,9 +362,12 @@ class MainWindow(QMainWindow):
             return
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
-        self.settings.sync()
+        self.settings.pages = {dock: self.pages.front(dock) for dock in self.pages.docks}
+        self.settings.overlay = self.overlay.value()
+        self.settings.folds = section.folds()
         for each in self.features:
             each.close()
+        self.settings.sync()
         self.background.close()
         self.engine.close()
         self.housekeeping.end()

@@ -78,6 +78,25 @@ class Pages(QObject):
         """Return the key of the page in front of a dock."""
         return self._panes[dock][0].page
 
+    @property
+    def docks(self) -> tuple[str, ...]:
+        """The names of the docks, and of the centre."""
+        return tuple(self._panes)
+
+    def is_offered(self, dock: str, key: str) -> bool:
+        """Return whether the tab of a page is in a dock, and visible."""
+        if self._dock_of.get(key) != dock:
+            return False
+        tabs = self._panes[dock][0].tabs
+        return tabs.isTabVisible(tabs.index(key))
+
+    def put_in_front(self, dock: str, key: str) -> None:
+        """Bring a page to the front without saying so: it need not exist yet."""
+        pane = self._panes[dock][0]
+        pane.blockSignals(True)
+        pane.show_page(key)
+        pane.blockSignals(False)
+
     def is_front(self, key: str) -> bool:
         """Return whether a page is in front of its dock."""
         return self.front(self._dock_of[key]) == key

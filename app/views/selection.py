@@ -8,6 +8,8 @@ from PySide6.QtCore import QObject, Signal
 
 from app.views.navigation import NETWORK, Navigation
 
+RESTORED = "restored"  # the origin of a selection that comes back with a project: no page turns for it
+
 
 class Selection(QObject):
     """Which nodes are selected, and which one the pointer is over.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QByteArray, QObject, QSettings, QStandardPaths, Signal
 
@@ -62,6 +64,45 @@ class Settings(QObject):
     @state.setter
     def state(self, value: QByteArray) -> None:
         self._store.setValue("window/state", value)
+
+    @property
+    def pages(self) -> dict[str, str]:
+        """The page in front of each dock."""
+        return {key: value for key, value in self._table("window/pages").items() if isinstance(value, str)}
+
+    @pages.setter
+    def pages(self, value: dict[str, str]) -> None:
+        self._put("window/pages", json.dumps(value))
+
+    @property
+    def overlay(self) -> str:
+        """The overlay of the canvas, "" for the first."""
+        return str(self._store.value("window/overlay", ""))
+
+    @overlay.setter
+    def overlay(self, value: str) -> None:
+        self._put("window/overlay", value)
+
+    @property
+    def folds(self) -> dict[str, bool]:
+        """Which sections of panels were opened or folded, by title."""
+        return {key: value for key, value in self._table("window/folds").items() if isinstance(value, bool)}
+
+    @folds.setter
+    def folds(self, value: dict[str, bool]) -> None:
+        self._put("window/folds", json.dumps(value))
+
+    def view_of(self, path: Path) -> dict[str, Any]:
+        """Return how the canvas showed the project of a file, as `set_view_of` got it; empty if that is not known."""
+        kept = self._table("files/views").get(str(path.absolute()))
+        return kept if isinstance(kept, dict) else {}
+
+    def set_view_of(self, path: Path, view: dict[str, Any]) -> None:
+        """Store how the canvas shows the project of a file; those of the files used last are kept."""
+        kept = self._table("files/views")
+        kept.pop(str(path.absolute()), None)
+        newest = [*kept.items(), (str(path.absolute()), view)][-RECENT_FILES:]
+        self._put("files/views", json.dumps(dict(newest)))
 
     @property
     def theme(self) -> str:
@@ -221,6 +262,13 @@ class Settings(QObject):
         if self._store.value(key) != value:
             self._store.setValue(key, value)
             self.changed.emit(key.rpartition("/")[2])
+
+    def _table(self, key: str) -> dict[str, Any]:
+        try:
+            kept = json.loads(str(self._store.value(key, "{}")))
+        except ValueError:
+            return {}
+        return kept if isinstance(kept, dict) else {}
 
     def _switch(self, key: str, default: bool = False) -> bool:
         return str(self._store.value(key, str(default))).lower() == "true"

@@ -84,6 +84,7 @@ class Canvas(QWidget):
             document.make_room_with(self.folding.make_room)
         self.more_actions: Callable[[], list[QAction]] = list  # of the window, for the menu of a node
         self._framed = False
+        self.restores: Callable[[], bool] = lambda: False  # shows a project that is opened as it was left, if it was
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None
         self._cost_caption = ""
@@ -299,7 +300,8 @@ class Canvas(QWidget):
     def _frame_once(self) -> None:
         if not self._framed and (self.scene.nodes or self.scene.notes.items) and self.isVisible():
             self._framed = True
-            self.frame_all()
+            if not self.restores():
+                self.frame_all()
 
     def _selected(self, ids: frozenset[str], origin: object) -> None:
         self.scene.set_selected(ids)

@@ -51,6 +51,9 @@ class CanvasFeature(Feature):
         workspace.run_control.started.connect(lambda _run: canvas.set_running(True))
         workspace.session.stateChanged.connect(self._run_state)
 
+    def close(self) -> None:
+        self.way.store()
+
     def _edit(self, node: str) -> None:
         """Enter on a node: its inside, if it is an instance of a block, else its form."""
         if not self.workspace.place.enter(node):

@@ -1,8 +1,9 @@
-"""Navigation on the canvas: the breadcrumb, and zoom and position of each sheet, which are restored."""
+"""Navigation on the canvas: the breadcrumb, and zoom, position and selection of each sheet, which are restored."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QPointF
 
@@ -13,6 +14,7 @@ from app.source.generated import Path as Way
 from app.views.canvas.breadcrumb import NETWORK as OUTERMOST
 from app.views.canvas.breadcrumb import Crumb
 from app.views.canvas.overlays import arrange_overlays
+from app.views.selection import RESTORED
 from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 Look = tuple[float, QPointF]  # how near, and at what
 
 
+def _way(kept: Iterable[tuple[str, int]]) -> Way:
+    return tuple((str(node), int(number)) for node, number in kept)
+
+
 class WayOverCanvas(QObject):
     """Follows the person into blocks and out of them."""
 
@@ -29,11 +35,51 @@ class WayOverCanvas(QObject):
         super().__init__(canvas)
         self._workspace, self._canvas = workspace, canvas
         self._looks: dict[Way, Look] = {}
+        self._kept: dict[str, Any] = {}  # what the settings hold of the project that is being opened
         workspace.place.changed.connect(self._moved)
         workspace.document.changed.connect(lambda _before, _after: self._show_way())
-        workspace.document.replaced.connect(lambda _project: self._looks.clear())
+        workspace.document.leaving.connect(self.store)
+        workspace.document.replaced.connect(self._replaced)
+        canvas.restores = self._restore
         canvas.breadcrumb.chosen.connect(self._crumb_chosen)
         self._show_way()
+
+    def store(self) -> None:
+        """Store how the sheets of the open project are shown, if it has a file."""
+        path, way, view = self._workspace.document.path, self._workspace.place.path, self._canvas.view
+        if path is None or not self._canvas.isVisible():
+            return
+        self._looks.pop(way, None)
+        if not view.whole:  # else it is fitted to whatever size the window has
+            self._looks[way] = (view.zoom, view.visible_area().center())
+        looks = [[way, zoom, at.x(), at.y()] for way, (zoom, at) in self._looks.items()]
+        selected = sorted(self._workspace.selection.ids)
+        self._workspace.settings.set_view_of(path, {"way": way, "looks": looks, "selected": selected})
+
+    def _replaced(self, _project: Project) -> None:
+        path = self._workspace.document.path
+        self._looks.clear()
+        self._kept = self._workspace.settings.view_of(path) if path is not None else {}
+
+    def _restore(self) -> bool:
+        """Show the project as it was left; False if that is not known."""
+        kept, self._kept = self._kept, {}
+        try:
+            looks = {_way(way): (float(zoom), QPointF(x, y)) for way, zoom, x, y in kept.get("looks", ())}
+            way, selected = _way(kept.get("way", ())), frozenset(map(str, kept.get("selected", ())))
+        except (TypeError, ValueError):
+            return False
+        workspace, view = self._workspace, self._canvas.view
+        self._looks.update(looks)
+        if way:
+            workspace.place.go_to(way)
+        workspace.selection.set(selected & workspace.sheet.project.graph.nodes.keys(), RESTORED)
+        if workspace.place.path not in looks:
+            return bool(workspace.place.path)  # then it has been framed
+        zoom, middle = looks[workspace.place.path]
+        view.zoom_to(zoom)
+        view.show_point(middle)
+        return True
 
     def _crumb_chosen(self, number: int) -> None:
         """Show a part of the path; at its end, the next repetition."""

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QStackedWidget
 
 from app.views.feature import Action, Feature, Page
 from app.views.inspector.inspector import Inspector
+from app.views.selection import RESTORED
 from app.views.workspace import Workspace
 
 
@@ -50,8 +51,8 @@ class InspectorFeature(Feature):
         self.workspace.pages.show("inspector")
         self.inspector.focus_first_field()
 
-    def _selected(self, ids: frozenset[str], _origin: object) -> None:
-        if ids:
+    def _selected(self, ids: frozenset[str], origin: object) -> None:
+        if ids and origin != RESTORED:
             self.workspace.pages.turn_to("inspector")
 
     def _on_analysis(self) -> None:

@@ -17,8 +17,8 @@ GAP = 8
 class TabbedPane(QWidget):
     """Tabs over a stack of pages. `shown(key)` is emitted with the page in front.
 
-    Controls of a page are at the right end of the row of tabs. No tab moves when a page with other controls comes to the
-    front: the tabs are fitted to what the widest controls leave, and where that is too little for their names, all
+    Controls of a page are at the right end of the row of tabs. No tab moves when a page with other controls comes to
+    the front: the tabs are fitted to what the widest controls leave, and where that is too little for their names, all
     controls have a row below the tabs.
     """
 
@@ -141,4 +141,3 @@ class TabbedDock(QDockWidget):
         self.pane = _DockPane(size, self)
         self.pane.setMinimumSize(min(size.width(), least), min(size.height(), 120))
         self.setWidget(self.pane)
-

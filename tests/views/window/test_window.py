@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel
 
@@ -20,6 +21,7 @@ from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from app.views.ui import theme
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+from app.views.ui.docks import TabbedPane
 from tests.support import windows
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave, messages
@@ -119,15 +121,65 @@ def test_a_bad_file_leaves_the_open_project(qtbot, window: WholeWindow, tmp_path
     assert window.banner.isVisible() and "bad.tape" in window.banner.title()
 
 
-def test_the_window_comes_back_as_it_was(qtbot, qapp) -> None:
-    first = WholeWindow(Settings("TapedeckTest", "again"))
-    first.show()
+def test_the_window_comes_back_as_it_was(qtbot, qapp, tmp_path) -> None:
+    path = tmp_path / "net.tape"
+    file.write(file.read(DIGITS), path)
+
+    def begun() -> WholeWindow:
+        window = WholeWindow(Settings("TapedeckTest", "again"))
+        window.resize(1280, 800)
+        window.show()
+        window.files.open(path)
+        window.furnish()
+        qtbot.waitUntil(lambda: window.canvas.view.viewport().updatesEnabled())
+        return window
+
+    first = begun()
+    first.selection.set([node(first, "fc1")])
+    for pane, page in ((first.left.pane, "outline"), (first.right.pane, "training"), (first.bottom.pane, "cost")):
+        pane.show_page(page)
+    first.overlay.set_value("Cost")
+    first.canvas.view.show_corner(QPointF(200, 100), QPointF(30, 20), 1.5)
+    seen = first.canvas.view.visible_area().center()
+    folded = first.training_form.loss
+    QTest.keyClick(folded._header, Qt.Key.Key_Left)
     first.left.hide()
     leave(first)
-    second = WholeWindow(Settings("TapedeckTest", "again"))
-    second.show()
+    second = begun()
     assert second.left.isHidden() and not second.right.isHidden()
+    assert [dock.pane.page for dock in (second.left, second.right, second.bottom)] == ["outline", "training", "cost"]
+    assert second.overlay.value() == second.overlays.chosen == "Cost"
+    assert second.selection.ids == {node(second, "fc1")} and second.canvas.view.zoom == 1.5
+    assert (second.canvas.view.visible_area().center() - seen).manhattanLength() < 3
+    assert not second.training_form.loss.is_open()
     leave(second)
+
+
+def test_nothing_moves_when_another_page_comes_to_the_front(qtbot, window: WholeWindow) -> None:
+    panes = (window.centre, window.left.pane, window.right.pane, window.bottom.pane)
+
+    def places(pane: TabbedPane) -> list[QRect]:
+        return [pane.geometry(), pane.tabs.geometry(), *map(pane.tabs.tabRect, range(pane.tabs.count()))]
+
+    for width, height in ((1280, 800), (1024, 700)):
+        window.resize(width, height)
+        window.canvas.view.show_corner(QPointF(90, 60), QPointF(40, 30), 0.8)
+        QApplication.processEvents()
+        seen = window.canvas.view.visible_area()
+        before = {pane: places(pane) for pane in panes}
+        for pane in panes:
+            for key in ("curves", "layer", "problems") if pane is window.bottom.pane else pane._keys:
+                if pane.tabs.isTabVisible(pane.tabs.index(key)):
+                    pane.show_page(key)
+                    QApplication.processEvents()
+            assert all(rect.right() < pane.tabs.width() for rect in places(pane)[2:]), "every tab is in sight"
+        pane_of = {pane: pane.page for pane in panes}
+        window.pages.show("network")
+        QApplication.processEvents()
+        assert {pane: places(pane) for pane in panes} == before, pane_of
+        assert window.canvas.view.visible_area() == seen
+        rects = [each.geometry() for each in (*window.toolbar._sides, window.toolbar.deck)]
+        assert not any(a.intersects(b) for a, b in combinations(rects, 2)), "nothing in the toolbar covers another"
 
 
 def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> None:
@@ -491,7 +543,7 @@ def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: WholeWind
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     canvas, middle = window.canvas, window.middle
-    window.pages.show("curves")  # leaves the canvas little room
+    window.resizeDocks([window.bottom], [380], Qt.Orientation.Vertical)  # leaves the canvas little room
     qtbot.waitUntil(lambda: canvas.height() < 340)
     for page in ("network", "autograd", "code"):
         window.notifier.say(f"Wrote {page}.py", "/home/me")

@@ -375,7 +375,7 @@ class TrainingForm(QWidget):
     def _unfold(self) -> None:
         """Another project: open what every run has, and where something differs from the defaults."""
         for section in self.sections:
-            section.set_open(section.differs or section in (self.run, self.loss, self.optimizer))
+            section.propose_open(section.differs or section in (self.run, self.loss, self.optimizer))
 
     def _set_data(self, config: DataConfig, words: str, merge: str | None) -> None:
         project = replace(self._document.project, data=config)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
@@ -14,6 +16,18 @@ from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, at_l
 
 HEADER = 30
 INSET = 6  # room for the focus ring before the chevron, px
+_folds: dict[str, bool] = {}  # by title: whether the user left it open
+
+
+def folds() -> dict[str, bool]:
+    """Return which sections the user has opened or folded, by title."""
+    return dict(_folds)
+
+
+def set_folds(kept: Mapping[str, bool]) -> None:
+    """Have sections that are made from now on be open or folded as they were left."""
+    _folds.clear()
+    _folds.update(kept)
 
 
 class _Header(KeyboardFocus, QAbstractButton):
@@ -52,9 +66,10 @@ class _Header(KeyboardFocus, QAbstractButton):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Left, Qt.Key.Key_Right):
-            self.setChecked(event.key() == Qt.Key.Key_Right)
+            if self.isChecked() != (event.key() == Qt.Key.Key_Right):
+                self.click()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.toggle()
+            self.click()
         else:
             super().keyPressEvent(event)
 
@@ -69,7 +84,9 @@ class _Header(KeyboardFocus, QAbstractButton):
 
 
 class Section(QWidget):
-    """A collapsible section. Fill it with `set_body` or through `body_layout`."""
+    """A collapsible section. Fill it with `set_body` or through `body_layout`. It is open or folded as the user
+    left the last one of its title.
+    """
 
     toggled = Signal(bool)
     acted = Signal()
@@ -86,13 +103,18 @@ class Section(QWidget):
         self._body = QWidget(self)
         self.body_layout = vbox(on=self._body, margins=(12, 2, 12, 12), spacing=5)
         vbox(Divider(), top, self._body, on=self, margins=0, spacing=0)
+        opened = _folds.get(title, opened)
         self._header.toggled.connect(self._show_body)
+        self._header.clicked.connect(self._remember)
         self._header.setChecked(opened)
         self._body.setVisible(opened)
 
     def _show_body(self, opened: bool) -> None:
         self._body.setVisible(opened)
         self.toggled.emit(opened)
+
+    def _remember(self, opened: bool) -> None:
+        _folds[self.title()] = opened
 
     def title(self) -> str:
         return self._header.text()
@@ -121,6 +143,10 @@ class Section(QWidget):
 
     def set_open(self, opened: bool) -> None:
         self._header.setChecked(opened)
+
+    def propose_open(self, opened: bool) -> None:
+        """Open or fold it, unless the user has done either."""
+        self._header.setChecked(_folds.get(self.title(), opened))
 
     def body(self) -> QWidget:
         return self._body

@@ -82,6 +82,10 @@ class Segmented(QWidget):
         if on:
             self.changed.emit(self.value())
 
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of all options."""
+        return tuple(self._segments)
+
     def value(self) -> str:
         """Return the key of the selected option."""
         return next((key for key, segment in self._segments.items() if segment.isChecked()), "")
