@@ -140,7 +140,7 @@ def test_found_nodes_are_stepped_through_and_framed(window: WholeWindow) -> None
 
 @pytest.mark.parametrize(
     ("typed", "found"),
-    [("conv2d", "Add Conv2d"), ("theme dark", "Theme: Dark"), ("settings", "Theme: Dark"), ("relu1", "Go to relu1"),
+    [("conv2d", "Add Conv2d"), ("theme dark", "Theme: Dark"), ("settings", "Settings"), ("relu1", "Go to relu1"),
      ("batch_size", "Set batch_size"), ("zoom at", "Zoom at the pointer: Wheel"), ("save", "Save")],
 )  # fmt: skip
 def test_ctrl_k_finds(window: WholeWindow, typed: str, found: str) -> None:
