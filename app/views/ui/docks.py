@@ -93,8 +93,8 @@ class TabbedPane(QWidget):
         index = self._keys.index(key)
         if self.stack.currentIndex() != index or not self.stack.isVisible():
             self.stack.setCurrentIndex(index)
-        for other, controls in self._controls.items():
-            controls.setVisible(other == key)
+        for other in sorted(self._controls, key=lambda other: other == key):  # first hidden, then shown
+            self._controls[other].setVisible(other == key)
         self._fit()
         self.shown.emit(key)
 
