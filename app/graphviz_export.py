@@ -1,35 +1,19 @@
-"""Export a drawing as DOT or JSON, or as SVG, PDF or PNG through Graphviz's `dot`.
-
-Without `dot`, `export` uses the caller's painter, and reports which one drew.
-"""
+"""A drawing as text: DOT for Graphviz, and JSON. Pictures are `views.export.picture`."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-import graphviz
 import msgspec
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
-from app.util import atomic
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
-FORMATS = ("dot", "svg", "pdf", "png", "json")
-# Formats that are text and need no painter.
 TEXTS = ("dot", "json")
-TIMEOUT = 120.0
-PNG_DPI = 144
-
-Painter = Callable[[Drawing, Path], None]
 
 # Lines and soft fills of the categories for a white page.
 _INK = {
@@ -47,27 +31,6 @@ _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufd
 
 class ExportError(CodedError, RuntimeError):
     """A picture could not be exported; the message gives the reason and the cure."""
-
-
-class NoGraphvizError(ExportError):
-    """Graphviz's `dot` is not installed."""
-
-
-class GraphvizError(ExportError):
-    """`dot` ran and did not make the picture."""
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A written file; `by` is "dot" for Graphviz, "tapedeck" for this program."""
-
-    path: Path
-    by: str
-
-
-def has_dot() -> bool:
-    """Return whether Graphviz's `dot` is on the path."""
-    return shutil.which(graphviz.DOT_BINARY) is not None
 
 
 def quote(text: str) -> str:
@@ -109,56 +72,9 @@ def to_json(drawing: Drawing) -> dict[str, Any]:
     }
 
 
-def export(drawing: Drawing, path: str | os.PathLike[str], painter: Painter | None = None) -> Exported:
-    """Write the drawing to `path`, whose suffix (`.dot`, `.svg`, `.pdf`, `.png`, `.json`) is the format.
-
-    Uses `dot` if it is installed, else `painter` if given.
-
-    Raises `ExportError` for another suffix, `NoGraphvizError` and `GraphvizError`; OSError if the file cannot be
-    written.
-    """
-    path = Path(path)
-    form = path.suffix.lower().removeprefix(".")
-    if form not in FORMATS:
-        ending = path.suffix or "nothing"
-        raise ExportError(f"{path.name} ends in {ending}; a picture can end in .dot, .svg, .pdf, .png or .json")
-    if form in TEXTS:
-        text = to_dot(drawing) if form == "dot" else json.dumps(to_json(drawing), ensure_ascii=True, indent=1) + "\n"
-        atomic.write_text(path, text)
-        return Exported(path, "tapedeck")
-    if has_dot():
-        atomic.write_bytes(path, render(to_dot(drawing), form))
-        return Exported(path, "dot")
-    if painter is None:
-        raise NoGraphvizError(
-            "Graphviz's dot is not installed, so no picture can be made of DOT text. Install the package graphviz "
-            "(apt install graphviz, brew install graphviz), or write a .dot file."
-        )
-    painter(drawing, path)
-    return Exported(path, "tapedeck")
-
-
-def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
-    """Let `dot` make a picture of DOT text; returns the file's bytes.
-
-    Raises `NoGraphvizError` if it is not installed, `GraphvizError` if it fails or takes longer than `timeout` seconds.
-    """
-    command = [graphviz.DOT_BINARY, f"-T{form}"]
-    if form == "png":
-        command.append(f"-Gdpi={PNG_DPI}")
-    try:
-        done = subprocess.run(command, input=dot.encode(), capture_output=True, timeout=timeout, check=False)
-    except FileNotFoundError as error:
-        raise NoGraphvizError("Graphviz's dot is not installed. Install the package graphviz.") from error
-    except subprocess.TimeoutExpired as error:
-        raise GraphvizError(
-            f"dot was still drawing after {timeout:g} seconds. Fold some layers, or write a .dot file and lay it out "
-            "with sfdp."
-        ) from error
-    said = done.stderr.decode(errors="replace").strip()
-    if done.returncode or not done.stdout:
-        raise GraphvizError(f"dot stopped with code {done.returncode}: {said or 'it gave no reason'}")
-    return done.stdout
+def text_of(drawing: Drawing, form: str) -> str:
+    """Return the text of a file: "dot" or "json"."""
+    return to_dot(drawing) if form == "dot" else json.dumps(to_json(drawing), ensure_ascii=True, indent=1) + "\n"
 
 
 def _lines(drawing: Drawing) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Edge, Graph, Node
+from app.builder.layout.arrange import complete
 from app.builder.summary import compact, detail_line, summary_line
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.util.frozen import FrozenMap
@@ -30,6 +31,9 @@ class DrawnSheet(Protocol):
     def graph(self) -> Graph: ...
 
     @property
+    def positions(self) -> Mapping[str, tuple[float, float]]: ...
+
+    @property
     def unfolded(self) -> frozenset[str]: ...
 
 
@@ -39,6 +43,7 @@ class _Sheet:
 
     key: str
     graph: Graph
+    positions: Mapping[str, tuple[float, float]]
     unfolded: frozenset[str]
     analysis: Analysis | None
     parent: _Sheet | None = None
@@ -62,7 +67,7 @@ def to_drawing(
     An open instance is a group without the block's input and output nodes: wires pass through. `link` is the node of
     the top sheet that a part belongs to.
     """
-    sheets = _sheets(_Sheet("", sheet.graph, sheet.unfolded, analysis), catalog, unfolded)
+    sheets = _sheets(_Sheet("", sheet.graph, sheet.positions, sheet.unfolded, analysis), catalog, unfolded)
     boxes: list[Box] = []
     groups: list[Group] = []
     for one in sheets:
@@ -71,7 +76,17 @@ def to_drawing(
         for node in _shown(one):
             boxes.append(_box(one, node, catalog))
     arrows = [arrow for one in sheets for arrow in _arrows(one)]
-    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title)
+    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title, _places(sheets))
+
+
+def _places(sheets: list[_Sheet]) -> FrozenMap[str, tuple[float, float]]:
+    """Return where the nodes of the sheets are on the canvas; those without a position are placed beside others."""
+    found: dict[str, tuple[float, float]] = {}
+    for sheet in sheets:
+        if sheet.positions:
+            for node, at in complete(sheet.graph, sheet.positions, {}).items():
+                found[sheet.id_of(node)] = at
+    return FrozenMap(found)
 
 
 def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]:
@@ -85,7 +100,9 @@ def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]
                 continue
             block = spec.definition
             known = _inside(sheet, node.id, block)
-            inner = _Sheet(sheet.id_of(node.id), block.graph, block.unfolded, known, sheet, node.id, block)
+            inner = _Sheet(
+                sheet.id_of(node.id), block.graph, block.positions, block.unfolded, known, sheet, node.id, block
+            )
             sheet.inside[node.id] = inner
             sheets.append(inner)
     return sheets

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import __version__
 from app.cli import failures, streams
-from app.util import regular_files
+from app.util import atomic, regular_files
 from app.util.errors import CodedError
 from app.util.formatting import counted
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from app.builder.diagnostics.problems import Problem
+    from app.builder.diagram import Unfolded
     from app.builder.results import Analysis
     from app.diagram.diagram import Drawing
     from app.project.project import Project
@@ -50,7 +51,7 @@ COMMANDS = (
     "doctor",
 )
 LONGEST = 2000  # letters of a refusal
-PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
+PICTURES = (".svg", ".pdf", ".png", ".tex", ".dot", ".json")
 
 
 class CommandError(CodedError):
@@ -319,30 +320,53 @@ def save(weights: Any, path: Path) -> None:
         raise CommandError(str(error)) from error
 
 
-def drawing(project: Project, folded: bool) -> Drawing:
-    """Return the diagram of the network, with expanded or collapsed blocks and known shapes."""
+def drawing(project: Project, unfolded: Unfolded) -> Drawing:
+    """Return the diagram of the network with known shapes."""
     from app.builder.analysis import analyse
     from app.builder.diagram import to_drawing
     from app.project import custom_layers
 
     ops = custom_layers.ops_of(project)
-    return to_drawing(project, ops, analyse(project.graph, ops), "none" if folded else "all", project.name)
+    return to_drawing(project, ops, analyse(project.graph, ops), unfolded, project.name)
 
 
-def picture(drawing: Any, path: Path) -> str:
-    """Draw to a file with Graphviz, or with Tapedeck if `dot` is not installed; return the path with a note."""
-    from app import graphviz_export
+def add_paper(parser: Any, *, arranged: bool = False, carries: bool = False) -> None:
+    """Add the options of a picture: what it is for, how its boxes are placed, and whether it carries the project."""
+    parser.add_argument(
+        "--for",
+        dest="purpose",
+        choices=("column", "page", "slide"),
+        default="page",
+        help="size of a picture: a column (8.5 cm wide), a page (17 cm) or a slide (16:9); default page",
+    )
+    if arranged:
+        parser.add_argument(
+            "--arranged",
+            choices=("canvas", "rows"),
+            help="place the nodes as on the canvas, or in rows; default: as on the canvas if the text is readable then",
+        )
+    if carries:
+        parser.add_argument(
+            "--no-project", action="store_true", help="do not put the project into a picture that ends in .svg or .png"
+        )
 
-    painter = None
-    drawn = path.suffix.removeprefix(".") not in graphviz_export.TEXTS
-    if drawn and not graphviz_export.has_dot():
-        from app.views.export.headless_pictures import offscreen_painter
 
-        painter = offscreen_painter()
+def picture(drawing: Any, path: Path, options: argparse.Namespace | None = None, project: bytes = b"") -> str:
+    """Draw to a file; return the path with its size. `project` are the bytes of the project that it carries."""
+    from app.graphviz_export import TEXTS
+
+    if path.suffix.lower().removeprefix(".") in TEXTS:
+        from app.graphviz_export import text_of
+
+        with writing(path):
+            atomic.write_text(path, text_of(drawing, path.suffix.lower().removeprefix(".")))
+        return str(path)
+    from app.views.export.headless_pictures import write_picture
+
     with writing(path):
-        exported = graphviz_export.export(drawing, path, painter)
-    by = "" if exported.by == "dot" else " (drawn by Tapedeck, since Graphviz's dot is not installed)"
-    return f"{path}{by if drawn else ''}"
+        purpose, arranged = getattr(options, "purpose", "page"), getattr(options, "arranged", None)
+        note = write_picture(drawing, path, purpose, arranged, b"" if getattr(options, "no_project", False) else project)
+    return f"{path} ({note})"
 
 
 def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:

@@ -79,6 +79,7 @@ def add_output(parser: Any) -> None:
         type=Path,
         help=f"output file ending in {', '.join(cli.PICTURES)}, or in .html for a page that plays the backward pass",
     )
+    cli.add_paper(parser)
     parser.add_argument(
         "--play",
         action="store_true",
@@ -242,4 +243,4 @@ def write(
         title = f"{options.project.name.removesuffix('.tape')}: backward"
         cli.write_text(path, replay_html(tape, folded, drawing, played, title=title, failed=stopped))
         return
-    print(cli.picture(drawing, path))
+    print(cli.picture(drawing, path, options))

@@ -30,6 +30,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     add_source(parser)
     parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
+    cli.add_paper(parser)
     parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation")
     parser.add_argument(
         "--weights", metavar="LAYER", help="of hf:FOLDER, describe the stored weights of a layer too, reading no others"
@@ -130,7 +131,7 @@ def _write(found: Observation, options: argparse.Namespace) -> None:
         cli.write_text(options.out, plain.decode() + "\n")
         return
     opened = frozenset(Tree(found).by_key) if options.unfolded else None
-    print(cli.picture(to_drawing(found, opened), options.out))
+    print(cli.picture(to_drawing(found, opened), options.out, options))
 
 
 def _report(found: Observation) -> int:

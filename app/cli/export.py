@@ -25,6 +25,8 @@ NOTHING = (
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app import cli
+
     parser: argparse.ArgumentParser = commands.add_parser(
         "export", help="write a project's code, weights and training script"
     )
@@ -49,11 +51,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "--drawing",
         type=Path,
         help=(
-            "the network as a picture or as data, with expanded blocks: a file ending in .dot, .svg, .pdf, .png or "
-            ".json"
+            "the network as a picture or as data, its blocks open where they are on the canvas: a file ending in "
+            ".svg, .pdf, .png, .tex (TikZ), .dot or .json. An .svg or .png carries the project, and can be opened"
         ),
     )
-    parser.add_argument("--folded", action="store_true", help="with --drawing: keep blocks collapsed")
+    blocks = parser.add_mutually_exclusive_group()
+    blocks.add_argument("--folded", action="store_true", help="with --drawing: close all blocks")
+    blocks.add_argument("--unfolded", action="store_true", help="with --drawing: open all blocks")
+    cli.add_paper(parser, arranged=True, carries=True)
     parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
     parser.set_defaults(command=run)
     return parser
@@ -69,7 +74,10 @@ def run(options: argparse.Namespace) -> int:
         source = project.opened.source
         raise cli.CommandError(f"the net is a model of code, without a drawing; tapedeck draw {source} draws its calls")
     if options.drawing:
-        print(cli.picture(cli.drawing(project, options.folded), options.drawing))
+        from app.project import file as project_file
+
+        drawing = cli.drawing(project, "none" if options.folded else "all" if options.unfolded else "as drawn")
+        print(cli.picture(drawing, options.drawing, options, project_file.bytes_for(project, options.drawing)))
         if not _needs_network(options):
             return 0
     analysis = cli.sound(project, alone=not options.script)

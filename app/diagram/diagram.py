@@ -1,15 +1,17 @@
-"""A neutral picture of any graph: boxes, arrows and groups, without positions.
+"""A neutral picture of any graph: boxes, arrows and groups.
 
 The owner of a graph (the builder, autograd) converts it to a `Drawing`; layout, painter and Graphviz know only that.
 """
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 import msgspec
 
 from app.util.errors import CodedError
+from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
 Shape = Literal["op", "leaf", "folded", "call"]
@@ -81,6 +83,8 @@ class Group:
 class Drawing:
     """`direction` is that of the arrows: "LR" for data, "RL" for gradients, whose layers keep their forward order.
 
+    `places` are the corners of boxes and groups in what is around them, if their owner arranged them.
+
     Raises `DrawingError` for duplicate ids and dangling references.
     """
 
@@ -89,6 +93,7 @@ class Drawing:
     groups: tuple[Group, ...] = ()
     direction: Direction = "LR"
     title: str = ""
+    places: FrozenMap[str, tuple[float, float]] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
         boxes = {box.id for box in self.boxes}

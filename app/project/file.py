@@ -21,7 +21,7 @@ from app.builder.catalog.inits import check_inits
 from app.builder.graph import Init
 from app.builder.importer.origin import KeptFile, ModelInit, Origin
 from app.builder.params import ParamError
-from app.project import file_lock, limits
+from app.project import file_lock, limits, picture_file
 from app.project.opened_records import OpenedRecord, anchored, loosened, opened_from, opened_record
 from app.project.project import Project
 from app.project.run_records import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
@@ -99,17 +99,19 @@ msgspec.json.Decoder(_ProjectRecord)
 
 
 def read(path: Path) -> Project:
-    """Read a project file. Raises ProjectFileError, or OSError if it cannot be read."""
+    """Read a project file, or the project in a picture. Raises ProjectFileError, or OSError if it cannot be read."""
     return read_with_digest(path)[0]
 
 
 def read_with_digest(path: Path) -> tuple[Project, str]:
     """Read a project file with the digest of its bytes. Raises as `read`."""
     regular_files.check(path)
+    picture = picture_file.is_picture(path)
     with path.open("rb") as file:
-        data = file.read(limits.LARGEST_FILE + 1)
+        data = file.read((picture_file.LARGEST_PICTURE if picture else limits.LARGEST_FILE) + 1)
     try:
-        return _anchored(loads(data), path.parent), hashlib.sha256(data).hexdigest()
+        text = picture_file.project_in(data, path.suffix) if picture else data
+        return _anchored(loads(text), path.parent), hashlib.sha256(data).hexdigest()
     except ProjectFileError as error:
         raise ProjectFileError(f"{path.name}: {error}") from error
 
@@ -277,6 +279,11 @@ def _beside(name: str, folder: Path) -> str:
     except ValueError:  # on another drive
         return name
     return relative.as_posix() if relative.parts[:2].count("..") < 2 else name
+
+
+def bytes_for(project: Project, path: Path) -> bytes:
+    """Return the bytes of a project file that a picture at `path` carries, with its paths relative to the picture."""
+    return dumps(_loosened(project, path.absolute().parent))
 
 
 def loads(data: bytes) -> Project:

@@ -11,6 +11,7 @@ from app.diagram.layout.arrange import (
     estimated_sizes,
     no_progress,
 )
+from app.diagram.layout.kept_places import Places, keep_places
 from app.diagram.layout.packing import pack
 from app.diagram.layout.tree_layout import Rect
 
@@ -19,11 +20,13 @@ __all__ = [
     "PAD",
     "KnownPlaces",
     "Layout",
+    "Places",
     "Progress",
     "Rect",
     "Sizes",
     "arrange",
     "estimated_sizes",
+    "keep_places",
     "no_progress",
     "pack",
 ]

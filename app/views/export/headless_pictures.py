@@ -14,7 +14,6 @@ from PySide6.QtCore import QEvent, QMessageLogContext, QSize, Qt, QtMsgType, qIn
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from app import graphviz_export
 from app.diagram.diagram import Drawing
 from app.project.custom_layers import ops_of
 from app.project.document import Document
@@ -22,7 +21,8 @@ from app.project.project import Project
 from app.training.history import History
 from app.training.job import Job
 from app.util import atomic, gc_pause
-from app.views.export.picture import png_bytes
+from app.views.export.printing.painted import png_bytes
+from app.views.export.printing.paper import Arranged, Choice, Purpose
 from app.views.navigation import Navigation, SheetDocument
 from app.views.selection import Selection
 from app.views.ui import theme
@@ -53,16 +53,15 @@ def _filter_qt_message(_kind: QtMsgType, _context: QMessageLogContext, text: str
         print(text, file=sys.stderr)
 
 
-def offscreen_painter() -> Callable[[Drawing, Path], None]:
-    """Return a painter of graphs for systems without Graphviz."""
+def write_picture(
+    drawing: Drawing, path: Path, purpose: Purpose = "page", arranged: Arranged | None = None, project: bytes = b""
+) -> str:
+    """Write a picture of a drawing; return its size in words. Raises ExportError, OSError."""
     application()
-    from app.views.export.picture import paint
+    from app.views.export.picture import write
 
-    def painted(drawing: Drawing, path: Path) -> None:
-        with _collected_here():
-            paint(drawing, path)
-
-    return painted
+    with _collected_here():
+        return write(drawing, path, Choice(purpose, arranged), project).note
 
 
 @contextmanager
@@ -103,8 +102,7 @@ def run_pictures(
 def _autograd(tape: Tape, path: Path) -> None:
     from app.autograd.pictures.diagram import to_drawing
 
-    painter = None if graphviz_export.has_dot() else offscreen_painter()
-    graphviz_export.export(to_drawing(tape), path, painter)
+    write_picture(to_drawing(tape), path)
 
 
 def _network(project: Project, analysis: Analysis, path: Path) -> None:

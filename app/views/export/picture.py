@@ -1,135 +1,73 @@
-"""Paint a drawing to a file: SVG and PDF as vectors, PNG at twice the size.
+"""Write a drawing to a file: SVG, PDF, PNG and TikZ in the size of a paper, or DOT and JSON as text.
 
-Used instead of Graphviz where `dot` is not installed. Needs a QApplication, offscreen or not.
+The window and the command line both write pictures here. Needs a QApplication, offscreen or not; works on any thread.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPointF, QRectF, QSize, QSizeF, Qt
-from PySide6.QtGui import QImage, QPageLayout, QPageSize, QPainter, QPdfWriter, QPen, QPixmap
-from PySide6.QtSvg import QSvgGenerator
-
+from app import graphviz_export
 from app.diagram.diagram import Drawing
-from app.diagram.layout import Layout, arrange
 from app.graphviz_export import ExportError
+from app.project import picture_file
 from app.util import atomic
-from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
-from app.views.autograd.graph.faces import Text, label_of, measure, paint_label
-from app.views.ui.theme import Theme, load
+from app.util.late_dataclass import dataclass
+from app.views.export.printing.painted import png_bytes, to_image, to_pdf
+from app.views.export.printing.paper import Choice, Sheet
+from app.views.export.printing.plate import EmptyDrawingError, printed
+from app.views.export.printing.svg import to_svg
+from app.views.export.printing.tikz import to_tikz
 
-MARGIN = 24.0
-TITLE = 30.0
-DPI = 96
-PNG_SCALE = 2.0
-LARGEST_PNG = 30_000
+PICTURES = ("svg", "pdf", "png", "tex")
+FORMATS = (*PICTURES, *graphviz_export.TEXTS)
+CARRIERS = ("svg", "png")  # formats that can carry the project
 
 
-def paint(drawing: Drawing, path: Path, theme: Theme | None = None) -> None:
-    """Paint a drawing to a file that ends in `.svg`, `.pdf` or `.png`; light unless another theme is given.
+@dataclass(frozen=True)
+class Written:
+    """A written file; `sheet` is how it was laid out, None for DOT and JSON."""
 
-    The file is written whole or not at all. Raises `ExportError` for another ending, OSError.
+    path: Path
+    sheet: Sheet | None = None
+
+    @property
+    def note(self) -> str:
+        return self.sheet.note if self.sheet is not None else ""
+
+
+def write(drawing: Drawing, path: Path, choice: Choice | None = None, project: bytes = b"") -> Written:
+    """Write a drawing in the format of the file's suffix, whole or not at all.
+
+    `project` are the bytes of a project file that an SVG or PNG carries. Raises `ExportError` for another suffix and
+    for a drawing without boxes, OSError.
     """
     path = Path(path)
-    picture = LaidOutDrawing(drawing, theme or load("light"))
-    painters = {".svg": _svg, ".pdf": _pdf, ".png": _png}
-    if path.suffix.lower() not in painters:
-        raise ExportError(f"{path.name} ends in {path.suffix or 'nothing'}; expected .svg, .pdf or .png")
-    atomic.write_bytes(path, painters[path.suffix.lower()](picture))
+    form = path.suffix.lower().removeprefix(".")
+    if form not in FORMATS:
+        ending = path.suffix or "nothing"
+        raise ExportError(f"{path.name} ends in {ending}; a picture can end in .svg, .pdf, .png, .tex, .dot or .json")
+    if form in graphviz_export.TEXTS:
+        atomic.write_text(path, graphviz_export.text_of(drawing, form))
+        return Written(path)
+    try:
+        sheet = printed(drawing, choice or Choice())
+    except EmptyDrawingError as error:
+        raise ExportError(str(error)) from error
+    atomic.write_bytes(path, encoded(sheet, form, project))
+    return Written(path, sheet)
 
 
-class LaidOutDrawing:
-    """A drawing, measured and laid out, that can be painted on anything. `width` and `height` are in pixels."""
-
-    def __init__(self, drawing: Drawing, theme: Theme, row_width: float | None = None) -> None:
-        self.drawing, self.theme = drawing, theme
-        self.boxes, self.groups, self.labels, sizes = measure(drawing)
-        self.layout: Layout = arrange(drawing, sizes, row_width)
-        self.title = Text(drawing.title, "section", MARGIN, MARGIN)
-        self._top = MARGIN + (TITLE if drawing.title else 0.0)
-        self.width = max(self.layout.width, self.title.width) + 2 * MARGIN
-        self.height = self.layout.height + self._top + MARGIN
-
-    def paint(self, painter: QPainter, vector: bool) -> None:
-        """Paint everything with the top left corner at the painter's origin."""
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillRect(QRectF(0, 0, self.width, self.height), self.theme.canvas)
-        if self.drawing.title:
-            self.title.paint(painter, self.theme.text, vector)
-        painter.translate(MARGIN, self._top)
-        for key, rect in self.layout.groups.items():
-            painter.translate(rect.x, rect.y)
-            self.groups[key].paint(painter, self.theme, (rect.width, rect.height), vector=vector)
-            painter.translate(-rect.x, -rect.y)
-        self._arrows(painter)
-        for key, rect in self.layout.boxes.items():
-            painter.translate(rect.x, rect.y)
-            self.boxes[key].paint(painter, self.theme, vector=vector)
-            painter.translate(-rect.x, -rect.y)
-        for arrow, at in zip(self.drawing.arrows, self.layout.labels, strict=True):
-            if at is not None and label_of(arrow):
-                paint_label(painter, self.labels[label_of(arrow)], QPointF(*at), self.theme, vector)
-
-    def _arrows(self, painter: QPainter) -> None:
-        for arrow, route in zip(self.drawing.arrows, self.layout.routes, strict=True):
-            color = self.theme.back if arrow.kind == "gradient" else self.theme.wire
-            path = arrow_path(route)
-            painter.setPen(QPen(color, 1.6))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawPath(path)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(color)
-            painter.drawPath(arrow_head(path))
-
-
-def _svg(picture: LaidOutDrawing) -> bytes:
-    buffer, target = QBuffer(), QSvgGenerator()
-    target.setOutputDevice(buffer)
-    target.setResolution(DPI)
-    target.setSize(QSize(round(picture.width), round(picture.height)))
-    target.setViewBox(QRectF(0, 0, picture.width, picture.height))
-    target.setTitle(picture.drawing.title)
-    target.setDescription("Drawn by Tapedeck")
-    painter = QPainter(target)
-    picture.paint(painter, vector=True)
-    painter.end()
-    return bytes(buffer.data().data())
-
-
-def _pdf(picture: LaidOutDrawing) -> bytes:
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    target = QPdfWriter(buffer)
-    target.setCreator("Tapedeck")
-    target.setTitle(picture.drawing.title)
-    target.setResolution(DPI)
-    page = QSizeF(picture.width, picture.height) * 72.0 / DPI
-    size = QPageSize(page, QPageSize.Unit.Point, "drawing", QPageSize.SizeMatchPolicy.ExactMatch)
-    target.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(), QPageLayout.Unit.Point))
-    painter = QPainter(target)
-    picture.paint(painter, vector=True)
-    painter.end()
-    return bytes(buffer.data().data())
-
-
-def _png(picture: LaidOutDrawing) -> bytes:
-    scale = min(PNG_SCALE, LARGEST_PNG / max(picture.width, picture.height))
-    image = QImage(
-        max(1, round(picture.width * scale)), max(1, round(picture.height * scale)), QImage.Format.Format_RGB32
-    )
+def encoded(sheet: Sheet, form: str, project: bytes = b"") -> bytes:
+    """Return the file of a sheet: "svg", "pdf", "png" or "tex"."""
+    if form == "svg":
+        return to_svg(sheet, picture_file.as_element(project) if project else "").encode()
+    if form == "pdf":
+        return to_pdf(sheet)
+    if form == "tex":
+        return to_tikz(sheet).encode()
+    image = to_image(sheet, sheet.paper.dpi)
     if image.isNull():
         raise ExportError("The picture would be too large. Fold some layers, or save it as SVG.")
-    image.setDevicePixelRatio(scale)
-    painter = QPainter(image)
-    picture.paint(painter, vector=False)
-    painter.end()
-    return png_bytes(image)
-
-
-def png_bytes(image: QImage | QPixmap) -> bytes:
-    """Encode a picture as a PNG file."""
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")  # type: ignore[call-overload]  # the stubs want the format as bytes
-    return bytes(buffer.data().data())
+    data = png_bytes(image)
+    return picture_file.into_png(data, project) if project else data

@@ -1,0 +1,120 @@
+"""Sizes on paper: the width of a column, of a page, and a slide; and the scale at which a picture fits. Qt-free."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from app.util.late_dataclass import dataclass
+from app.views.export.printing.marks import BODY, Plate
+
+POINT = 72 / 2.54  # of a centimetre
+COLUMN_TEXT, PAGE_TEXT, SLIDE_TEXT = (6.0, 6.0, 8.0), (6.0, 6.0, 8.0), (6.0, 9.0, 14.0)  # points, see `Paper.text`
+SLIDE_DPI, PAPER_DPI = 144, 300
+
+Purpose = Literal["column", "page", "slide"]
+Arranged = Literal["canvas", "rows"]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A format: `width` and `height` in points; a slide has that very height, others at most that unless it takes
+    more."""
+
+    purpose: Purpose
+    words: str
+    width: float
+    height: float
+    margin: float
+    text: tuple[float, float, float]  # points of the smallest text: at least, well readable, at most
+    dpi: int
+
+    @property
+    def is_slide(self) -> bool:
+        return self.purpose == "slide"
+
+    @property
+    def room(self) -> tuple[float, float]:
+        return self.width - 2 * self.margin, self.height - 2 * self.margin
+
+
+PAPERS: dict[str, Paper] = {
+    paper.purpose: paper
+    for paper in (
+        Paper("column", "A column, 8.5 cm wide", 8.5 * POINT, 22 * POINT, 1.0, COLUMN_TEXT, PAPER_DPI),
+        Paper("page", "A page, 17 cm wide", 17 * POINT, 25 * POINT, 1.0, PAGE_TEXT, PAPER_DPI),
+        Paper("slide", "A slide, 16:9", 960.0, 540.0, 28.0, SLIDE_TEXT, SLIDE_DPI),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a picture is for, and how its boxes are placed: None for the canvas if its text is readable then, else in
+    rows."""
+
+    purpose: Purpose = "page"
+    arranged: Arranged | None = None
+
+    @property
+    def paper(self) -> Paper:
+        return PAPERS[self.purpose]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A plate on its paper: points per pixel, the corner of the plate and the size of the paper, in points."""
+
+    plate: Plate
+    paper: Paper
+    scale: float
+    x: float
+    y: float
+    width: float
+    height: float
+    arranged: Arranged = "rows"
+
+    @property
+    def text(self) -> float:
+        """Return the size of the smallest text in points."""
+        return self.scale * BODY
+
+    @property
+    def fits(self) -> bool:
+        """Return whether it is no wider and no higher than its paper."""
+        return self.width <= self.paper.width + 0.5 and self.height <= self.paper.height + 0.5
+
+    @property
+    def note(self) -> str:
+        """Format the size, and what does not fit the paper: `8.5 x 11.2 cm, text from 6.4 pt`."""
+        words = f"{self.width / POINT:.1f} × {self.height / POINT:.1f} cm, text from {self.text:.1f} pt"
+        if self.width > self.paper.width + 0.5:
+            words += "; it does not fit the width with readable text"
+        elif self.text < self.paper.text[0] - 0.05:
+            words += ", which is small: fold some parts"
+        elif self.height > self.paper.height + 0.5:
+            words += "; higher than a page: fold some parts"
+        return words
+
+
+def fitting_scale(plate: Plate, paper: Paper) -> float:
+    """Return the largest scale at which a plate fits, within the sizes of text of the paper's upper limit."""
+    width, height = paper.room
+    scale = min(width / max(plate.width, 1.0), paper.text[2] / BODY)
+    return min(scale, height / max(plate.height, 1.0)) if paper.is_slide else scale
+
+
+def on_paper(plate: Plate, paper: Paper, arranged: Arranged, widen: bool = False, least: float = 0.0) -> Sheet:
+    """Put a plate on paper, in its middle; with `widen` the paper gets wider, rather than the text too small.
+
+    With a scale `least` it is enlarged beyond that only as far as it is no higher than the paper.
+    """
+    scale = fitting_scale(plate, paper)
+    if least and not paper.is_slide:
+        scale = min(scale, max(least, paper.room[1] / plate.height))
+    if widen and not paper.is_slide:
+        scale = max(scale, paper.text[0] / BODY)
+    wide, high = plate.width * scale, plate.height * scale
+    width = max(paper.width, wide + 2 * paper.margin)
+    height = paper.height if paper.is_slide else high + 2 * paper.margin
+    y = (height - high) / 2 if paper.is_slide else paper.margin
+    return Sheet(plate, paper, scale, (width - wide) / 2, y, width, height, arranged)

@@ -1,0 +1,234 @@
+"""Lay a drawing out for paper: as arranged on the canvas with the canvas's wires, or in rows of the paper's width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainterPath
+
+from app.diagram.diagram import Arrow, Drawing
+from app.diagram.layout import Layout, Places, Rect, Sizes, arrange, keep_places
+from app.diagram.layout.model import Spacing
+from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
+from app.views.canvas.wires.detour import around
+from app.views.canvas.wires.routes import route, runs_back
+from app.views.export.printing.faces import BACK, TEXT2, WIRE, box_marks, group_marks, label_marks, sizes_of, words
+from app.views.export.printing.marks import BODY, Mark, Path, Plate, Segment, Words
+from app.views.export.printing.narrow import bare, narrowed
+from app.views.export.printing.paper import Choice, Paper, Sheet, on_paper
+
+SCALES = (1.0, 0.875, 0.75)  # of the largest text that are tried for rows
+TRIES = 4
+NARROWEST = 160.0  # pixels of a row
+NARROW_GAP = 26.0
+THICK = 1.1
+RISE = 5.0  # of a label's baseline above its wire
+
+
+class EmptyDrawingError(ValueError):
+    """There is nothing to draw."""
+
+
+def printed(drawing: Drawing, choice: Choice) -> Sheet:
+    """Return the drawing laid out on the paper of a choice. Raises EmptyDrawingError.
+
+    Where its text would be small, narrow boxes are tried, with the sizes of their outputs, then without them.
+    """
+    if not drawing.boxes:
+        raise EmptyDrawingError("There is nothing to draw yet.")
+    paper = choice.paper
+    if choice.arranged != "rows" and drawing.places:
+        asked = choice.arranged == "canvas"
+        tries = [on_paper(plate, paper, "canvas", widen=asked) for plate in _arrangements(drawing)]
+        if tries and (best := _best(tries)) and (asked or best.text >= paper.text[0] - 0.01):
+            return best
+    return _best([_in_rows(one, paper, spacing) for one, spacing in _styles(drawing)])
+
+
+def _best(sheets: list[Sheet]) -> Sheet:
+    """Return the first whose text is well readable and that fits, else the most readable one."""
+    good = (one for one in sheets if one.fits and one.text >= one.paper.text[1] - 0.01)
+    return next(good, None) or max(sheets, key=lambda one: (one.fits, one.text if one.fits else -one.height))
+
+
+def _styles(drawing: Drawing) -> Iterator[tuple[Drawing, Spacing]]:
+    yield drawing, Spacing()
+    tight = Spacing(column=NARROW_GAP, bend=12.0, track=9.0)
+    yield narrowed(drawing), tight
+    yield bare(drawing), tight
+
+
+def _arrangements(drawing: Drawing) -> Iterator[Plate]:
+    for one, _ in _styles(drawing):
+        plate = _as_placed(one, sizes_of(one))
+        if plate is not None:
+            yield plate
+
+
+def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing) -> Sheet:
+    """Wrap into rows with the largest text at which they fit the paper, else the smallest."""
+    sizes = sizes_of(drawing)
+    if paper.is_slide:
+        return on_paper(_plate(drawing, arrange(drawing, sizes, None, spacing, paper.room)), paper, "rows")
+    width, height = paper.room
+    layout, sheet = None, None
+    for share in SCALES:
+        scale = max(paper.text[0], paper.text[2] * share) / BODY
+        limit = most = width / scale
+        for _ in range(TRIES):  # wires beside the rows take some of the width
+            layout = arrange(drawing, sizes, limit, spacing)
+            if layout.width <= most or limit < NARROWEST:
+                break
+            limit = max(limit - (layout.width - most) - 1, NARROWEST - 1)
+        assert layout is not None
+        sheet = on_paper(_plate(drawing, layout), paper, "rows", least=scale)
+        if layout.width <= most and layout.height * scale <= height:
+            break
+    assert sheet is not None
+    return sheet
+
+
+def _plate(drawing: Drawing, layout: Layout) -> Plate:
+    """Return the marks of a layout."""
+    marks: list[Mark] = []
+    for group in drawing.groups:
+        if group.id in layout.groups:
+            marks += group_marks(group, layout.groups[group.id])
+    for arrow, points in zip(drawing.arrows, layout.routes, strict=True):
+        marks += _arrow(arrow, arrow_path(points))
+    for box in drawing.boxes:
+        marks += box_marks(box, layout.boxes[box.id])
+    for arrow, at in zip(drawing.arrows, layout.labels, strict=True):
+        if at is not None and arrow.label:
+            marks += label_marks(arrow, *at)
+    return _cropped(marks, drawing.title)
+
+
+def _as_placed(drawing: Drawing, sizes: Sizes) -> Plate | None:
+    """Return the marks of the owner's arrangement, with wires as the canvas leads them; None if it has none."""
+    places = keep_places(drawing, sizes)
+    if places is None:
+        return None
+    marks: list[Mark] = []
+    for group in drawing.groups:
+        if group.id in places.groups:
+            marks += group_marks(group, places.groups[group.id])
+    late: list[Mark] = []
+    for arrow, way in _wires(drawing, places):
+        marks += _arrow(arrow, way.path)
+        text = arrow.label if arrow.count == 1 else f"{arrow.label} ×{arrow.count}".strip()
+        label = words(text, way.label[0], way.label[1], color=TEXT2, anchor="middle")
+        if text and label.width + 4 <= way.run:
+            late.append(label)
+    for box in drawing.boxes:
+        marks += box_marks(box, places.boxes[box.id])
+    return _cropped([*marks, *late], drawing.title)
+
+
+class _Way:
+    """A wire's path, and where its label goes on its level part of length `run`."""
+
+    def __init__(self, path: QPainterPath, label: tuple[float, float], run: float) -> None:
+        self.path, self.label, self.run = path, label, run
+
+
+def _wires(drawing: Drawing, places: Places) -> Iterator[tuple[Arrow, _Way]]:
+    """Lead the wires around all other boxes, those that run back last."""
+    rects = {key: _rect(rect) for key, rect in places.boxes.items()}
+    frames = {key: _rect(rect) for key, rect in places.groups.items()}
+    enclosing = _enclosing(drawing)
+    lanes: list[QRectF] = []
+    ends = [(_side(places.boxes[a.source], 1), _side(places.boxes[a.target], 0)) for a in drawing.arrows]
+    order = sorted(range(len(ends)), key=lambda number: runs_back(*ends[number]))
+    for number in order:
+        arrow, (start, end) = drawing.arrows[number], ends[number]
+        source, target = rects[arrow.source], rects[arrow.target]
+        passed = {*enclosing[arrow.source], *enclosing[arrow.target]}
+        others = [rect for key, rect in rects.items() if key not in (arrow.source, arrow.target)]
+        others += [rect for key, rect in frames.items() if key not in passed]
+
+        def obstacles(area: QRectF, others: list[QRectF] = others) -> list[QRectF]:
+            return [rect for rect in others if rect.intersects(area)]
+
+        def lanes_in(area: QRectF) -> list[QRectF]:
+            return [lane for lane in lanes if lane.intersects(area)]
+
+        way = route(start, end, source, target, obstacles, lanes_in)
+        way = around(way, start, end, source, target, obstacles, lanes_in)
+        if not way.lane.isEmpty():
+            lanes.append(way.lane)
+        yield arrow, _Way(way.path, (way.label.x(), _level(way.path, way.label) - RISE), way.run)
+
+
+def _level(path: QPainterPath, label: QPointF) -> float:
+    """Return the y of a path below the middle of its label."""
+    points = (path.pointAtPercent(number / 200) for number in range(201))
+    return min(points, key=lambda point: abs(point.x() - label.x()) + 0.2 * abs(point.y() - label.y())).y()
+
+
+def _enclosing(drawing: Drawing) -> Mapping[str, set[str]]:
+    parents = {group.id: group.parent for group in drawing.groups}
+    found: dict[str, set[str]] = {}
+    for box in drawing.boxes:
+        around_, group = set(), box.group
+        while group is not None:
+            around_.add(group)
+            group = parents[group]
+        found[box.id] = around_
+    return found
+
+
+def _rect(rect: Rect) -> QRectF:
+    return QRectF(rect.x, rect.y, rect.width, rect.height)
+
+
+def _side(rect: Rect, right: int) -> QPointF:
+    return QPointF(rect.x + right * rect.width, rect.y + rect.height / 2)
+
+
+def _arrow(arrow: Arrow, path: QPainterPath) -> Iterator[Mark]:
+    color = BACK if arrow.kind == "gradient" else WIRE
+    yield Path(segments(path), line=color, thick=THICK)
+    yield Path(segments(arrow_head(path)), fill=color)
+
+
+def segments(path: QPainterPath) -> tuple[Segment, ...]:
+    """Return the pieces of a Qt path."""
+    found: list[Segment] = []
+    number, count = 0, path.elementCount()
+    while number < count:
+        at = path.elementAt(number)
+        if at.isCurveTo():
+            three = [path.elementAt(number + step) for step in range(3)]
+            found.append(Segment("C", tuple((one.x, one.y) for one in three)))  # type: ignore[attr-defined]
+            number += 3
+            continue
+        found.append(Segment("M" if at.isMoveTo() else "L", ((at.x, at.y),)))  # type: ignore[attr-defined]
+        number += 1
+    return tuple(found)
+
+
+def _cropped(marks: list[Mark], title: str) -> Plate:
+    """Move the marks so that all are within the plate, which has their size."""
+    boxes = [_bounds(mark) for mark in marks]
+    left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
+    right, bottom = max(box[2] for box in boxes), max(box[3] for box in boxes)
+    moved = tuple(_moved(mark, 1 - left, 1 - top) for mark in marks)
+    return Plate(moved, right - left + 2, bottom - top + 2, title)
+
+
+def _bounds(mark: Mark) -> tuple[float, float, float, float]:
+    if isinstance(mark, Path):
+        xs, ys = zip(*(point for segment in mark.segments for point in segment.points), strict=True)
+        return min(xs), min(ys), max(xs), max(ys)
+    if isinstance(mark, Words):
+        return mark.left, mark.y - mark.size, mark.left + mark.width, mark.y + 3
+    return mark.x, mark.y, mark.x + mark.width, mark.y + mark.height
+
+
+def _moved(mark: Mark, dx: float, dy: float) -> Mark:
+    if isinstance(mark, Path):
+        moved = tuple(Segment(s.kind, tuple((x + dx, y + dy) for x, y in s.points)) for s in mark.segments)
+        return mark._replace(segments=moved)
+    return mark._replace(x=mark.x + dx, y=mark.y + dy)
