@@ -1,12 +1,9 @@
-"""Every text arrives in the picture letter for letter, and whoever draws is named."""
+"""Every text arrives in DOT and JSON letter for letter."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Callable
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -14,19 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
-from app.graphviz_export import (
-    ExportError,
-    GraphvizError,
-    NoGraphvizError,
-    export,
-    has_dot,
-    quote,
-    render,
-    to_dot,
-    to_json,
-)
-
-needs_dot = pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
+from app.graphviz_export import quote, text_of, to_dot, to_json
+from tests.support.graphviz_dot import needs_dot, render
 
 
 def sample() -> Drawing:
@@ -84,59 +70,6 @@ def test_a_quoted_text_ends_where_it_should(text: str) -> None:
     assert (len(inner) - len(inner.rstrip("\\"))) % 2 == 0
 
 
-@needs_dot
-@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
-def test_dot_draws_all_forms(tmp_path: Path, ending: str, start: bytes) -> None:
-    done = export(sample(), tmp_path / f"graph.{ending}")
-    assert done.by == "dot" and done.path.read_bytes().startswith(start)
-
-
-def test_dot_text_needs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert export(sample(), tmp_path / "graph.dot").by == "tapedeck"
-    assert (tmp_path / "graph.dot").read_text("utf-8") == to_dot(sample())
-
-
-def test_without_dot_the_painter_draws_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    drawn = []
-    done = export(sample(), tmp_path / "graph.svg", lambda drawing, path: drawn.append((drawing, path)))
-    assert done.by == "tapedeck" and drawn == [(sample(), tmp_path / "graph.svg")]
-    with pytest.raises(NoGraphvizError, match="apt install graphviz"):
-        export(sample(), tmp_path / "graph.svg")
-
-
-def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"\.gif"):
-        export(sample(), tmp_path / "graph.gif")
-
-
-needs_sh = pytest.mark.skipif(os.name == "nt", reason="the stand-in for dot is a shell script")
-
-
-def fake_dot(folder: Path, script: str) -> None:
-    program = folder / "dot"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-
-
-@needs_sh
-def test_a_dot_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_dot(tmp_path, "echo 'Error: no room' >&2; exit 3")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    with pytest.raises(GraphvizError, match="code 3: Error: no room"):
-        export(sample(), tmp_path / "graph.svg")
-    assert not (tmp_path / "graph.svg").exists()
-
-
-@needs_sh
-def test_a_dot_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_dot(tmp_path, "exec sleep 60")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    with pytest.raises(GraphvizError, match="still drawing"):
-        render(to_dot(sample()), "svg", timeout=0.2)
-
-
 # -- what Graphviz makes of it, and JSON -------------------------------------------------------------------------------
 
 
@@ -180,11 +113,9 @@ def test_json_keeps_every_letter(word: str) -> None:
     assert (arrow["source"], arrow["target"], arrow["label"]) == (word, word, word)
 
 
-def test_json_needs_nobody_and_has_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = export(nested(), tmp_path / "graph.json")
-    read = json.loads(done.path.read_text("utf-8"))
-    assert done.by == "tapedeck" and read["direction"] == "LR"
+def test_json_has_all() -> None:
+    read = json.loads(text_of(nested(), "json"))
+    assert read["direction"] == "LR"
     assert [len(read[part]) for part in ("boxes", "arrows", "groups")] == [5, 5, 3]
     assert read["groups"][2] == {
         "id": "deep", "title": "deep", "category": "io", "parent": "inner", "caption": "", "link": None,

@@ -365,7 +365,9 @@ def picture(drawing: Any, path: Path, options: argparse.Namespace | None = None,
 
     with writing(path):
         purpose, arranged = getattr(options, "purpose", "page"), getattr(options, "arranged", None)
-        note = write_picture(drawing, path, purpose, arranged, b"" if getattr(options, "no_project", False) else project)
+        note = write_picture(
+            drawing, path, purpose, arranged, b"" if getattr(options, "no_project", False) else project
+        )
     return f"{path} ({note})"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 WORDS = """
-SOURCE is what `tapedeck draw` takes. The window opens, the model runs once in a separate process, and what it called is
-shown. Your own files run once you have reviewed them in the window, or at once with --trust.
+SOURCE is what `tapedeck draw` takes, or a project: NET.tape, or a .png or .svg that Tapedeck exported with the project
+in it. The window opens; a model runs once in a separate process, and what it called is shown. Your own files run once
+you have reviewed them in the window, or at once with --trust.
 """
 
 
@@ -25,8 +27,16 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Open the window; invalid arguments are refused before."""
+    from app import cli
     from app.cli import draw
+    from app.project import picture_file
 
+    file = Path(options.source)
+    if file.suffix == ".tape" or picture_file.is_picture(file):
+        cli.read(argparse.Namespace(project=file, trust=False))
+        from app.views.app import run_window
+
+        return run_window(str(file))
     asked = draw.asked_model(options)
     draw.request_of(asked)
     from app.views.app import run_window

@@ -1,4 +1,4 @@
-"""System package names of the shared libraries and tools that Qt and `dot` need."""
+"""System package names of the shared libraries and tools that Qt needs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ libxcb-util.so.1         libxcb-util1          xcb-util             xcb-util
 libwayland-client.so.0   libwayland-client0    libwayland-client    wayland
 libwayland-cursor.so.0   libwayland-cursor0    libwayland-cursor    wayland
 libwayland-egl.so.1      libwayland-egl1       libwayland-egl       wayland
-dot                      graphviz              graphviz             graphviz
 fonts                    fonts-dejavu-core     dejavu-sans-fonts    ttf-dejavu
 fontconfig               fontconfig            fontconfig           fontconfig
 Xvfb                     xvfb                  xorg-x11-server-Xvfb xorg-server-xvfb
@@ -61,9 +60,7 @@ def install_line(wanted: Iterable[str]) -> str:
     known = [name for name in wanted if name in _TABLE]
     unknown = [name for name in wanted if name not in _TABLE]
     parts = []
-    if known and shutil.which("brew") and all(name == "dot" for name in known):
-        parts.append("brew install graphviz")
-    elif known:
+    if known:
         column, command = next(
             ((i, line) for i, (tool, line) in enumerate(_MANAGERS) if shutil.which(tool)), (0, "Debian's packages:")
         )

@@ -190,6 +190,8 @@ def write(
     Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDiskError.
     """
     path = Path(os.path.realpath(path))  # write to the target of a link
+    if picture_file.is_picture(path):
+        raise ProjectFileError(f"{path.name} is a picture, which is not written over; name a file that ends in .tape")
     if project.training.start is not None:
         project = with_start(project, weights_beside(project.training.start, path))
     if project.origin is not None:

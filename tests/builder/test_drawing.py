@@ -12,11 +12,12 @@ from app.builder.analysis import analyse
 from app.builder.diagram import Unfolded, to_drawing
 from app.cli import run
 from app.diagram.diagram import Drawing
-from app.graphviz_export import has_dot, render, to_dot
+from app.graphviz_export import to_dot
 from app.project.custom_layers import ops_of
 from app.project.file import read
 from app.project.project import Project
 from app.util.resources import path as resource_path
+from tests.support.graphviz_dot import needs_dot, render
 
 
 def example(name: str) -> Project:
@@ -69,7 +70,7 @@ def test_without_shapes_it_is_drawn_all_the_same() -> None:
     assert len(drawing.boxes) == 31 and {arrow.label for arrow in drawing.arrows} == {""}
 
 
-@pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
+@needs_dot
 def test_graphviz_finds_every_block_whatever_the_names() -> None:
     project = example("Residual net on digits")
     hostile = ['"', "\\", "<b>", "a\nb", "é漢字", "node", "&lt;", "}", "%", "x;y", " "]
@@ -85,10 +86,13 @@ def test_graphviz_finds_every_block_whatever_the_names() -> None:
 def test_the_command_draws_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project = str(resource_path("examples") / "Residual net on digits.tape")
     whole, folded = tmp_path / "net.json", tmp_path / "folded.dot"
-    assert run(["export", project, "--drawing", str(whole)]) == 0
+    assert run(["export", project, "--drawing", str(whole), "--unfolded"]) == 0
     assert run(["export", project, "--drawing", str(folded), "--folded"]) == 0
     assert capsys.readouterr().out.split("\n")[:2] == [str(whole), str(folded)]
     assert len(json.loads(whole.read_text("utf-8"))["groups"]) == 3
     assert "subgraph" not in folded.read_text("utf-8")
     assert run(["export", project, "--drawing", str(tmp_path / "net.gif")]) == 2
-    assert "net.gif ends in .gif; --drawing writes .dot or .svg or .pdf or .png or .json" in capsys.readouterr().err
+    assert (
+        "net.gif ends in .gif; --drawing writes .svg or .pdf or .png or .tex or .dot or .json"
+        in capsys.readouterr().err
+    )

@@ -95,12 +95,12 @@ def test_export_writes_what_runs_alone(tmp_path: Path) -> None:
     assert "from net import Net" in script.read_text()
 
 
-@pytest.mark.parametrize("suffix", ["dot", "svg", "pdf", "png", "json"])
+@pytest.mark.parametrize("suffix", ["dot", "svg", "pdf", "png", "tex", "json"])
 def test_autograd_writes_every_kind_of_file(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"graph.{suffix}"
     assert main(["autograd", str(DIGITS), "--out", str(path)]) == 0
     data = path.read_bytes()
-    starts = {"dot": b"digraph", "svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG", "json": b"{"}
+    starts = {"dot": b"digraph", "svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG", "tex": b"% Drawn", "json": b"{"}
     assert starts[suffix] in data[:200]
     if suffix == "json":
         graph = json.loads(data)

@@ -19,12 +19,12 @@ def test_this_machine_has_what_is_needed() -> None:
 
 
 def test_something_missing_is_named_with_its_cure_and_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = doctor.DoctorCheck("dot", "missing", "not found", "apt-get install graphviz")
+    gone = doctor.DoctorCheck("fonts", "missing", "not found", "apt-get install fontconfig")
     monkeypatch.setattr(doctor, "report", lambda: (doctor.DoctorCheck("Python", "ok", "3.11.7"), gone))
     text = io.StringIO()
     assert doctor.print_report(text) == 1
-    assert "-> apt-get install graphviz" in text.getvalue()
-    assert text.getvalue().endswith("Missing: dot.\n")
+    assert "-> apt-get install fontconfig" in text.getvalue()
+    assert text.getvalue().endswith("Missing: fonts.\n")
 
 
 def test_a_library_that_the_loader_does_not_find_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,17 +43,17 @@ def test_without_ldd_the_loader_itself_is_asked(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("managers", "line"),
     [
-        ({"apt-get"}, "apt-get install libxcb-cursor0 graphviz"),
-        ({"dnf"}, "dnf install xcb-util-cursor graphviz"),
-        ({"pacman"}, "pacman -S xcb-util-cursor graphviz"),
-        (set(), "Debian's packages: libxcb-cursor0 graphviz"),
+        ({"apt-get"}, "apt-get install libxcb-cursor0 fontconfig"),
+        ({"dnf"}, "dnf install xcb-util-cursor fontconfig"),
+        ({"pacman"}, "pacman -S xcb-util-cursor fontconfig"),
+        (set(), "Debian's packages: libxcb-cursor0 fontconfig"),
     ],
 )
 def test_packages_are_named_as_the_system_calls_them(
     managers: set[str], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: tool if tool in managers else None)
-    assert install_line(["libxcb-cursor.so.0", "dot"]) == line
+    assert install_line(["libxcb-cursor.so.0", "fontconfig"]) == line
 
 
 def test_a_library_without_a_known_package_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

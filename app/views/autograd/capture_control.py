@@ -319,4 +319,5 @@ class AutogradControl(QObject):
     def choose_file(self, drawing: Drawing) -> None:
         """Ask for a path, then draw the current view."""
         pages = self._formats if drawing is self._room.drawing() else None  # a snippet's graph asks here too
-        self.pictures.choose_file(drawing, "Export the graph", f"{self.name}-autograd", pages)
+        project = self._document.project if pages is not None and not self.shows_step else None
+        self.pictures.choose_file(drawing, "Export the graph", f"{self.name}-autograd", pages, project)

@@ -25,7 +25,7 @@ def export_drawing(workspace: Workspace, pictures: PictureExport) -> None:
     if not drawing.boxes:
         workspace.notifier.refuse("Nothing was exported", "Nothing on the canvas yet.")
         return
-    pictures.choose_file(drawing, "Export the drawing", _name(workspace))
+    pictures.choose_file(drawing, "Export the drawing", _name(workspace), project=workspace.document.project)
 
 
 def _name(workspace: Workspace) -> str:

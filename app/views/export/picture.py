@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from PySide6.QtGui import QImage
+
 from app import graphviz_export
 from app.diagram.diagram import Drawing
 from app.graphviz_export import ExportError
@@ -56,6 +58,15 @@ def write(drawing: Drawing, path: Path, choice: Choice | None = None, project: b
         raise ExportError(str(error)) from error
     atomic.write_bytes(path, encoded(sheet, form, project))
     return Written(path, sheet)
+
+
+def preview(drawing: Drawing, choice: Choice, width: int) -> tuple[str, QImage]:
+    """Return the size of a picture in words, and its image, about so many pixels wide. Raises `ExportError`."""
+    try:
+        sheet = printed(drawing, choice)
+    except EmptyDrawingError as error:
+        raise ExportError(str(error)) from error
+    return sheet.note, to_image(sheet, max(1, round(72 * width / max(sheet.width, sheet.height))))
 
 
 def encoded(sheet: Sheet, form: str, project: bytes = b"") -> bytes:

@@ -1,20 +1,24 @@
-"""Export drawings as files, rendered by Graphviz in the background, or by `picture` where there is no `dot`."""
+"""Export drawings as files: a dialog with their size on paper, then the file, written in the background."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app import graphviz_export
 from app.diagram.diagram import Drawing
+from app.project.project import Project
 from app.views.settings import Settings
 from app.views.ui.background import Background, WorkerFailure
 
-FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;DOT (*.dot);;JSON (*.json)"
+if TYPE_CHECKING:
+    from app.views.export.picture_dialog import PictureDialog
+    from app.views.export.printing.paper import Choice
+
+FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;TikZ (*.tex);;DOT (*.dot);;JSON (*.json)"
 # Suffix -> the file type's name in the dialog, and the function that writes it.
 Pages = dict[str, tuple[str, Callable[[Path], None]]]
 
@@ -28,42 +32,63 @@ class PictureExport(QObject):
     def __init__(self, background: Background, settings: Settings, window: QWidget) -> None:
         super().__init__(window)
         self._background, self._settings, self._window = background, settings, window
+        self._choice: Choice | None = None
+        self.dialog: PictureDialog | None = None
 
-    def choose_file(self, drawing: Drawing, title: str, stem: str, others: Pages | None = None) -> None:
-        """Ask for a file, then write the drawing; `others` are further formats, by suffix."""
+    def choose_file(
+        self, drawing: Drawing, title: str, stem: str, others: Pages | None = None, project: Project | None = None
+    ) -> None:
+        """Ask for the size and for a file, then write the drawing.
+
+        `others` are further formats, by suffix; `project` may be put into the picture.
+        """
+        from app.views.export.picture_dialog import PictureDialog
+        from app.views.export.printing.paper import Choice
+
+        dialog = self.dialog = PictureDialog(
+            drawing, title, self._background, self._window, choice=self._choice or Choice(),
+            carries=project is not None,
+        )  # fmt: skip
+        dialog.saveRequested.connect(lambda: self._choose(dialog, drawing, title, stem, others or {}, project))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.finished.connect(lambda: setattr(self, "dialog", None))
+        dialog.open()
+
+    def _choose(
+        self, dialog: PictureDialog, drawing: Drawing, title: str, stem: str, others: Pages, project: Project | None
+    ) -> None:
         start = self._settings.export_folder / f"{stem}.svg"
-        filters = ";;".join([FILTERS, *(words for words, _ in (others or {}).values())])
+        filters = ";;".join([FILTERS, *(words for words, _ in others.values())])
         name, chosen = QFileDialog.getSaveFileName(self._window, title, str(start), filters)
-        if name:
-            path = Path(name)
-            suffix = chosen.partition("*")[2].rstrip(")") or ".svg"
-            path = path if path.suffix else path.with_suffix(suffix)
-            if others and (other := others.get(path.suffix.lower())):
-                other[1](path)
-            else:
-                self.export(drawing, path)
-
-    def export(self, drawing: Drawing, path: Path) -> None:
-        """Write a drawing in the format of the file's suffix."""
-        self._settings.export_folder = path.parent
-        if path.suffix.lower().removeprefix(".") in graphviz_export.TEXTS or graphviz_export.has_dot():
-            export, done, failed = graphviz_export.export, self._exported, self._not_exported
-            self._background.ask(f"export {path}", export, drawing, path, on_answer=done, on_error=failed)
+        if not name:
             return
-        from app.views.export.picture import paint
-
-        try:
-            self._exported(graphviz_export.export(drawing, path, paint))
-        except (OSError, graphviz_export.ExportError) as error:
-            self.refused.emit(f"{path.name} was not written", str(error))
-
-    def _exported(self, exported: Any) -> None:
-        if exported.path.suffix.lower().removeprefix(".") in graphviz_export.TEXTS:
-            by = str(exported.path.parent)
+        self._choice = dialog.choice
+        carried = project if dialog.carries else None
+        dialog.accept()
+        path = Path(name)
+        suffix = chosen.partition("*")[2].rstrip(")") or ".svg"
+        path = path if path.suffix else path.with_suffix(suffix)
+        if other := others.get(path.suffix.lower()):
+            other[1](path)
         else:
-            dot = exported.by == "dot"
-            by = "Drawn by Graphviz." if dot else "Drawn by Tapedeck; Graphviz's dot is not installed."
-        self.said.emit(f"Saved {exported.path.name}", by)
+            self.export(drawing, path, carried)
+
+    def export(self, drawing: Drawing, path: Path, project: Project | None = None) -> None:
+        """Write a drawing in the format of the file's suffix, in the size chosen last."""
+        self._settings.export_folder = path.parent
+        asked = _write, drawing, path, self._choice, project
+        self._background.ask(f"export {path}", *asked, on_answer=self._exported, on_error=self._not_exported)
+
+    def _exported(self, written: Any) -> None:
+        self.said.emit(f"Saved {written.path.name}", written.note or str(written.path.parent))
 
     def _not_exported(self, failure: WorkerFailure) -> None:
         self.refused.emit("The picture was not written", str(failure.error))
+
+
+def _write(drawing: Drawing, path: Path, choice: Choice | None, project: Project | None) -> Any:
+    from app.project import file
+    from app.views.export.picture import CARRIERS, write
+
+    carried = project is not None and path.suffix.lower().removeprefix(".") in CARRIERS
+    return write(drawing, path, choice, file.bytes_for(project, path) if carried and project is not None else b"")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMimeData, QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from app.project import picture_file
 from app.project.document import Document
 from app.project.file import ChangedOnDiskError, ProjectFileError
 from app.util import leftovers
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from app.views.training.runs.run_guard import RunGuard
 
 FILTER = "Tapedeck project (*.tape)"
+OPENED = "Tapedeck projects and pictures of them (*.tape *.png *.svg)"
 
 
 class FileMenu(QObject):
@@ -52,7 +54,7 @@ class FileMenu(QObject):
         if not self._may_discard():
             return
         start = self._document.path or resource_path("examples")
-        name, _ = QFileDialog.getOpenFileName(self._window, "Open a project", str(start), FILTER)
+        name, _ = QFileDialog.getOpenFileName(self._window, "Open a project", str(start), OPENED)
         if name:
             self.open(Path(name))
 
@@ -77,7 +79,10 @@ class FileMenu(QObject):
             return False
         if read is None or not self._runs.may_end():
             return False
-        self._document.take(path, *read)
+        if picture_file.is_picture(path):
+            self._document.new(read[0])  # without a file: saving must not write over the picture
+        else:
+            self._document.take(path, *read)
         self._settings.add_recent(path)
         leftovers.sweep_aside(path.parent)  # temporary files of a program that was killed while saving
         return True
@@ -140,7 +145,8 @@ class FileMenu(QObject):
 
 
 def project_in(data: QMimeData) -> Path | None:
-    """Return the path of the project file dragged over the window, or None."""
+    """Return the path of the project file, or of the picture, dragged over the window, or None."""
     urls = data.urls()
     path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
-    return path if path is not None and path.suffix == ".tape" else None
+    known = path is not None and (path.suffix == ".tape" or picture_file.is_picture(path))
+    return path if known else None

@@ -254,4 +254,6 @@ class ObservedFeature(Feature):
         pictures.said.connect(self.workspace.notifier.say)
         pictures.refused.connect(self.workspace.notifier.refuse)
         if (drawing := self.observed.drawing()) is not None and (found := self.observed.observation) is not None:
-            pictures.choose_file(drawing, "Export this picture", found.name)
+            project = self.workspace.document.project
+            carried = project if project.opened is not None else None
+            pictures.choose_file(drawing, "Export this picture", found.name, project=carried)

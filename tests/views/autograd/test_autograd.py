@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
-from PySide6.QtGui import QImage, QWheelEvent
-from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from app.autograd.grouping import LayerGroup
-from app.autograd.pictures.diagram import to_drawing
 from app.autograd.tape import TapeNode
 from app.diagram.diagram import Drawing
-from app.graphviz_export import ExportError, export
 from app.views.autograd.graph.near_item import SIMPLE_BELOW
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
-from app.views.export.picture import paint
 from app.views.ui import theme
 from app.views.ui.widgets.button import Button
 from tests.support.autograd_tapes import TEXT, small_tape
@@ -352,29 +347,6 @@ def test_the_export_button_hands_over_the_picture_as_it_stands(room, qtbot) -> N
     (drawing,) = asked.args
     assert isinstance(drawing, Drawing)
     assert "fold:node:n1" in {box.id for box in drawing.boxes}
-
-
-@pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
-def test_without_dot_the_program_paints_files_itself(qapp, tmp_path: Path, monkeypatch, ending: str) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = export(to_drawing(small_tape()), tmp_path / f"graph.{ending}", paint)
-    assert done.by == "tapedeck"
-    data = done.path.read_bytes()
-    if ending == "svg":
-        assert QSvgRenderer(str(done.path)).isValid()
-        assert b"ConvolutionBackward0" in data and b"conv1.weight" in data
-    elif ending == "pdf":
-        assert data.startswith(b"%PDF")
-    else:
-        picture = QImage(str(done.path))
-        assert picture.width() > 800 and picture.pixelColor(2, 2) == theme.load("light").canvas
-
-
-def test_a_picture_that_cannot_be_written_says_so(qapp, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no such folder/graph\.png"):
-        paint(to_drawing(small_tape()), tmp_path / "no such folder" / "graph.png")
-    with pytest.raises(ExportError, match=r"\.txt"):
-        paint(to_drawing(small_tape()), tmp_path / "graph.txt")
 
 
 # -- arrows ------------------------------------------------------------------------------------------------------------

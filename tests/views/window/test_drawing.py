@@ -1,4 +1,4 @@
-"""The drawing on the canvas goes to a file from the File menu, with or without Graphviz."""
+"""The drawing on the canvas goes to a file from the File menu, in the size and with the project that were chosen."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtCore import QMimeData, QUrl
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
+from app.views.files.files import project_in
 from tests.support.whole_window import WholeWindow
 
 
@@ -24,21 +25,35 @@ def test_the_menu_writes_the_drawing_as_it_stands(
     qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pictures = window.pictures
-    answers = [(str(tmp_path / "net"), "JSON (*.json)"), (str(tmp_path / "net.svg"), "SVG (*.svg)"), ("", "")]
+    answers = [("", ""), (str(tmp_path / "net"), "JSON (*.json)"), (str(tmp_path / "net.png"), "PNG (*.png)")]
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: answers.pop(0))
+    window.actions_by_key["export-drawing"].trigger()
+    pictures.dialog.save_button.click()
+    assert pictures.dialog.isVisible(), "no file was named, so the choice stays"
     with qtbot.waitSignal(pictures.said) as said:
-        window.actions_by_key["export-drawing"].trigger()
-    assert said.args[0] == "Saved net.json"
+        pictures.dialog.save_button.click()
+    assert said.args[0] == "Saved net.json" and pictures.dialog is None
     read = json.loads((tmp_path / "net.json").read_text("utf-8"))
     assert read["title"] == "Residual net on digits" and not read["groups"]
     assert any(arrow["label"] == "N×32×8×8" for arrow in read["arrows"])
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with qtbot.waitSignal(pictures.said) as said:
-        window.actions_by_key["export-drawing"].trigger()
-    assert "Drawn by Tapedeck" in said.args[1]
-    assert QSvgRenderer(str(tmp_path / "net.svg")).isValid() and b"Conv2d" in (tmp_path / "net.svg").read_bytes()
     window.actions_by_key["export-drawing"].trigger()
-    assert not answers
+    dialog = pictures.dialog
+    qtbot.waitUntil(lambda: dialog.preview.image is not None)
+    assert "17.0 × " in dialog.note.text()
+    dialog.size_field.setCurrentIndex(dialog.size_field.findData("column"))
+    qtbot.waitUntil(lambda: "8.5 × " in dialog.note.text())
+    with qtbot.waitSignal(pictures.said) as said:
+        dialog.save_button.click()
+    assert said.args[0] == "Saved net.png" and said.args[1].startswith("8.5 × ")
+    project = window.document.project
+    window.document.new()
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(tmp_path / "net.png"))])
+    assert project_in(data) == tmp_path / "net.png"
+    before = (tmp_path / "net.png").read_bytes()
+    assert window.files.open(project_in(data))
+    assert window.document.project.graph == project.graph and window.document.path is None
+    assert (tmp_path / "net.png").read_bytes() == before
 
 
 def test_an_empty_canvas_says_so(window: WholeWindow, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ def test_what_was_played_is_what_the_page_plays(window, qtbot, tmp_path, monkeyp
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", answer)
     window.room.head.export.click()
+    window.autograd_control.pictures.dialog.save_button.click()
     page = wait_for_page(qtbot, path)
     assert FILTER in asked[0]
     norms = {step["node"]: step["norm"] for step in page.data["steps"]}

@@ -79,6 +79,7 @@ def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(window
     file = tmp_path / "page.html"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_args: (str(file), "HTML replay (*.html)"))
     page.room.exportRequested.emit(page.room.drawing())
+    snippets._pictures.dialog.save_button.click()
     qtbot.waitUntil(lambda: file.exists() and file.read_text("utf-8").rstrip().endswith("</html>"), timeout=60_000)
     steps = Page(file.read_text("utf-8")).data["steps"]
     assert [step["norm"] for step in steps] == [1.0, 2.0, 6.0]

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFont, QFontMetricsF
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, PAD, Rect, Sizes
-from app.views.export.printing.marks import BODY, TITLE, Frame, Mark, Words
+from app.views.export.printing.marks import BODY, TITLE, Anchor, Frame, Mark, Words
 from app.views.ui.theme import font
 
 INSET, ROW, TOP = 8.0, 13.0, 16.0
@@ -47,10 +47,11 @@ def width_of(text: str, size: int = BODY, bold: bool = False) -> float:
     return _metrics(size, bold).horizontalAdvance(text)
 
 
-def words(text: str, x: float, y: float, size: int = BODY, bold: bool = False, color: str = TEXT, anchor: str = "start"
-          ) -> Words:  # fmt: skip
+def text_mark(
+    text: str, x: float, y: float, size: int = BODY, bold: bool = False, color: str = TEXT, anchor: Anchor = "start"
+) -> Words:
     """Return a text that knows its width."""
-    return Words(text, x, y, size, bold, color, anchor, width_of(text, size, bold))  # type: ignore[arg-type]
+    return Words(text, x, y, size, bold, color, anchor, width_of(text, size, bold))
 
 
 def _lines(box: Box) -> list[str]:
@@ -108,12 +109,13 @@ def box_marks(box: Box, rect: Rect) -> Iterator[Mark]:
     if box.shape in ("op", "call"):
         yield Frame(rect.x, rect.y + 2.5, 3.0, rect.height - 5, 0.0, line)
     middle, left = rect.x + rect.width / 2, rect.x + INSET
-    x, anchor = (middle, "middle") if box.shape == "leaf" else (left, "start")
+    anchor: Anchor = "middle" if box.shape == "leaf" else "start"
+    x = middle if box.shape == "leaf" else left
     y = rect.y + TOP - 1
-    yield words(box.title, x, y, TITLE, True, TEXT, anchor)
+    yield text_mark(box.title, x, y, TITLE, True, TEXT, anchor)
     for text in _lines(box):
         y += ROW
-        yield words(text, x, y, BODY, False, TEXT2, anchor)
+        yield text_mark(text, x, y, BODY, False, TEXT2, anchor)
     if box.chips:
         yield from _chips(box, left, y + 6)
 
@@ -124,7 +126,7 @@ def _chips(box: Box, x: float, y: float) -> Iterator[Mark]:
         held = chip.kind == "held"
         if chip.kind != "more":
             yield Frame(x, y, width, CHIP, 3, "#E3EEFB" if held else "", "#0B66D0" if held else LINE, 0.7)
-        yield words(chip.text, x + 5, y + 11, BODY, False, TEXT2)
+        yield text_mark(chip.text, x + 5, y + 11, BODY, False, TEXT2)
         x += width + 4
 
 
@@ -135,9 +137,9 @@ def group_marks(group: Group, rect: Rect) -> Iterator[Mark]:
     dashed = group.mark == "removed"
     yield Frame(rect.x, rect.y, rect.width, rect.height, 5, fill, edge, 1.6 if group.mark else 0.8, dashed)
     y = rect.y + HEADER / 2 + 5
-    yield words(group.title, rect.x + INSET, y, TITLE, True)
+    yield text_mark(group.title, rect.x + INSET, y, TITLE, True)
     if caption := _caption(group):
-        yield words(caption, rect.right - INSET, y, BODY, False, TEXT2, "end")
+        yield text_mark(caption, rect.right - INSET, y, BODY, False, TEXT2, "end")
 
 
 def label_marks(arrow: Arrow, x: float, y: float) -> Iterator[Mark]:
@@ -145,4 +147,4 @@ def label_marks(arrow: Arrow, x: float, y: float) -> Iterator[Mark]:
     text = label_of(arrow)
     width = width_of(text) + 6
     yield Frame(x - width / 2, y - 6.5, width, 13, 2, WHITE)
-    yield words(text, x, y + 3.5, BODY, False, BACK if arrow.kind == "gradient" else TEXT2, "middle")
+    yield text_mark(text, x, y + 3.5, BODY, False, BACK if arrow.kind == "gradient" else TEXT2, "middle")

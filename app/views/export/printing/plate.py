@@ -13,7 +13,7 @@ from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.routes import route, runs_back
-from app.views.export.printing.faces import BACK, TEXT2, WIRE, box_marks, group_marks, label_marks, sizes_of, words
+from app.views.export.printing.faces import BACK, TEXT2, WIRE, box_marks, group_marks, label_marks, sizes_of, text_mark
 from app.views.export.printing.marks import BODY, Mark, Path, Plate, Segment, Words
 from app.views.export.printing.narrow import bare, narrowed
 from app.views.export.printing.paper import Choice, Paper, Sheet, on_paper
@@ -118,7 +118,7 @@ def _as_placed(drawing: Drawing, sizes: Sizes) -> Plate | None:
     for arrow, way in _wires(drawing, places):
         marks += _arrow(arrow, way.path)
         text = arrow.label if arrow.count == 1 else f"{arrow.label} ×{arrow.count}".strip()
-        label = words(text, way.label[0], way.label[1], color=TEXT2, anchor="middle")
+        label = text_mark(text, way.label[0], way.label[1], color=TEXT2, anchor="middle")
         if text and label.width + 4 <= way.run:
             late.append(label)
     for box in drawing.boxes:

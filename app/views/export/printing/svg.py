@@ -51,10 +51,10 @@ def _mark(mark: Mark, outlines: Outlines) -> Iterator[str]:
         line = f' stroke="{mark.line}" stroke-width="{mark.thick:g}"' if mark.line else ""
         yield f'<path d="{_d(mark.segments, 1)}{"Z" if mark.fill else ""}" fill="{mark.fill or "none"}"{line}/>'
     else:
-        yield from _words(mark, outlines)
+        yield from _text_element(mark, outlines)
 
 
-def _words(words: Words, outlines: Outlines) -> Iterator[str]:
+def _text_element(words: Words, outlines: Outlines) -> Iterator[str]:
     yield f'<g aria-label="{_text(words.text)}" fill="{words.color}" ' \
           f'transform="translate({words.left:.1f} {words.y:.1f}) scale({words.size})">'  # fmt: skip
     uses = (f'<use xlink:href="#{key}" x="{x / words.size:.3f}"/>' for key, x in outlines.of(words))

@@ -25,14 +25,13 @@ UNKNOWN = "%\n% It has letters that pdflatex does not know: compile it with lual
 
 _LETTERS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}", "-": "{-}",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "-": "{-}",
     "×": r"$\times$", "→": r"$\rightarrow$", "←": r"$\leftarrow$", "↔": r"$\leftrightarrow$", "−": "$-$",
     "·": r"$\cdot$", "…": r"\ldots{}", "∞": r"$\infty$", "²": r"$^2$", "³": r"$^3$", "±": r"$\pm$", "≤": r"$\leq$",
     "≥": r"$\geq$", "≈": r"$\approx$", "µ": r"$\mu$", "–": "--", "—": "---", "\N{NO-BREAK SPACE}": "~",
     "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
-_LETTERS['"'], _LETTERS["'"], _LETTERS["`"] = "''", "'", "`"
 
 
 def to_tikz(sheet: Sheet) -> str:
@@ -68,7 +67,7 @@ def _plain(text: str) -> str:
 
 def _mark(mark: Mark, sheet: Sheet, colors: dict[str, str]) -> Iterator[str]:
     if isinstance(mark, Words):
-        yield _words(mark, sheet, colors)
+        yield _text_node(mark, sheet, colors)
         return
     options = []
     if mark.line:
@@ -95,7 +94,7 @@ def _route(path: Path, sheet: Sheet) -> str:
     return "".join(parts).strip() + (" -- cycle" if path.fill else "")
 
 
-def _words(words: Words, sheet: Sheet, colors: dict[str, str]) -> str:
+def _text_node(words: Words, sheet: Sheet, colors: dict[str, str]) -> str:
     anchor = {"start": "base west", "middle": "base", "end": "base east"}[words.anchor]
     size = words.size * sheet.scale
     font = f"\\fontsize{{{size:.2f}bp}}{{{1.2 * size:.2f}bp}}\\selectfont\\sffamily" + words.bold * r"\bfseries"

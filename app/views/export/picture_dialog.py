@@ -1,0 +1,121 @@
+"""The dialog of a picture: its size on paper, the arrangement, the project in it, and how it will look."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QImage, QPainter, QPaintEvent
+from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QWidget
+
+from app.diagram.diagram import Drawing
+from app.views.export.picture import preview
+from app.views.export.printing.paper import PAPERS, Choice
+from app.views.ui import theme
+from app.views.ui.background import Background, WorkerFailure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets.painting import label
+
+ARRANGED = (("", "As on the canvas, where it fits"), ("canvas", "As on the canvas"), ("rows", "In rows"))
+ROOM = QSize(600, 340)
+PROJECT = "An SVG or PNG can then be opened as the project. Switch this off to show the picture alone."
+
+
+class Preview(QWidget):
+    """A picture on its paper, scaled down to the room that there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image: QImage | None = None
+        self.setMinimumSize(ROOM)
+        self.setAccessibleName("Preview of the picture")
+
+    def show_image(self, image: QImage) -> None:
+        self.image = image
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), theme.current().window)
+        if self.image is None or self.image.isNull():
+            return
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        size = self.image.size().scaled(self.size() - QSize(16, 16), Qt.AspectRatioMode.KeepAspectRatio)
+        area = QRectF(
+            (self.width() - size.width()) / 2, (self.height() - size.height()) / 2, size.width(), size.height()
+        )
+        painter.drawImage(area, self.image)
+
+
+class PictureDialog(Dialog):
+    """Choose what the picture is for; `saveRequested` when the file is to be chosen.
+
+    `carries` offers to put the project into the file.
+    """
+
+    saveRequested = Signal()
+
+    def __init__(self, drawing: Drawing, title: str, background: Background, parent: QWidget, *, choice: Choice,
+                 carries: bool) -> None:  # fmt: skip
+        super().__init__(title, parent)
+        self._drawing, self._background = drawing, background
+        self.preview = Preview()
+        self.size_field, self.arranged_field = QComboBox(), QComboBox()
+        for paper in PAPERS.values():
+            self.size_field.addItem(paper.words, paper.purpose)
+        self.size_field.setCurrentIndex(self.size_field.findData(choice.purpose))
+        for key, words in ARRANGED:
+            self.arranged_field.addItem(words, key)
+        self.arranged_field.setCurrentIndex(self.arranged_field.findData(choice.arranged or ""))
+        form = QFormLayout()
+        form.addRow("&Size", self.size_field)
+        form.addRow("&Arrangement", self.arranged_field)
+        form.setRowVisible(self.arranged_field, bool(drawing.places))
+        self.project_box = QCheckBox("Include the &project")
+        self.project_box.setChecked(carries)
+        self.project_box.setToolTip(PROJECT)
+        self.project_box.setAccessibleDescription(PROJECT)
+        self.project_box.setVisible(carries)
+        self.note = label("", "label", "text2", wrap=True)
+        self.body.addWidget(self.preview, 1)
+        self.body.addLayout(form)
+        self.body.addWidget(self.project_box)
+        if carries:
+            words = label(PROJECT, "label", "text3", wrap=True)
+            words.setContentsMargins(21, 0, 0, 2)
+            self.body.addWidget(words)
+        self.body.addWidget(self.note)
+        self.add_button("Cancel").clicked.connect(self.reject)
+        self.save_button = self.add_button("Save as …", "primary", default=True)
+        self.save_button.clicked.connect(self.saveRequested)
+        for field in (self.size_field, self.arranged_field):
+            field.currentIndexChanged.connect(self._refresh)
+        self._over = False
+        self.finished.connect(self._close_preview)
+        self._refresh()
+
+    @property
+    def choice(self) -> Choice:
+        """Return the size and the arrangement chosen."""
+        return Choice(self.size_field.currentData(), self.arranged_field.currentData() or None)
+
+    @property
+    def carries(self) -> bool:
+        """Return whether the project goes into the file."""
+        return self.project_box.isChecked()
+
+    def _refresh(self) -> None:
+        asked = preview, self._drawing, self.choice, 2 * ROOM.width()
+        self._background.ask("picture preview", *asked, on_answer=self._show, on_error=self._failed)
+
+    def _close_preview(self) -> None:
+        self._over = True  # a preview on its way comes too late
+
+    def _show(self, answer: tuple[str, QImage]) -> None:
+        if self._over:
+            return
+        note, image = answer
+        self.note.setText(note)
+        self.preview.show_image(image)
+
+    def _failed(self, failure: WorkerFailure) -> None:
+        if not self._over:
+            self.note.setText(str(failure.error))

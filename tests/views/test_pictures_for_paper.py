@@ -1,0 +1,128 @@
+"""Pictures are laid out for paper by Tapedeck itself: sizes, fonts, the canvas's arrangement, TikZ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from PySide6.QtGui import QImage
+from PySide6.QtSvg import QSvgRenderer
+
+from app import cli
+from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
+from app.graphviz_export import ExportError
+from app.project.file import read
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+from app.views.export.picture import write
+from app.views.export.printing.marks import BODY, Frame, Words
+from app.views.export.printing.paper import PAPERS, POINT, Choice
+from app.views.export.printing.plate import printed
+from app.views.export.printing.tikz import latex
+
+CENTIMETRES = {"column": 8.5, "page": 17.0, "slide": 33.87}
+
+
+def chain(count: int = 12) -> Drawing:
+    boxes = tuple(
+        Box(str(n), f"conv{n}", "Conv2d 32→64, 3×3", ("18,496 params",), "conv", "call") for n in range(count)
+    )
+    arrows = tuple(Arrow(str(n), str(n + 1), "N×64×8×8") for n in range(count - 1))
+    return Drawing(boxes, arrows, title="a chain")
+
+
+@pytest.fixture(scope="module")
+def u_net() -> Drawing:
+    return cli.drawing(read(resource_path("examples", "U-Net.tape")), "as drawn")
+
+
+@pytest.mark.parametrize("purpose", list(PAPERS))
+def test_a_picture_has_its_size_on_paper_with_text_of_six_points(qapp, purpose) -> None:
+    sheet = printed(chain(), Choice(purpose))
+    assert sheet.width / POINT == pytest.approx(CENTIMETRES[purpose], abs=0.01)
+    assert sheet.text >= 6.0 and sheet.fits
+    if purpose == "slide":
+        assert sheet.width / sheet.height == pytest.approx(16 / 9)
+    assert min(mark.size for mark in sheet.plate.marks if isinstance(mark, Words)) == BODY
+    for mark in sheet.plate.marks:
+        if isinstance(mark, Frame):
+            assert mark.x >= 0 and mark.x + mark.width <= sheet.plate.width
+
+
+def test_files_are_the_program_s_own_although_dot_is_there(qapp, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "dot").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "dot").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    made = {form: write(chain(), tmp_path / f"net.{form}", Choice("column")).path for form in ("svg", "pdf", "png")}
+    root = ElementTree.parse(made["svg"]).getroot()
+    assert root.get("width") == "240.94pt" and QSvgRenderer(str(made["svg"])).isValid()
+    # Text is outlined: no font is named that another machine may lack. Its letters can still be searched.
+    assert not list(root.iter("{http://www.w3.org/2000/svg}text")) and "font" not in made["svg"].read_text("utf-8")
+    assert 'aria-label="Conv2d 32→64, 3×3"' in made["svg"].read_text("utf-8")
+    pdf = made["pdf"].read_bytes()
+    assert b"/FontFile" in pdf, "a font of the PDF is not embedded"
+    assert b"/MediaBox [0 0 241.0" in pdf  # whole points
+    image = QImage(str(made["png"]))
+    assert image.width() / image.dotsPerMeterX() * 100 == pytest.approx(8.5, abs=0.02)
+    corners = ((0, 0), (image.width() - 1, 0), (0, image.height() - 1), (image.width() - 1, image.height() - 1))
+    assert {image.pixelColor(*at).name() for at in corners} == {"#ffffff"}
+
+
+def test_the_u_of_a_u_net_stays_a_u(qapp, u_net: Drawing) -> None:
+    sheet = printed(u_net, Choice("page"))
+    assert sheet.arranged == "canvas" and sheet.fits and sheet.text >= 6.0
+    at = {mark.text: (mark.x, mark.y) for mark in sheet.plate.marks if isinstance(mark, Words) and mark.bold}
+    for level, (down, up) in enumerate((("relu1", "cat3"), ("relu2", "cat2"), ("relu3", "cat1")), 1):
+        assert at[down][0] < at[up][0] and at[down][1] == pytest.approx(at[up][1], abs=1)
+        assert at[f"pool{level}"][1] > at[down][1]
+    rows = printed(u_net, Choice("page", "rows"))
+    assert rows.arranged == "rows" and rows.height > sheet.height
+    narrow = printed(u_net, Choice("column"))
+    assert narrow.arranged == "rows" and narrow.text >= 6.0 and narrow.fits
+    wide = printed(u_net, Choice("column", "canvas"))
+    assert wide.arranged == "canvas" and wide.text >= 6.0 and "does not fit the width" in wide.note
+
+
+def test_boxes_never_overlap_and_keep_their_order(qapp) -> None:
+    boxes = (Box("a", "a" * 40), Box("b", "b"), Box("c", "c"), Box("d", "d" * 30), Box("e", "e", group="g"))
+    places = {"a": (0, 0), "b": (104, 4), "c": (10, 90), "d": (60, 180), "e": (0, 0), "g": (300, 0)}
+    drawing = Drawing(boxes, (Arrow("a", "b"), Arrow("b", "c"), Arrow("c", "d"), Arrow("b", "e", "N×3")),
+                      (Group("g", "a group"),), places=FrozenMap(places))  # fmt: skip
+    frames = [mark for mark in printed(drawing, Choice("page", "canvas")).plate.marks
+              if isinstance(mark, Frame) and mark.line]  # fmt: skip
+    group, *rest = frames
+    assert len(rest) == 5
+    for one in rest[:4]:
+        for other in (group, *rest[:4]):
+            apart = (one.x + one.width <= other.x or other.x + other.width <= one.x
+                     or one.y + one.height <= other.y or other.y + other.height <= one.y)  # fmt: skip
+            assert one is other or apart
+    a, b, c, d, e = rest
+    assert a.x + a.width < b.x and b.x + b.width < group.x and c.y > a.y + a.height and d.y > c.y + c.height
+    assert group.x < e.x and e.x + e.width < group.x + group.width
+
+
+def test_tikz_is_a_picture_to_include_that_compiles_alone_too(qapp, tmp_path: Path) -> None:
+    strange = Box("x", r"a_b & 50% {x} \end{tikzpicture} $1$ #2 ~^", chips=(Chip("×²→−"),))
+    text = write(Drawing((strange,), title="two\nlines"), tmp_path / "net.tex", Choice("column")).path.read_text(
+        "utf-8"
+    )
+    assert text.startswith("% Drawn by Tapedeck: two lines\n") and "\\input this file" in text
+    assert text.count("\\begin{tikzpicture}") == text.count("\\end{tikzpicture}") == 1
+    assert "paperwidth=240.94bp" in text and "rectangle (240.94," in text
+    assert r"a\_b \& 50\% \{x\} \textbackslash{}end\{tikzpicture\} \$1\$ \#2" in text
+    assert r"$\times$$^2$$\rightarrow$$-$" in text and "lualatex" not in text
+    body = text[text.index("\\begin{tikzpicture}") :]
+    assert body.count("{") == body.count("}") + body.count("\\{") - body.count("\\}")
+    assert "lualatex" in write(Drawing((Box("y", "層"),)), tmp_path / "kanji.tex").path.read_text("utf-8")
+    assert latex("\x00") == "?"
+
+
+def test_what_cannot_be_written_says_why(qapp, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no such folder/graph\.png"):
+        write(chain(), tmp_path / "no such folder" / "graph.png")
+    with pytest.raises(ExportError, match=r"ends in \.gif; a picture can end in \.svg"):
+        write(chain(), tmp_path / "graph.gif")
+    with pytest.raises(ExportError, match="nothing to draw"):
+        write(Drawing(()), tmp_path / "graph.svg")
