@@ -117,7 +117,7 @@ def make_group(
     storages = {s.storage for node in nodes for s in node.saved if s.kind == "activation"}
     first = nodes[0]
     if not title:
-        title = tape.title_of(first)
+        title = tape.drawn_title(first)
         if key.startswith("layer:") and first.call > 1:
             title = f"{title} (call {first.call})"
     label = tape.labels.get(first.node) if first.node is not None and parent is None else None

@@ -170,8 +170,7 @@ class OriginRecorder:
         key = (layer, call, lines)
         origin = self._known.get(key)
         if origin is None:
-            line = next((n for n in lines if self._line_nodes.get(n)), lines[0] if lines else None)
-            origin = self._known[key] = NodeOrigin(layer, call, self._node(layer, lines), line)
+            origin = self._known[key] = NodeOrigin(layer, call, self._node(layer, lines), next(iter(lines), None))
         return origin
 
     def _lines_at(self, number: int) -> tuple[int, ...]:

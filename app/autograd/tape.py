@@ -187,7 +187,12 @@ class Tape:
         return lines[node.line - 1].strip() if node.line is not None and node.line <= len(lines) else ""
 
     def title_of(self, node: TapeNode) -> str:
-        """Return the user-visible name of the node's origin: the drawing's name, the layer's path, or "loss"."""
+        """Return the user-visible name of the node's origin: the full path of a module within another, the drawing's
+        name of any other operation, or "loss"."""
+        return node.layer if "." in node.layer and not node.in_loss else self.drawn_title(node)
+
+    def drawn_title(self, node: TapeNode) -> str:
+        """Return the name of what a node belongs to in the drawing: for all nodes of a block that of the block."""
         if node.in_loss:
             return LOSS
         if node.node is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -104,10 +105,36 @@ def test_a_gradient_that_vanishes_and_units_that_are_dead() -> None:
     assert sum(one.kind == "dead" for one in found) == 1, "the weights beside a dead unit are not told of again"
 
 
+class Many(nn.Module):
+    """Eight layers that are cut at one line, of which each is told of once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(8)])
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = x + layer(x).detach()
+        return self.head(x)
+
+
+def test_findings_of_one_cause_are_one_that_names_the_layers() -> None:
+    (one,) = find_all(replace(subject(Many()), own_lines=True)).found
+    assert one.title == "layers.0 and 7 more" and [each.title for each in one.others] == [
+        f"layers.{number}" for number in range(1, 8)
+    ]
+    assert "The same is found in 7 other places: layers.1; layers.2" in one.sentence
+    assert one.line is not None and "detach()" in one.sentence
+    frozen = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)), nn.Linear(4, 2))
+    frozen[:6].requires_grad_(False)
+    assert [each.title for each in find_all(subject(frozen)).found] == ["0 and 5 more"], "the cause has no line"
+
+
 def test_a_net_that_does_not_run_and_one_without_a_graph_are_told() -> None:
     frozen = net().requires_grad_(False)
     found = find_all(subject(frozen)).found
-    assert found[0].kind == "failed" and ("none", "0") in kinds(found)
+    assert found[0].kind == "failed" and ("none", "0 and 2") in kinds(found)
 
 
 def test_it_ends_between_two_looks() -> None:

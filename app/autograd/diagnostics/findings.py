@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
+from app.autograd.diagnostics.causes import by_cause
 from app.autograd.diagnostics.dead_units import DeadUnits, dead_units
 from app.autograd.diagnostics.gradient_gain import GainFinding, Ladder, ladder
 from app.autograd.diagnostics.gradient_paths import find_paths
@@ -72,7 +73,7 @@ def find_all(
     except CaptureError as error:
         paths = paths or find_paths(batch)  # explains why nothing requires a gradient
         found += [Finding("failed", "error", "The net", str(error)), *_of_paths(paths)]
-    found.sort(key=lambda one: RANKS[one.severity])
+    found = by_cause(sorted(found, key=lambda one: RANKS[one.severity]))
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
 
@@ -210,7 +211,11 @@ def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
         "vanishes": "Put a normalization or a skip connection before it, or start from other weights (init.kaiming).",
         "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",
     }.get(lost.kind, "")
-    text = f"The gradient {lost.kind} at {lost.title}: {lost.rule}."
+    # The net's own operations have no layer to name: the class alone would say nothing.
+    where = lost.title if node.layer or node.node else f"{node.name} in the forward of {lost.title}"
+    code = tape.code_of(node) if node.line is not None else ""
+    where += f" (line {node.line}: {code})" if code else ""
+    text = f"The gradient {lost.kind} at {where}: {lost.rule}."
     place = (node.layer, node.id, node.node, node.line)
     return Finding(lost.kind, "warning", lost.title, text, cure, *place, file=node.file)
 

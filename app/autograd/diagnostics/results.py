@@ -109,7 +109,8 @@ class Finding:
     `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes" or
     "dead"; `severity` is "error", "warning" or "info". `title` names the layer or the parameter. `tape_node` is the
     backward node, `node` the drawing's, `line` a line of the generated text or of `file`. `before` is that line and
-    `after` what to write in its place, where that is known.
+    `after` what to write in its place, where that is known. `others` are findings of the same cause, which this one
+    stands for.
     """
 
     kind: str
@@ -124,6 +125,7 @@ class Finding:
     before: str = ""
     after: str = ""
     file: str = ""
+    others: tuple[Finding, ...] = ()
 
     @property
     def location_text(self) -> str:

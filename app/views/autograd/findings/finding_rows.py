@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
@@ -32,9 +33,11 @@ def as_text(finding: Finding) -> str:
 
 
 class FindingRow(ListRow):
-    """One finding. Click or Enter goes to its place; the menu copies it."""
+    """One finding. Click or Enter goes to its place; the menu copies it. `expanded` asks for the rows of those that it
+    stands for."""
 
     opened = Signal(object)
+    expanded = Signal()
 
     def __init__(self, finding: Finding, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -58,6 +61,11 @@ class FindingRow(ListRow):
             words.addWidget(label(f"− {finding.before}", "formula", "error"))
             for line in finding.after.splitlines():
                 words.addWidget(label(f"+ {line}", "formula", "run"))
+        if finding.others:
+            every = Button(f"Show the {counted(len(finding.others), 'other place')}", "link")
+            every.clicked.connect(every.hide)
+            every.clicked.connect(self.expanded)
+            words.addWidget(every, 0, Qt.AlignmentFlag.AlignLeft)
         hbox(
             (Glyph(*_STATES[finding.severity], 15), 0, top), where, (words, 1), on=self, margins=(16, 8, 16, 9),
             spacing=10,
@@ -113,16 +121,29 @@ class FindingList(QScrollArea):
         """Make the next rows; the focus stays with the last that was there."""
         last = len(self.rows)
         for finding in self._waiting[:CHUNK]:
-            row = FindingRow(finding)
-            row.opened.connect(self._open)
-            row.left.connect(self._move)
-            self._column.insertWidget(len(self.rows), row)
-            self.rows.append(row)
+            self._insert(len(self.rows), finding)
         self._waiting = self._waiting[CHUNK:]
         self.more.setVisible(bool(self._waiting))
         self.more.setText(f"Show more of {counted(len(self._waiting), 'other finding')}")
         if last and last < len(self.rows):
             self.rows[last].setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _insert(self, place: int, finding: Finding) -> None:
+        row = FindingRow(finding)
+        row.opened.connect(self._open)
+        row.left.connect(self._move)
+        row.expanded.connect(lambda: self._expand(row))
+        self._column.insertWidget(place, row)
+        self.rows.insert(place, row)
+
+    def _expand(self, row: FindingRow) -> None:
+        """Make rows for the findings that a row stands for, below it; of very many the last row has the rest."""
+        shown, rest = row.finding.others[:CHUNK], row.finding.others[CHUNK:]
+        place = self.rows.index(row) + 1
+        for number, finding in enumerate(shown, 1):
+            self._insert(place, replace(finding, others=rest) if number == len(shown) else finding)
+            place += 1
+        row.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _open(self, finding: Finding) -> None:
         for row in self.rows:
