@@ -9,6 +9,10 @@ class CaptureError(CodedError, RuntimeError):
     """A graph could not be captured; the text says why and what to do."""
 
 
+class CaptureCancelledError(CaptureError):
+    """Nobody waits for the capture any more."""
+
+
 class NoGraphError(CaptureError):
     """The forward pass ran, but nothing in it requires a gradient."""
 

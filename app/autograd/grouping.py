@@ -21,7 +21,7 @@ class LayerGroup:
     `link` is the node of the drawing, or `module_link` for a model without one. `held` are the bytes of activations
     that the group's nodes keep, each block once (neighbours can share one); `freed` are those of them that no node
     keeps after this group has run, so that `freed` adds up to the tape's `held`. `kind` is the class of the module, or
-    "" for operations without one.
+    "" for operations without one, `path` the full path of the module.
     A group within another has its key as `parent`; `own` are the nodes that are in none of the groups within this one.
     """
 
@@ -36,6 +36,7 @@ class LayerGroup:
     freed: int
     parent: str | None = None
     own: tuple[int, ...] = ()
+    path: str = ""
 
 
 class FoldedEdge(msgspec.Struct, frozen=True):
@@ -137,7 +138,19 @@ def make_group(
         freed=sum(tape.storages[s].bytes for s in storages if tape.storages[s].freed_by in known),
         parent=parent,
         own=ids if own is None else own,
+        path="" if first.in_loss else module,
     )
+
+
+def held_by_module(tape: Tape, nodes: Iterable[int]) -> dict[str, int]:
+    """Return the bytes that the modules of some nodes hold for backward, the most first, by their full paths. A storage
+    counts where it is freed, so that those of all nodes add up to what the tape holds."""
+    known, found = set(nodes), dict[str, int]()
+    for storage in tape.storages:
+        if storage.kind == "activation" and storage.freed_by in known:
+            path = tape.title_of(tape.nodes[storage.freed_by])
+            found[path] = found.get(path, 0) + storage.bytes
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
 
 
 def module_link(path: str) -> str:

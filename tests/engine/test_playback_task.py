@@ -8,16 +8,17 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import STAGES, find_all
-from app.autograd.errors import CaptureError
+from app.autograd.errors import CaptureCancelledError, CaptureError
 from app.autograd.gradcheck.gradcheck import check_layer
 from app.autograd.playback.playback import Playback
 from app.autograd.playback.steps import Breaks
@@ -49,6 +50,7 @@ from app.engine.requests.playback import (
     UndoEdit,
 )
 from app.engine.tasks.capture import batch_of
+from app.engine.tasks.capture import capture as capture_task
 from app.engine.tasks.playback import PlaybackSession
 from tests.support.engines import asked, stop
 from tests.support.training_jobs import job
@@ -168,6 +170,18 @@ def test_nothing_of_its_graph_stays(play, monkeypatch: pytest.MonkeyPatch) -> No
     assert playing.until(GraphFreed, Leave()).alive == 0
     playing.end()
     assert seen and all(one() is None for one in seen)
+
+
+def test_a_cancelled_capture_computes_no_further_operation(request_) -> None:
+    def operations(at: int) -> int:
+        """Cancel at an operation of the forward pass; how many began."""
+        begun: list[int] = []
+        context = SimpleNamespace(cancelled=lambda: begun.append(1) or len(begun) >= at)
+        with pytest.raises(CaptureCancelledError) if at < 100 else nullcontext():
+            capture_task(request_, context)
+        return len(begun)
+
+    assert operations(2) < operations(100)
 
 
 def test_a_fault_is_told_with_its_traceback(play, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def by_cause(found: Iterable[Finding]) -> list[Finding]:
     of_pattern: dict[tuple[object, ...], list[list[Finding]]] = {}
     for key, alike in of_line.items():
         of_pattern.setdefault(key[:-2], []).append(alike)
-    merged = []
+    merged: list[Finding] = []
     for groups in of_pattern.values():
         whole = len(groups) > FEW
         merged += [_merged([one for group in groups for one in group])] if whole else map(_merged, groups)
@@ -51,8 +51,8 @@ def _merged(alike: list[Finding]) -> Finding:
     named = [one.title if one_line else one.location_text for one in shown]
     rest = f"; and {len(others) - len(shown)} more" if len(others) > len(shown) else ""
     text = f"{first.sentence} The same is found in {counted(len(others), 'other place')}: {'; '.join(named)}{rest}."
-    rest = others[0].title if len(others) == 1 else f"{len(others)} more"
+    more = others[0].title if len(others) == 1 else f"{len(others)} more"
     return replace(
-        first, title=f"{first.title} and {rest}", sentence=text, others=others,
+        first, title=f"{first.title} and {more}", sentence=text, others=others,
         line=first.line if one_line else None, file=first.file if one_line else "",
     )  # fmt: skip

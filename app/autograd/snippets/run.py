@@ -101,7 +101,7 @@ class _Session:
             tree = ast.parse(text, name)
             if not self._snippet.function:
                 self._keep_last(tree, text)
-            with self._recorder:
+            with self._recorder, self._recorder.local_names:
                 execute(tree, name, self._scope)
                 if self._snippet.function:
                     self._call()
@@ -185,6 +185,9 @@ class _Session:
             if graphs and (nodes > MOST_NODES or len(graphs) == MOST_GRAPHS):
                 break
             graphs.append(graph)
+        if not graphs and (before := self._recorder.last_backward()) is not None:
+            # Nothing that is left has a name: the graph that the last backward pass began at, as it was then.
+            graphs.append(TensorGraph(f"backward() in line {before.line}", before.tape, before.line, *before.played))
         rows = names.rows()
         if self._snippet.play:
             graphs = self._played(graphs, ends)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from time import process_time
 from types import FrameType
@@ -20,6 +21,7 @@ from app.autograd.memory import SavedReader, StorageTable, is_freed
 from app.autograd.partial_pass import part_of
 from app.autograd.playback.steps import PassResult
 from app.autograd.playback.watched_backward import PassWatch
+from app.autograd.snippets.local_names import LocalNames
 from app.autograd.snippets.names import ScopeNames
 from app.autograd.tape import Label, Tape, TapeNode, below, numbers_below
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
@@ -86,6 +88,8 @@ class SnippetRecorder(OriginRecorder):
     ) -> None:
         super().__init__(torch.nn.Module(), source)
         self._deaf, self._watches = deaf, watch
+        # Nothing is compiled while frames are traced.
+        self.local_names: Any = LocalNames(source.filename) if not deaf else nullcontext()
         self._text, self._look = source, names
         self._started = torch._C._autograd._get_sequence_nr()
         self._numbers = _Numbers()
@@ -162,6 +166,10 @@ class SnippetRecorder(OriginRecorder):
                 return Before(below(one.tape, node, _number(tensor)), one.line, one.watch, inside)
         return None
 
+    def last_backward(self) -> Before | None:
+        """Return the graph of the newest backward pass that a line started, as it was before it."""
+        return self._earlier[-1] if self._earlier else None
+
     def tape_of(self, tensor: torch.Tensor, names: ScopeNames | None = None) -> tuple[Tape, bool]:
         """Return the graph of a tensor with a grad_fn, and whether a backward pass has freed part of it."""
         names = self._look() if names is None else names
@@ -180,7 +188,12 @@ class SnippetRecorder(OriginRecorder):
         records = [record_of(place, node, self, span, reader, called) for place, node in enumerate(nodes)]
         results = names.of_results()
         records = [
-            with_values(record, variables=results.get(node, ()), line=self._caller(node) or record.line)
+            with_values(
+                record,
+                variables=results.get(node) or self._local_name(node),
+                line=self._caller(node) or record.line,
+                parameters=record.parameters or self._leaf_name(node),
+            )
             for record, node in zip(records, nodes, strict=True)
         ]
         records, labels = _by_line(records, self._text.text)
@@ -197,6 +210,16 @@ class SnippetRecorder(OriginRecorder):
             text=self._text.text,
         )
         return tape, any(map(is_freed, nodes))
+
+    def _local_name(self, node: Any) -> tuple[str, ...]:
+        """Return the names that a result had in a function, or before its variable was bound again."""
+        return () if self._deaf else self.local_names.of_result(node)
+
+    def _leaf_name(self, node: Any) -> tuple[str, ...]:
+        if self._deaf or not is_accumulate(node):
+            return ()
+        name = self.local_names.of_leaf(node.variable)
+        return (name,) if name else ()
 
     def _caller(self, node: Any) -> int | None:
         """Return the line that applied a custom Function of the snippet, not those inside its forward.

@@ -75,10 +75,11 @@ class Seek:
 
 @dataclass(frozen=True)
 class Play:
-    """Play to the end or to a breakpoint; from the start if `again`."""
+    """Play to the end or to a breakpoint; from the start if `again`, as quickly as possible if `quick`."""
 
     breaks: Breaks
     again: bool = False
+    quick: bool = False
 
 
 @dataclass(frozen=True)

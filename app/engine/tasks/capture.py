@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.autograd.errors import CaptureError
+from app.autograd.capture_options import CaptureOptions
+from app.autograd.errors import CaptureCancelledError, CaptureError
 from app.data.config import DataConfig
 from app.data.own_files.cache import key_of
 from app.engine.requests.capture import (
@@ -40,14 +42,29 @@ def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
 
 
 @handles(CaptureRequest)
-def capture(request: CaptureRequest, _context: Context) -> Captured:
-    """Run one forward pass and describe its graph. Raises as `batch_of` and `TrainingBatch.hold`."""
+def capture(request: CaptureRequest, context: Context) -> Captured:
+    """Run one forward pass and describe its graph. Raises as `batch_of` and `TrainingBatch.hold`, and
+    CaptureCancelledError at the next operation after it was cancelled."""
     from app.export.weights_choice import untrained_text
 
     found = with_weights_found(request)
     job, weights = found.job, found.weights
     words = weights.words if isinstance(weights, WeightsFile) else untrained_text(job.training.seed, job.training.start)
-    return Captured(batch_of(found).capture(), found, f"weights {words}")
+    with batch_of(found).hold(around=until_cancelled(context, found.options)) as graph:
+        return Captured(graph.tape, found, f"weights {words}")
+
+
+def until_cancelled(context: Context, options: CaptureOptions) -> AbstractContextManager[object]:
+    """Return a context in which the next operation of torch raises once the request is cancelled."""
+    from torch.overrides import TorchFunctionMode
+
+    class UntilCancelled(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if context.cancelled():
+                raise CaptureCancelledError("The capture was cancelled.")
+            return func(*args, **(kwargs or {}))
+
+    return nullcontext() if options.compile else UntilCancelled()  # nothing is compiled under a mode
 
 
 @handles(HeldStep)

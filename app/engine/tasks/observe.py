@@ -25,6 +25,7 @@ from app.autograd.tape import Tape
 from app.engine.requests.observe import CapturedModel, ModelCapture, ModelReport, ModelReported, Observe
 from app.engine.requests.playback import Steps
 from app.engine.server import Context, handles
+from app.engine.tasks.capture import until_cancelled
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.source.interface import Interface
@@ -122,7 +123,9 @@ def capture_model(request: ModelCapture, context: Context) -> CapturedModel:
     context.progress(f"Running {request.model.source}")
     outputs: dict[str, Any] = {}
     # Hooks would break a compiled graph into pieces.
-    with _outputs_measured(batch.model, outputs if not request.options.compile else None), batch.hold() as graph:
+    cancel = until_cancelled(context, request.options)
+    measured = _outputs_measured(batch.model, outputs if not request.options.compile else None)
+    with measured, batch.hold(around=cancel) as graph:
         tape = graph.tape
         with preserve_gradients(batch.model):
             context.progress(f"Running backward of {request.model.source}")

@@ -248,13 +248,13 @@ class PlaybackSession:
         if play.again:
             playback.seek(0)
             self._outbox.put(Back(0))
-        stop = playback.run(play.breaks, lambda record: self._played(playback, record, turn))
+        stop = playback.run(play.breaks, lambda record: self._played(playback, record, turn, play.quick))
         self._report_stop(playback, stop, turn)
 
-    def _played(self, playback: Playback, record: StepRecord, turn: int) -> bool:
+    def _played(self, playback: Playback, record: StepRecord, turn: int, quick: bool) -> bool:
         """Wait after a step as the speed requires, handling commands meanwhile. False ends the movement."""
         self._outbox.step(record)
-        return self._turn == turn and self._rest(playback, turn)
+        return self._turn == turn and (quick or self._rest(playback, turn))
 
     def _rest(self, playback: Playback, turn: int) -> bool:
         speed = self.speed

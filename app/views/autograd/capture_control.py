@@ -80,7 +80,10 @@ class AutogradControl(QObject):
         self._step: HeldStep | None = None  # the newest of a script
         # The newest graph of each subject, with its request and the words on its weights.
         self._newest_of: dict[str, tuple[Tape, AnyCapture, str]] = {}
+        self._refused = False  # the page says that the drawing as it was could not be captured
         room.captureRequested.connect(self.capture)
+        room.cancelled.connect(self.cancel)
+        room.placeRequested.connect(workspace.jump_to)
         room.exportRequested.connect(self.choose_file)
 
     def add_format(self, ending: str, words: str, write: Callable[[Path], None]) -> None:
@@ -179,14 +182,7 @@ class AutogradControl(QObject):
             self.opened.capture(model, self._model_captured, partial(self._failed, model), self._room.show_busy)
             return
         analysis = self._live.analysis
-        if analysis is None or not self._live.up_to_date:
-            self._room.show_error("The drawing is still being checked", "Try again in a moment.")
-            return
-        random = self.options.data == "random"
-        if errors := self._live.net_errors if random else self._live.errors:
-            fits = self._live.net_runs  # then it is the data, or the loss, that it does not go with
-            title = "Net and data do not go together" if fits else "The network cannot run yet"
-            self._room.show_error(title, f"{errors[0].message}. {errors[0].reason}", random=fits and not random)
+        if self._refuses() or analysis is None:
             return
         job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
         self._room.show_busy("Running the forward pass…")
@@ -201,6 +197,45 @@ class AutogradControl(QObject):
             CAPTURE, self._newest.choice(job.source, Path(self._folder.name)),
             on_answer=partial(self._ask, request), on_error=partial(self._failed, request),
         )  # fmt: skip
+
+    def _refuses(self) -> bool:
+        """Return whether the drawing cannot be captured as it is, and say why."""
+        self._refused = True
+        if self._live.analysis is None or not self._live.up_to_date:
+            self._room.show_error("The drawing is still being checked", "Try again in a moment.")
+            return True
+        random = self.options.data == "random"
+        if errors := self._live.net_errors if random else self._live.errors:
+            first, fits = errors[0], self._live.net_runs  # then it is the data, or the loss, that it does not go with
+            title = "Net and data do not go together" if fits else "The network cannot run yet"
+            node = self._document.project.graph.nodes.get(first.node) if first.node is not None else None
+            self._room.show_error(
+                title, f"{first.message}. {first.reason}", random=fits and not random,
+                node=node.id if node is not None else "", name=node.name if node is not None else "",
+            )  # fmt: skip
+            return True
+        self._refused = False
+        return False
+
+    def check_again(self) -> None:
+        """After another analysis of the drawing say no longer what was wrong with it before."""
+        if self._refused and self.subject == NET and self._live.up_to_date:
+            if not self._room.banner.isVisibleTo(self._room):
+                self._refused = False
+            elif not self._refuses():
+                self._room.banner.hide()
+
+    def cancel(self) -> None:
+        """End the capture under way: the engine stops at the next operation, and the page is as it was before."""
+        if self.subject == SCRIPT:
+            if self.script.state == WAITING:
+                self.script.release()
+        else:
+            for asks in (self._background, self.asks):
+                asks.forget(CAPTURE)
+            if self.subject == MODEL and self.opened is not None:
+                self.opened.cancel()
+        self._room.show_idle()
 
     def _ask(self, request: CaptureRequest, weights: WeightsChoice) -> None:
         asked = replace(request, weights=weights)
@@ -248,7 +283,7 @@ class AutogradControl(QObject):
         self.turn_to(SCRIPT)
         self._keep_played()
         self._room.standing.hide()
-        self._room.show_busy("Waiting for the next backward of the script…", STEP_HINT, "Waiting…")
+        self._room.show_busy("Waiting for the next backward of the script…", STEP_HINT)
         self.script.capture()
 
     def go_on(self) -> None:

@@ -44,7 +44,8 @@ class AutogradFeature(Feature):
         yield Page("tape", "Backward tape", "tapedeck", "bottom", lambda: self.tape_control.page,
                    after="problems", words="Backward &tape",
                    controls=lambda: self.tape_control.page.controls)  # fmt: skip
-        yield Page("findings", "Findings", "flask", "bottom", self._make_findings, after="tape")
+        yield Page("findings", "Findings", "flask", "bottom", self._make_findings, after="tape",
+                   words="F&indings")  # fmt: skip
 
     def actions(self) -> Iterable[Action]:
         return (
@@ -157,6 +158,7 @@ class AutogradFeature(Feature):
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def _on_analysis(self) -> None:
+        self.autograd_control.check_again()
         if self.workspace.live.analysis is not None:
             self.room.set_source_text(self.workspace.live.analysis.source.text)
 

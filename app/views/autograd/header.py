@@ -136,9 +136,12 @@ class AutogradHeader(QWidget):
         self.setAccessibleName(self._text)
         self._fit()
 
-    def set_busy(self, busy: bool, words: str = "Running…") -> None:
-        self.capture.setEnabled(not busy)
-        self.capture.setText(words if busy else "Capture again")
+    def set_busy(self, busy: bool, words: str = "") -> None:
+        """Turn the button that captures into one that cancels, while that lasts."""
+        self.capture.setText("Cancel" if busy else "Capture again")
+        self.capture.setToolTip(f"{words} Esc cancels" if busy else "")
+        self.capture.updateGeometry()
+        self._fit()
 
     def set_folded(self, folded: bool) -> None:
         """Set whether all groups are collapsed, which the button then unfolds."""

@@ -90,6 +90,13 @@ class OpenedModel(QObject):
         if question is not None:
             self._patience.start()
 
+    def cancel(self) -> None:
+        """End the capture under way, or the start of the process for it."""
+        self._patience.stop()
+        self._background.forget(START)
+        if self.service is not None:
+            self.service.forget(CAPTURE)
+
     def _stop(self) -> None:
         self._late = True
         if self.service is not None:

@@ -43,7 +43,8 @@ class AutogradPage(QWidget):
 
     `nodeSelected` carries the canvas node of a click (or None), `nodeHovered` that under the pointer, and `detail` the
     `TapeNode` or `LayerGroup` for the inspector (or None). `captureRequested(train)` requests a tape,
-    `randomRequested` one of random inputs, `exportRequested` a file of the drawing.
+    `randomRequested` one of random inputs, `cancelled` that the one under way is not wanted, `placeRequested(node)` to
+    see the node of the canvas that cannot run, `exportRequested` a file of the drawing.
     """
 
     nodeSelected = Signal(object)
@@ -51,6 +52,8 @@ class AutogradPage(QWidget):
     detail = Signal(object)
     captureRequested = Signal(bool)
     randomRequested = Signal()
+    cancelled = Signal()
+    placeRequested = Signal(str)
     exportRequested = Signal(object)
     redrawn = Signal()
 
@@ -86,7 +89,10 @@ class AutogradPage(QWidget):
             "Run one batch forward: each operation records a backward node and the tensors it saves.",
             "Capture one batch",
         )
-        self._busy = EmptyState("autograd", "Running the forward pass…", BUSY_HINT)
+        self._busy = EmptyState("autograd", "Running the forward pass…", BUSY_HINT, "Cancel")
+        self._busy.button.set_kind("secondary")
+        self._covered = False  # whether the banner was hidden for a capture under way
+        self._at_fault = "", ""  # the node that cannot run, and the text of the action that shows it
         graph = QWidget()
         vbox(
             self.head, self.head.below, Divider(), self.finder, self.way, (self.view, 1), on=graph, margins=0, spacing=0
@@ -99,8 +105,12 @@ class AutogradPage(QWidget):
 
     def _connect(self) -> None:
         self._empty.acted.connect(self._request_capture)
+        self._busy.acted.connect(self.cancelled)
+        self._escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self, self.cancelled.emit)
+        self._escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self._escape.setEnabled(False)
         self.banner.chosen.connect(self._banner_chosen)
-        self.head.capture.clicked.connect(self._request_capture)
+        self.head.capture.clicked.connect(self._capture_or_cancel)
         self.head.mode.changed.connect(self._request_capture)
         self.head.grouping.changed.connect(self._regroup)
         self.head.export.clicked.connect(self._export)
@@ -173,19 +183,32 @@ class AutogradPage(QWidget):
         wanted = opened(self._groups)
         self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
 
-    def show_busy(
-        self, text: str = "Running the forward pass…", hint: str = BUSY_HINT, button: str = "Running…"
-    ) -> None:
-        """Show that a capture is running; the old graph stays visible."""
-        self.head.set_busy(True, button)
+    def show_busy(self, text: str = "Running the forward pass…", hint: str = BUSY_HINT) -> None:
+        """Show that a capture is running, and can be cancelled; the old graph stays visible."""
+        if not self.busy:
+            self._covered = self.banner.isVisibleTo(self)
+        self._set_busy(True, text)
         self.banner.hide()
         if self._tape is None:
             self._busy.set_text(text, hint)
             self._pages.setCurrentIndex(BUSY)
 
+    @property
+    def busy(self) -> bool:
+        """Return whether a capture is shown to be under way."""
+        return self._escape.isEnabled()
+
+    def _set_busy(self, busy: bool, words: str = "") -> None:
+        self._escape.setEnabled(busy)
+        self.head.set_busy(busy, words)
+
     def show_idle(self) -> None:
-        """Show that nothing is captured any more."""
-        self.head.set_busy(False)
+        """Show that nothing is captured any more: all is as before."""
+        if self.busy:
+            self.banner.setVisible(self._covered)
+        self._set_busy(False)
+        if self._tape is not None:
+            self.head.set_mode(self._tape.train)
         if self._tape is None:
             self._pages.setCurrentIndex(EMPTY)
 
@@ -194,10 +217,13 @@ class AutogradPage(QWidget):
         self.standing.set(kind, title, reason, *actions)
         self.standing.show()
 
-    def show_error(self, title: str, reason: str, random: bool = False) -> None:
-        """Show why there is no new graph; an old one stays visible. With `random` offer random inputs."""
-        self.head.set_busy(False)
-        self.banner.set("error", title, reason, *([RANDOM] if random else []), "Try again")
+    def show_error(self, title: str, reason: str, random: bool = False, node: str = "", name: str = "") -> None:
+        """Show why there is no new graph; an old one stays visible. With `random` offer random inputs, with a `node` of
+        the canvas to show it under its `name`."""
+        self._set_busy(False)
+        self._at_fault = node, f"Show {name}" if node else ""
+        offers = [RANDOM] if random else []
+        self.banner.set("error", title, reason, *offers, *filter(None, [self._at_fault[1]]), "Try again")
         self.banner.show()
         if self._tape is None:
             self._pages.setCurrentIndex(EMPTY)
@@ -223,7 +249,7 @@ class AutogradPage(QWidget):
         """Draw the tape as it is folded; with `same_rows` boxes stay near where they were."""
         assert self._tape is not None
         grouped = self._grouping != "none"
-        self.head.set_busy(False)
+        self._set_busy(False)
         self.head.fold_all.setEnabled(grouped)
         self.head.set_folded(not any(group.key in self._unfolded for group in self._groups if group.parent is None))
         page = self._page = self._page_size()
@@ -359,8 +385,17 @@ class AutogradPage(QWidget):
         return frozenset(found)
 
     def _banner_chosen(self, text: str) -> None:
+        node, show = self._at_fault
         if text == RANDOM:
             self.randomRequested.emit()
+        elif show and text == show:
+            self.placeRequested.emit(node)
+        else:
+            self._request_capture()
+
+    def _capture_or_cancel(self) -> None:
+        if self.busy:
+            self.cancelled.emit()
         else:
             self._request_capture()
 

@@ -113,6 +113,12 @@ def test_a_named_tensor_below_the_one_that_backward_began_at_is_played_with_what
     assert graph.played.records[-1].held == 0 and all(one.held >= 0 for one in graph.played.records)
 
 
+def test_a_pass_from_a_tensor_without_a_name_is_played_where_nothing_else_has_a_graph() -> None:
+    graph = ran("x = torch.ones(3, requires_grad=True)\n(x * 2).sum().backward()", play=True).graph
+    assert (graph.name, graph.freed_at, graph.stopped) == ("backward() in line 2", 2, "")
+    assert graph.played.order == graph.tape.order and len(graph.tape.nodes) == 3
+
+
 def test_why_a_graph_is_not_played_is_said_truly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.autograd.snippets.run.MOST_PLAYED", 3)
     monkeypatch.setattr("app.autograd.snippets.tape.MOST_PLAYED", 3)

@@ -29,6 +29,30 @@ def test_variables_name_nodes_and_leaves() -> None:
     assert added.line == 5 and tape.code_of(added) == "b = a + z" and tape.title_of(added) == "b = a + z"
 
 
+LOCALS = """def layer(x, w):
+    h = x @ w
+    h += 1
+    return torch.relu(h)
+
+def make():
+    inner = torch.ones(2, 2, requires_grad=True)
+    return inner * 3
+
+x = layer(torch.ones(2, 2), make())
+x = x * 2
+x.mean()
+"""
+
+
+def test_nodes_have_the_names_of_local_variables_and_of_those_that_were_bound_again() -> None:
+    tape = ran(LOCALS).graph.tape
+    assert sorted((node.name, *node.variables) for node in tape.nodes if node.variables) == [
+        ("AddBackward0", "h"), ("MmBackward0", "h"), ("MulBackward0", "w"), ("MulBackward0", "x"),
+        ("ReluBackward0", "x"),
+    ]  # fmt: skip
+    assert leaves(tape) == {"inner"}
+
+
 def test_every_named_tensor_is_told_and_the_newest_graph_is_shown_first() -> None:
     answer = ran(SPREADING)
     assert [tensor.name for tensor in answer.tensors] == ["x", "y", "z", "a", "b", "c"]

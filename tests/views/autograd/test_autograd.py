@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
@@ -10,10 +12,13 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
-from app.autograd.grouping import LayerGroup
-from app.autograd.tape import TapeNode
+from app.autograd.blocks import group_by_block
+from app.autograd.grouping import LayerGroup, held_by_module
+from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
 from app.views.autograd.graph.near_item import SIMPLE_BELOW
+from app.views.autograd.graph.playback_paint import EdgeFlow
+from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
 from app.views.ui import theme
@@ -32,6 +37,31 @@ def room(qtbot, qapp) -> Iterator[AutogradPage]:
     with qtbot.waitExposed(widget):
         widget.show()
     yield widget
+
+
+@cache
+def block_tape() -> Tape:
+    """A net with a block of many tensors and long names."""
+    import torch
+    from torch import nn
+
+    from app.autograd.batch import TrainingBatch
+
+    class Part(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.Sequential(*(Part.one() for _ in range(12)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.blocks(x)
+
+        @staticmethod
+        def one() -> nn.Module:
+            parts = {"convolution": nn.Conv2d(2, 2, 3, padding=1), "norm": nn.BatchNorm2d(2), "act": nn.Tanh()}
+            return nn.Sequential(OrderedDict(parts))
+
+    model = nn.Sequential(OrderedDict(encoder_with_a_long_name=Part(), head=nn.Flatten()))
+    return TrainingBatch(model, torch.ones(2, 2, 4, 4), lambda output, _: output.sum()).capture()
 
 
 def at(room: AutogradPage, key: str, dx: float, dy: float) -> QPoint:
@@ -69,9 +99,31 @@ def test_busy_and_failed_are_said_and_an_old_graph_stays(room, qtbot) -> None:
     room.set_tape(small_tape())
     assert not room.banner.isVisible()
     room.show_busy()
-    assert not room.head.capture.isEnabled() and room._pages.currentIndex() == 2
+    assert room.head.capture.text() == "Cancel" and room._pages.currentIndex() == 2
     room.show_error("The batch did not run through", "shapes disagree")
-    assert room.head.capture.isEnabled() and room._pages.currentIndex() == 2 and room.banner.isVisible()
+    assert room.head.capture.text() == "Capture again" and room._pages.currentIndex() == 2 and room.banner.isVisible()
+
+
+def test_a_capture_under_way_is_cancelled_by_button_and_escape_and_the_page_is_as_before(room, qtbot) -> None:
+    room.show_busy()
+    with qtbot.waitSignal(room.cancelled):
+        QTest.mouseClick(room._busy.button, LEFT)
+    room.show_idle()
+    assert "No graph captured yet" in label_text(room)
+    room.set_tape(small_tape())
+    room.set_source_text(TEXT + "# changed")
+    room.head.mode.set_value("eval")
+    room.show_busy()
+    assert not room.banner.isVisible()
+    with qtbot.waitSignal(room.cancelled):
+        QTest.mouseClick(room.head.capture, LEFT)
+    with qtbot.waitSignal(room.cancelled):
+        QTest.keyClick(room.view, Qt.Key.Key_Escape)
+    room.show_idle()
+    assert room.banner.isVisible() and room.head.capture.text() == "Capture again"
+    assert room.head.mode.value() == "train", "the mode is that of the graph that is shown"
+    with qtbot.assertNotEmitted(room.cancelled):
+        QTest.keyClick(room.view, Qt.Key.Key_Escape)
 
 
 def test_a_changed_net_is_noticed(room) -> None:
@@ -336,6 +388,31 @@ def test_the_inspector_shows_a_layer(room, qtbot) -> None:
         assert part in text, part
 
 
+def test_the_inspector_of_a_large_block_fits_its_panel_and_says_whose_its_tensors_are(room, qtbot) -> None:
+    page, tape = TapeInspector(), block_tape()
+    qtbot.addWidget(page)
+    page.resize(260, 700)
+    page.show()
+    groups = group_by_block(tape)
+    for item in (next(one for one in groups if one.parent is None and len(one.nodes) > 80), None,
+                 next(node for node in tape.nodes if node.is_leaf and "blocks" in node.parameters[0])):  # fmt: skip
+        page.show_item(tape, item)
+        QApplication.processEvents()
+        inside = page.widget()
+        assert inside.width() <= page.viewport().width(), item
+        shown = [one for one in inside.findChildren(QWidget) if one.isVisible()]
+        assert all(one.mapTo(inside, QPoint(one.width(), 0)).x() <= inside.width() for one in shown), item
+    page.show_item(tape, next(one for one in groups if one.parent is None and len(one.nodes) > 80))
+    names = [one.accessibleName() for one in page.widget().findChildren(FittingLabel)]
+    assert "encoder_with_a_long_name.blocks.3.norm · NativeBatchNormBackward0" in names
+    more = next(one for one in page.widget().findChildren(Button) if one.text().startswith("Show "))
+    before = len(names)
+    QTest.mouseClick(more, LEFT)
+    assert len(page.widget().findChildren(FittingLabel)) > before
+    held = held_by_module(tape, range(len(tape.nodes)))
+    assert sum(held.values()) == tape.held_bytes and list(held.values()) == sorted(held.values(), reverse=True)
+
+
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
@@ -363,6 +440,25 @@ def test_an_arrow_stands_out_while_its_box_is_selected_and_is_one_of_many_else(r
     assert room.view.grab().toImage() != plain
     scene.choose("")
     assert room.view.grab().toImage() == plain
+
+
+def test_wires_keep_their_pieces_while_a_replay_is_stepped(room, qtbot) -> None:
+    room.set_tape(block_tape())
+    room.head.grouping.set_value("none")
+    room._regroup()
+    room.view.zoom_by(0.61 / room.view.zoom)
+    scene, screen = room.scene, QApplication.primaryScreen()
+    wrapped = [number for number, route in enumerate(scene.layout_.routes) if len(route) > 2][:6]
+    assert wrapped, "wires that lead to the next row"
+    for number in wrapped:
+        room.view.centerOn(QPointF(*scene.layout_.routes[number][1]))
+        QApplication.processEvents()
+        scene.played.show({}, {number: EdgeFlow(0.5, True, "a norm")})
+        QApplication.processEvents()
+        stepped = screen.grabWindow(room.winId()).toImage()
+        room.view.viewport().update()
+        QApplication.processEvents()
+        assert stepped == screen.grabWindow(room.winId()).toImage(), scene.layout_.routes[number]
 
 
 def test_on_a_marked_way_the_other_arrows_step_back_together(room) -> None:

@@ -90,6 +90,40 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeW
     assert captured(qtbot, window, before) == wanted and window.options_control.menu.options.batch == 0
 
 
+def test_what_could_not_be_captured_is_said_until_the_net_runs_and_leads_to_its_node(window, qtbot) -> None:
+    window.files.open(resource_path("examples", "MLP on digits.tape"))
+    ready(qtbot, window)
+    document, room = window.document, window.room
+    layer = next(node for node in document.project.graph.nodes.values() if node.op == "nn.Linear")
+    broken = replace(document.project, graph=document.project.graph.with_param(layer.id, "in_features", 7))
+    document.apply("break it", broken)
+    qtbot.waitUntil(lambda: window.live.up_to_date and bool(window.live.errors), timeout=60_000)
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(room.banner.isVisible)
+    assert room.banner.title() == "The network cannot run yet"
+    assert room.banner.actions_offered() == (f"Show {layer.name}", "Try again")
+    QTest.mouseClick(room.banner._action, LEFT)
+    assert window.pages.is_front("network") and window.selection.ids == frozenset({layer.id})
+    document.undo_stack.undo()
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.errors, timeout=60_000)
+    window.pages.show("autograd")
+    qtbot.waitUntil(lambda: not room.banner.isVisible())
+
+
+def test_a_capture_is_cancelled_where_it_computes(window: WholeWindow, qtbot) -> None:
+    window.files.open(resource_path("examples", "MLP on digits.tape"))
+    ready(qtbot, window)
+    window.pages.show("autograd")
+    os.kill(shared().pid, signal.SIGSTOP)
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(lambda: asked(shared(), CaptureRequest))
+    QTest.mouseClick(window.room._busy.button, LEFT)
+    os.kill(shared().pid, signal.SIGCONT)
+    assert not window.autograd_control.waits and not window.room.busy and window.room.tape is None
+    window.actions_by_key["capture"].trigger()
+    captured(qtbot, window)
+
+
 def kill_amid_a_capture(qtbot, window: WholeWindow, page: str) -> None:
     """With a page in front as the engine ends."""
     os.kill(shared().pid, signal.SIGSTOP)  # it answers nothing before it ends

@@ -85,6 +85,16 @@ def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(window
     assert [step["norm"] for step in steps] == [1.0, 2.0, 6.0]
 
 
+def test_the_steps_of_the_net_do_not_stand_beside_a_snippet(window, qtbot) -> None:
+    window.pages.show("autograd")
+    window.pages.turn_to("steps")
+    window.snippets.show("snippet")
+    assert not window.pages.is_front("steps") and window.pages.is_front("layers")
+    window.snippets.show("net")
+    assert window.pages.is_front("steps")
+    window.pages.turn_to("layers")
+
+
 def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) -> None:
     snippets = window.snippets
     window.actions_by_key["snippet"].trigger()

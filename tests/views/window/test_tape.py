@@ -142,8 +142,14 @@ def test_a_norm_above_the_bound_stops_it(window, qtbot) -> None:
     deck(window, "run")
     stands(qtbot, window)
     assert player.last.reason == "norm" and player.position == 1
-    assert "stopped it" in page.words.toolTip()
+    assert page.words.toolTip().startswith("Stopped by a norm of ")
+    last = player.tape.order[-1]
+    player.run_to(last)
+    stands(qtbot, window, 2)
+    assert player.last.reason == "norm", "what is run to is no way past a break"
     page.above.click()
+    player.run_to(last)
+    stands(qtbot, window, len(player) - 1)
     deck(window, "run")
     stands(qtbot, window, len(player))
 
@@ -214,6 +220,10 @@ def test_a_gradient_that_is_edited_goes_on_as_it_is_now(window, qtbot) -> None:
     player.edit(Edit(node, 0, "zero"))
     qtbot.waitUntil(lambda: bool(player.edits), timeout=60_000)
     assert player.arriving[0].norm == 0 and player.position == at
+    played, positions = window.room.scene.played, window.tape_control.graph._index
+    arrow = positions.arrow(player.tape.incoming[node][0].source, node)
+    assert all(played.boxes[key].edited for key in positions.keys(node))
+    assert window.room.scene.label_at(arrow)[0] == "0 edited" and "0 arrives" in played.flows[arrow].words
     deck(window, "to_end")
     stands(qtbot, window, len(player))
     last = next(record for record in reversed(player.records) if player.tape.nodes[record.node].parameters)
@@ -222,6 +232,7 @@ def test_a_gradient_that_is_edited_goes_on_as_it_is_now(window, qtbot) -> None:
     stands(qtbot, window, at)
     player.undo_edit()
     qtbot.waitUntil(lambda: not player.edits, timeout=60_000)
+    assert not any(box.edited for box in played.boxes.values()) and not played.flows[arrow].edited
     player.edit(Edit(node, 0, "value", 2.0, (0,) * len(player.arriving[0].shape)))
     qtbot.waitUntil(lambda: bool(player.edits), timeout=60_000)
     assert player.arriving[0].absmax == 2.0

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
+from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.section import Section
@@ -44,7 +45,8 @@ def why_section(answers: Iterable[GradAnswer] | None, ask: Callable[[], None], t
     """Return a section with the answers, or with a button that requests them if `answers` is None."""
     section = Section(title)
     if answers is None:
-        button = Button("Why is this .grad None?" if "parameter" not in title.lower() else "Where is .grad None?")
+        every = "parameter" in title.lower()
+        button = Button("Which parameters get no gradient?" if every else "Does a gradient arrive?")
         button.setObjectName("why")
         button.clicked.connect(ask)
         section.body_layout.addWidget(button)
@@ -53,12 +55,13 @@ def why_section(answers: Iterable[GradAnswer] | None, ask: Callable[[], None], t
     for answer in answers:
         norm = "None" if answer.norm is None else f"norm {answer.norm:.3g}"
         tone = _TONES.get(answer.state, "")
-        section.body_layout.addWidget(label(f"{answer.parameter}.grad: {norm}", "formula", tone))
+        section.body_layout.addWidget(FittingLabel(f"{answer.parameter}.grad: {norm}", "formula", tone))
         section.body_layout.addWidget(_wrapped(answer.sentence))
         if answer.cure:
             section.body_layout.addWidget(_small(answer.cure))
         if answer.place is not None and answer.place.code and answer.state != "flows":
-            section.body_layout.addWidget(label(f"{answer.place.line}  {answer.place.code}", "formula", "text2"))
+            line = f"{answer.place.line}  {answer.place.code}"
+            section.body_layout.addWidget(FittingLabel(line, "formula", "text2", at_right=True))
     return section
 
 

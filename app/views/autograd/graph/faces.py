@@ -17,7 +17,14 @@ from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, PAD, Sizes
 from app.observe.figures import NONFINITE
 from app.util.late_dataclass import dataclass
-from app.views.autograd.graph.playback_paint import Played, paint_freed, paint_next, paint_progress, paint_tick
+from app.views.autograd.graph.playback_paint import (
+    Played,
+    paint_edited,
+    paint_freed,
+    paint_next,
+    paint_progress,
+    paint_tick,
+)
 from app.views.ui import icons
 from app.views.ui.theme import ROLES, Theme, faded, font, mix, svg
 
@@ -220,6 +227,8 @@ class BoxFace:
             paint_next(painter, area, radius, theme)
         if played.finished:
             paint_tick(painter, theme, self.width)
+        if played.edited:
+            paint_edited(painter, theme)
 
 
 class GroupFace:

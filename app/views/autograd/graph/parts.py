@@ -18,6 +18,7 @@ from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import current
 
+EDITED = "A gradient that arrives here was edited"
 RING = 4.0  # around a box
 TAG = 12.0  # that the tag of a box reaches over its edges
 
@@ -92,7 +93,8 @@ class BoxPart(Part):
         """Return all its text, for a tooltip."""
         box = self.face.box
         chips = (chip.text for chip in box.chips)
-        return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *chips, *box.tags[:1])))
+        edited = EDITED if self._played is not None and self._played.edited else ""
+        return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *chips, *box.tags[:1], edited)))
 
 
 class GroupPart(Part):

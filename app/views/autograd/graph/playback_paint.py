@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.diagram.layout import Rect
+from app.util.formatting import figure
 from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 from app.views.ui.theme import Theme, mix
@@ -25,12 +26,13 @@ LEAST_NORM, MOST_WIDTH, DASHED_BELOW = 1.2, 8.0, 1e-4
 @dataclass(frozen=True)
 class Played:
     """Progress of a box or group: `ran` of its `count` nodes have run; `next` contains the next one. `freed` are the
-    indices of chips whose memory was freed."""
+    indices of chips whose memory was freed. `edited` if a gradient that arrives in it was edited."""
 
     ran: int = 0
     count: int = 1
     next: bool = False
     freed: frozenset[int] = frozenset()
+    edited: bool = False
 
     @property
     def finished(self) -> bool:
@@ -43,7 +45,8 @@ class Played:
 
 @dataclass(frozen=True)
 class EdgeFlow:
-    """The gradient over an arrow: its norm, if known; `reached` if it has been computed.
+    """The gradient over an arrow: its norm, if known; `reached` if it has been computed, `edited` if what arrives at
+    its end is not what left.
 
     `words` are the tooltip.
     """
@@ -51,6 +54,12 @@ class EdgeFlow:
     norm: float | None = None
     reached: bool = False
     words: str = ""
+    edited: bool = False
+
+    @property
+    def label(self) -> str:
+        """The norm as it is written on the arrow."""
+        return "" if self.norm is None else f"{figure(self.norm)} edited" if self.edited else figure(self.norm)
 
     @property
     def width(self) -> float:
@@ -146,6 +155,13 @@ def paint_tick(painter: QPainter, theme: Theme, right: float) -> None:
     painter.setBrush(theme.canvas)
     painter.drawEllipse(QPointF(right - 3, 3), 6, 6)
     icons.draw(painter, "check", theme.run, right - 7.5, -1.5, 9)
+
+
+def paint_edited(painter: QPainter, theme: Theme) -> None:
+    """Paint a badge on the upper left corner of a part at which a gradient was edited."""
+    painter.setPen(QPen(theme.canvas, 1))
+    painter.setBrush(theme.warn)
+    painter.drawPolygon([QPointF(3, -4), QPointF(10, 3), QPointF(3, 10), QPointF(-4, 3)])
 
 
 def paint_freed(painter: QPainter, rect: QRectF, theme: Theme) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 
 from app.autograd.pictures.positions import TapePositions
-from app.autograd.playback.steps import FanIn
+from app.autograd.playback.steps import FanIn, GradStats
 from app.util.formatting import MINUS, figure
 from app.views.autograd.graph.playback_paint import EdgeFlow, Played
 from app.views.autograd.tape.player import EMPTY, READY, Player
@@ -28,6 +28,7 @@ class PlayedGraph(QObject):
         self._ran: dict[str, int] = defaultdict(int)
         self._position = 0
         self._next: tuple[str, ...] = ()
+        self._marked: frozenset[str] = frozenset()  # boxes at which a gradient was edited
         player.moved.connect(self._moved)
         player.state_changed.connect(self._state)
         player.stood.connect(lambda _stop: self._next_flows())
@@ -50,7 +51,12 @@ class PlayedGraph(QObject):
 
     def _changed(self) -> None:
         if self._player.shows and self._index is not None:
-            self._show(set(), set(self._index.edges))
+            before, self._marked = self._marked, self._edited_boxes()
+            self._show(set(before | self._marked), set(self._index.edges))
+
+    def _edited_boxes(self) -> frozenset[str]:
+        assert self._index is not None
+        return frozenset(key for _, node, _ in self._player.edits for key in self._index.keys(node))
 
     def _all(self) -> None:
         """Update everything for another drawing."""
@@ -59,6 +65,7 @@ class PlayedGraph(QObject):
             return
         self._index = TapePositions(tape, self._room.folded, self._room.scene.drawing)
         self._ran, self._position, self._next = defaultdict(int), 0, ()
+        self._marked = self._edited_boxes()
         position = self._player.position
         keys, _ = self._count(0, position)
         self._position = position
@@ -108,7 +115,9 @@ class PlayedGraph(QObject):
     def _played(self, key: str, runs_next: bool) -> Played:
         assert self._index is not None
         count = self._index.counts[key]
-        return Played(self._ran[key], count, runs_next, self._index.freed(key, self._position))
+        return Played(
+            self._ran[key], count, runs_next, self._index.freed(key, self._position), key in self._marked
+        )  # fmt: skip
 
     def _next_flows(self) -> None:
         """Show the gradients that are summed at the next node; they are known only when it is next."""
@@ -130,7 +139,33 @@ class PlayedGraph(QObject):
         words = f"gradient norm {figure(norm)}"
         if len(edges) > 1:
             words += f" of {len(edges)} gradients together"
-        return EdgeFlow(norm, reached, "\n".join([words, *self._shares(edges)]))
+        edited, now = self._edited(edges)
+        if edited:
+            sum_ = "" if now is None else f": {figure(now.unscaled)} arrives"
+            words += f"\nWhat arrives was edited{sum_}"
+            if now is not None and len(edges) == 1 and self._alone(*edges[0]):
+                norm = now.unscaled
+        return EdgeFlow(norm, reached, "\n".join([words, *self._shares(edges)]), edited)
+
+    def _edited(self, edges: list[tuple[int, int]]) -> tuple[bool, GradStats | None]:
+        """Return whether what some edges lead to was edited, and what arrives there now, if it is known."""
+        assert self._index is not None
+        edits = {(node, output_nr) for _, node, output_nr in self._player.edits}
+        for source, slot in edges if edits else ():
+            edge = next(each for each in self._index.tape.outgoing[source] if each.slot == slot)
+            if (edge.target, edge.output_nr) in edits:
+                record = self._player.record_of(edge.target)
+                next_up = self._player.arriving if edge.target == self._player.next_node else ()
+                arriving = record.arriving if record is not None else next_up
+                return True, arriving[edge.output_nr] if edge.output_nr < len(arriving) else None
+        return False, None
+
+    def _alone(self, source: int, slot: int) -> bool:
+        """Return whether no other gradient is added to that of an edge."""
+        assert self._index is not None
+        tape = self._index.tape
+        edge = next(each for each in tape.outgoing[source] if each.slot == slot)
+        return sum(each.output_nr == edge.output_nr for each in tape.incoming[edge.target]) == 1
 
     def _shares(self, edges: list[tuple[int, int]]) -> list[str]:
         """Return the share of each edge of a sum."""

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import QGraphicsScene
 
 from app.diagram.diagram import Box, Drawing
 from app.diagram.layout import HEADER, KnownPlaces, Layout, Progress, Rect, arrange, no_progress
-from app.util.formatting import figure
 from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
 from app.views.autograd.graph.key_navigation import next_box
@@ -238,7 +237,7 @@ class TapeScene(QGraphicsScene):
         """Return the current label of an arrow, a shape or a norm, and its colour if it has one."""
         flow = self.played.flows.get(number)
         if flow is not None and flow.norm is not None:
-            return figure(flow.norm), flow.color(current()).rgba()
+            return flow.label, flow.color(current()).rgba()
         return label_of(self._drawing.arrows[number]), 0
 
     def tip_at(self, at: QPointF) -> str:

@@ -17,6 +17,7 @@ from app.util import formatting
 from app.util.formatting import MINUS, figure, shape_text
 from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_state import fan_ins_of
+from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.autograd.inspector.inspector import cell, note
 from app.views.autograd.tape.player import Player
 from app.views.ui.layouts import hbox
@@ -154,7 +155,7 @@ def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
     value = cell(figure(norm), "formula", "" if math.isfinite(norm) else "error", tip)
     place = cell(where, "caption", "text3", where)
     place.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-    grid.addWidget(cell(name, "formula", "", name), 0, 0)
+    grid.addWidget(FittingLabel(name, "formula"), 0, 0)
     grid.addWidget(place, 0, 1)
     grid.addWidget(value, 0, 2)
     grid.addWidget(GradientBar(norm), 1, 0, 1, 3)
@@ -166,7 +167,7 @@ def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
 def _empty_row(name: str, where: str) -> QWidget:
     widget = QWidget()
     hbox(
-        cell(name, "formula"), (cell(where, "caption", "text3"), 1),
+        FittingLabel(name, "formula"), (FittingLabel(where, "caption", "text3"), 1),
         cell("None", "formula", "text3", "This node returns no gradient for this edge"), on=widget, margins=0,
     )  # fmt: skip
     return widget
@@ -242,11 +243,11 @@ def _odd(
         target = tape.nodes[edge.target]
         if edge.stats is None or not target.parameters or not most or edge.stats.norm > TINY * most:
             continue
-        name = target.parameters[0].rpartition(".")[2]
+        name = target.parameters[0]
         before = [tape.nodes[each.source] for each in tape.incoming.get(node.id, ())]
         norm = next((each for each in before if "BatchNorm" in each.name), None)
-        if norm is not None and name == "bias":
-            yield (f"The bias gets no gradient: {tape.title_of(norm)} subtracts the channel mean, so any bias "
+        if norm is not None and name.rpartition(".")[2] == "bias":
+            yield (f"{name} gets no gradient: {tape.title_of(norm)} subtracts the channel mean, so any bias "
                    "cancels.")  # fmt: skip
         else:
             yield f"{name} gets next to no gradient: {figure(edge.stats.norm)} beside {figure(most)}."
@@ -278,7 +279,7 @@ def _target(tape: Tape, node: TapeNode) -> tuple[str, str]:
     """Return the target of a gradient: a parameter by its name, or a layer."""
     leaf = prepared(tape, node.id)
     if leaf is not None and tape.nodes[leaf].parameters:
-        return tape.nodes[leaf].parameters[0].rpartition(".")[2], f"by {node.name}" if leaf != node.id else ""
+        return tape.nodes[leaf].parameters[0], f"by {node.name}" if leaf != node.id else ""
     return "input", f"to {tape.title_of(node)}"
 
 

@@ -9,14 +9,16 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QScrollArea, QSizePolicy, QWidget
 
-from app.autograd.grouping import LayerGroup
+from app.autograd.grouping import LayerGroup, held_by_module
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import SavedTensor, Tape, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
+from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, tile_fill
+from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import box, label, start
 from app.views.ui.widgets.section import Section
@@ -25,6 +27,8 @@ _SHORT = {
     "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
     "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128",
 }  # fmt: skip
+MOST_MODULES = 24  # that are listed with their bytes
+MOST_ROWS = 40  # tensors, at most, of a layer that are listed at first
 _KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that is there anyway"}
 
 
@@ -52,7 +56,7 @@ Sections = Callable[[Tape, TapeNode | LayerGroup], Iterable[QWidget]]
 
 
 class TapeInspector(QScrollArea):
-    """Shows a `TapeNode` or a `LayerGroup` of a tape; for None, a hint.
+    """Shows a `TapeNode` or a `LayerGroup` of a tape, or all of it; without a tape, a hint.
 
     `above` creates the sections right below the title, `below` those at the end: append a callable to either list, and
     call `refresh` when its sections change.
@@ -76,11 +80,11 @@ class TapeInspector(QScrollArea):
         return self._shown
 
     def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
-        """Show one node or one layer of `tape`."""
-        if item is None and self._shown is None and self.widget() is not None:
+        """Show one node or one layer of `tape`, or for None the whole of it."""
+        if item is None and self._shown is None and tape is self.tape and self.widget() is not None:
             return
         self._shown, self.tape = item, tape
-        if tape is None or item is None:
+        if tape is None:
             self.setWidget(
                 EmptyState(
                     "autograd", "Nothing selected", "Click a backward operation to see which tensors it keeps and why."
@@ -89,7 +93,10 @@ class TapeInspector(QScrollArea):
             return
         page = QWidget()
         layout = vbox(on=page, margins=0, spacing=0)
-        title, *parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
+        if item is None:
+            title, *parts = _tape_page(tape)
+        else:
+            title, *parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
         self._top = self._sections_of(self.above)
         for part in (title, self._top, *parts, self._sections_of(self.below)):
             layout.addWidget(part)
@@ -124,7 +131,7 @@ def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
     if node.parameters:
         yield _parameter_section(node)
     if node.saved:
-        yield _saved_section(node.saved)
+        yield _saved_section(tape, [node])
     elif not node.is_leaf:
         words = "This operation needs no tensor of the forward pass for its gradient."
         yield _text_section("Saved tensors", "none", words)
@@ -132,13 +139,38 @@ def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
         yield _values_section(node)
     yield _edges_section(tape, node)
     if node.line is not None:
-        yield _code_section(tape.code_of(node), node.line, node.file)
+        yield _code_section("First used by" if node.is_leaf else "Created by", tape.code_of(node), node.line, node.file)
+
+
+def _tape_page(tape: Tape) -> Iterable[QWidget]:
+    """Show the whole graph: what its modules hold for backward."""
+    count = len(tape.order)
+    yield _title("The whole graph", f"{count:,} backward {plural(count, 'node')}", "block")
+    section = Section("Memory for backward", f"{bytes_text(tape.held_bytes)} held")
+    section.body_layout.addWidget(note("Click a backward operation to see which tensors it keeps and why."))
+    yield section
+    yield from _by_module_section(tape, range(len(tape.nodes)))
+
+
+def _by_module_section(tape: Tape, nodes: Iterable[int]) -> Iterable[QWidget]:
+    """Show the bytes by module, the most first."""
+    held = [(path, count) for path, count in held_by_module(tape, nodes).items() if count]
+    if len(held) < 2:
+        return
+    section = Section("Held by module", f"{len(held)} modules")
+    section.body_layout.addWidget(table([(path, bytes_text(count)) for path, count in held[:MOST_MODULES]]))
+    rest = held[MOST_MODULES:]
+    if rest:
+        more = f"{len(rest):,} more hold {bytes_text(sum(count for _, count in rest))}."
+        section.body_layout.addWidget(note(more))
+    section.body_layout.addWidget(note("A tensor that several keep counts where it is freed."))
+    yield section
 
 
 def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
     count = len(group.nodes)
-    kind = f"{group.kind} · " if group.kind else ""
-    yield _title(group.title, f"{kind}{count} {plural(count, 'backward node')}", group.category)
+    parts = [group.path if group.path != group.title else "", group.kind, f"{count} {plural(count, 'backward node')}"]
+    yield _title(group.title, " · ".join(filter(None, parts)), group.category)
     section = Section("Memory for backward", f"{bytes_text(group.held)} held")
     section.body_layout.addWidget(
         table([("held by this layer", bytes_text(group.held)), ("freed when it has run", bytes_text(group.freed))])
@@ -147,13 +179,14 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
         note("Neighbours can keep one tensor together; the one that runs last in backward frees it.")
     )
     yield section
-    saved = [saved for node in group.nodes for saved in tape.nodes[node].saved]
-    if saved:
-        yield _saved_section(saved)
+    yield from _by_module_section(tape, group.nodes)
+    nodes_with = [tape.nodes[node] for node in group.nodes if tape.nodes[node].saved]
+    if nodes_with:
+        yield _saved_section(tape, nodes_with)
     if group.parameters:
         parameters = Section("Parameters", str(len(group.parameters)))
         for name in group.parameters:
-            parameters.body_layout.addWidget(label(name, "formula", "text2"))
+            parameters.body_layout.addWidget(FittingLabel(name, "formula", "text2"))
         yield parameters
     names: dict[str, int] = {}
     for node in group.nodes:
@@ -171,51 +204,77 @@ def _title(name: str, where: str, category: str) -> QWidget:
     title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
     title.setToolTip(name)
-    place = label(where, "caption", "text3", wrap=True)
+    place = label(where.replace(".", ".\u200b"), "caption", "text3", wrap=True)  # a long path breaks at its dots
+    place.setAccessibleName(where)
     words = vbox(title, place, spacing=1)
     hbox((tile, 0, Qt.AlignmentFlag.AlignTop), (words, 1), on=widget, margins=12, spacing=10)
     return widget
 
 
-def _saved_section(saved: Iterable[SavedTensor]) -> Section:
-    """Return a row per tensor: name over shape, dtype, bytes, version; memory held only for backward is totalled on
-    top."""
-    rows = list(saved)
-    blocks = {s.storage: s.bytes for s in rows if s.kind == "activation"}
+def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
+    """Return a row per tensor: name over shape, dtype, bytes, version, below a line that says whose they are if there
+    are several nodes; memory held only for backward is totalled on top. Of very many those that hold the most come
+    first, and the rest when they are asked for."""
+    blocks = {s.storage: tape.storages[s.storage].bytes for node in nodes for s in node.saved if s.kind == "activation"}
     section = Section("Saved tensors", f"{bytes_text(sum(blocks.values()))} held")
-    table = QWidget()
-    grid = QGridLayout(table)
+    if len(nodes) > 1:
+        nodes = sorted(nodes, key=lambda node: -sum(s.bytes for s in node.saved if s.kind == "activation"))
+    shown = next((place for place in range(1, len(nodes)) if sum(len(n.saved) for n in nodes[:place]) >= MOST_ROWS),
+                 len(nodes))  # fmt: skip
+    section.body_layout.addWidget(_saved_table(tape, nodes[:shown], len(nodes) > 1))
+    if rest := nodes[shown:]:
+        more = Button(f"Show {sum(len(node.saved) for node in rest):,} more", "link")
+
+        def show_rest() -> None:
+            section.body_layout.replaceWidget(more, _saved_table(tape, rest, True))
+            more.hide()
+            more.deleteLater()
+
+        more.clicked.connect(show_rest)
+        section.body_layout.addWidget(more)
+    section.body_layout.addWidget(note(_saved_note([saved for node in nodes for saved in node.saved])))
+    return section
+
+
+def _saved_table(tape: Tape, nodes: Iterable[TapeNode], named: bool) -> QWidget:
+    """Return the rows of the tensors of some nodes, with the nodes' names if `named`."""
+    widget = QWidget()
+    grid = QGridLayout(widget)
     grid.setContentsMargins(0, 0, 0, 0)
     grid.setHorizontalSpacing(8)
     grid.setVerticalSpacing(6)
     right = Qt.AlignmentFlag.AlignRight
     for column, head in enumerate(("Tensor", "Type", "Size", "Version")):
         grid.addWidget(label(head, "caption", "text3"), 0, column, right if column > 1 else Qt.AlignmentFlag.AlignLeft)
-    for row, tensor in enumerate(rows, 1):
-        name, shape = QWidget(), shape_text(tensor.shape, "scalar")
-        vbox(cell(_short(tensor.name), "formula", "", tensor.name), cell(shape, "caption", "text2", shape), on=name,
-             margins=0, spacing=1)  # fmt: skip
-        cells = (
-            name,
-            cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
-            cell(bytes_text(tensor.bytes), "caption", "" if tensor.kind == "activation" else "text3"),
-            _version(tensor),
-        )
-        for column, made in enumerate(cells):
-            side = right if column > 1 else Qt.AlignmentFlag.AlignLeft
-            grid.addWidget(made, row, column, side | Qt.AlignmentFlag.AlignTop)
+    row = 1
+    for node in nodes:
+        if named:
+            whose = f"{tape.title_of(node)} · {node.name}"
+            grid.addWidget(FittingLabel(whose, "caption", "text3", f"Saved by {node.name} of {tape.title_of(node)}"),
+                           row, 0, 1, 4)  # fmt: skip
+            row += 1
+        for tensor in node.saved:
+            for column, made in enumerate(_saved_cells(tape, tensor)):
+                side = right | Qt.AlignmentFlag.AlignTop if column > 1 else Qt.AlignmentFlag.AlignTop
+                grid.addWidget(made, row, column, side)
+            row += 1
     grid.setColumnStretch(0, 1)
-    section.body_layout.addWidget(table)
-    section.body_layout.addWidget(note(_saved_note(rows)))
-    return section
+    return widget
 
 
-def _short(name: str) -> str:
-    """
-    >>> _short("weight"), _short("checkpoint input 0"), _short("saved_tensors[30]")
-    ('weight', 'chec…input 0', 'save…ors[30]')
-    """
-    return name if len(name) <= 13 else f"{name[:4]}…{name[-7:]}"
+def _saved_cells(tape: Tape, tensor: SavedTensor) -> tuple[QWidget, ...]:
+    name, shape = QWidget(), shape_text(tensor.shape, "scalar")
+    vbox(FittingLabel(tensor.name, "formula"), FittingLabel(shape, "caption", "text2"), on=name, margins=0, spacing=1)
+    size, tip = bytes_text(tensor.bytes), ""
+    whole = tape.storages[tensor.storage].bytes
+    if tensor.kind == "activation" and whole > tensor.bytes:
+        size, tip = f"{size}\nof {bytes_text(whole)}", "A view: all of the storage behind it is held"
+    return (
+        name,
+        cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
+        cell(size, "caption", "" if tensor.kind == "activation" else "text3", tip),
+        _version(tensor),
+    )
 
 
 def _saved_note(rows: list[SavedTensor]) -> str:
@@ -250,7 +309,7 @@ def _values_section(node: TapeNode) -> Section:
 def _parameter_section(node: TapeNode) -> Section:
     section = Section("Parameter", "shared" if len(node.parameters) > 1 else "")
     for name in node.parameters:
-        section.body_layout.addWidget(label(name, "formula"))
+        section.body_layout.addWidget(FittingLabel(name, "formula"))
     words = "AccumulateGrad adds the gradient that arrives to this tensor's .grad."
     if len(node.parameters) > 1:
         words += " One tensor has all these names: their gradients are added up."
@@ -276,8 +335,8 @@ def _name(tape: Tape, number: int) -> str:
     return node.parameters[0] if node.parameters else node.name
 
 
-def _code_section(code: str, line: int, file: str) -> Section:
-    section = Section("Created by", f"line {line} of {PurePath(file).name}" if file else f"line {line}")
+def _code_section(title: str, code: str, line: int, file: str) -> Section:
+    section = Section(title, f"line {line} of {PurePath(file).name}" if file else f"line {line}")
     section.setToolTip(file)
     text = label(code, "formula", wrap=True)
     text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -312,7 +371,7 @@ def table(rows: Iterable[tuple[str, str]]) -> QWidget:
     grid.setHorizontalSpacing(10)
     grid.setVerticalSpacing(5)
     for row, (name, value) in enumerate(rows):
-        grid.addWidget(cell(name, "caption", "text2", name), row, 0)
+        grid.addWidget(FittingLabel(name, "caption", "text2"), row, 0)
         grid.addWidget(cell(value, "formula", "", value), row, 1, Qt.AlignmentFlag.AlignRight)
     grid.setColumnStretch(0, 1)
     return widget

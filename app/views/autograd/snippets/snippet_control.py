@@ -44,6 +44,7 @@ class SnippetControl(QObject):
     """
 
     subject_chosen = Signal(str)
+    turned = Signal()
 
     def __init__(
         self,
@@ -125,8 +126,14 @@ class SnippetControl(QObject):
         self._pages.setCurrentWidget(page)
         room = self.page.room if key == SNIPPET else self._room
         self._inspector.show_item(room.tape, room.item_of(room.scene.current_key()))
+        self.turned.emit()
         if key == SNIPPET:
             self.page.edit.setFocus()
+
+    @property
+    def in_front(self) -> bool:
+        """Return whether the page "Snippet" stands in place of a graph of the net, a model or a script."""
+        return self._page is not None and self._pages.currentWidget() is self._page
 
     def show_graph(self) -> None:
         """Show the graph of the net, of the opened model or of a script, whichever was shown last."""

@@ -28,8 +28,9 @@ from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property, start
 
 NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient leaves a node here.")
-OWN = "your own lines"
+OWN = "My snippet"
 AT_FIRST = "torch, nn and F are there already; torch's seed is 0."
+WIDEST = 460  # px of the choice of a snippet
 LEAST = 230  # px of the editor's column
 SPLIT = ((340, 420), (420, 200), (420, 150))  # the first sizes: columns, editor over output, graph over tensors
 
@@ -86,10 +87,12 @@ class SnippetPage(QWidget):
     def _head_part(self) -> QWidget:
         """Return the row of examples and file buttons, with a description."""
         part = QWidget()
-        row = hbox(self.ready, self.open, self.save, 1, self.limits, self.stop, self.run, spacing=6)
+        row = hbox((self.ready, 1), self.open, self.save, self.limits, self.stop, self.run, spacing=6)
         vbox(row, self.words, on=part, margins=(12, 6, 10, 6), spacing=4)
         self.ready.setMinimumContentsLength(24)
-        self.ready.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.ready.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.ready.setMaximumWidth(WIDEST)
+        self.ready.currentTextChanged.connect(self.ready.setToolTip)
         return part
 
     def _laid_out(self) -> tuple[QSplitter, ...]:
@@ -242,7 +245,8 @@ class SnippetPage(QWidget):
         at = self.shown.freed_at
         by = f"backward in line {at}" if at else "a backward pass"
         state = "it is shown as it was before" if at else "what its nodes had saved is gone"
-        return f"The graph of {self.shown.name} was freed by {by}: {state}."
+        whose = "The graph" if self.shown.name.startswith("backward()") else f"The graph of {self.shown.name}"
+        return f"{whose} was freed by {by}: {state}."
 
     def _changed(self) -> str:
         """Name the saved tensor whose in-place change made backward fail, if that is the reason."""
@@ -345,7 +349,8 @@ class _SnippetRoom(AutogradPage):
         """Show the graph below one tensor; None empties the room."""
         self.set_tape(graph.tape if graph else None)
         if graph is not None:
-            self.head.root.setText(f"{graph.name}.grad_fn")
+            unnamed = graph.name.startswith("backward()")
+            self.head.root.setText(graph.name if unnamed else f"{graph.name}.grad_fn")
 
 
 def _with_code(words: str) -> str:

@@ -159,9 +159,16 @@ class Player(QObject):
         self.seek(self.position - 1)
 
     def run_to(self, node: int) -> None:
-        """Go to where `node` runs next."""
-        if self.tape is not None and node in self.tape.steps:
+        """Go to where `node` runs next, or to a breakpoint on the way there."""
+        if self.tape is None or node not in self.tape.steps:
+            return
+        if self.tape.steps[node] <= self.position:
             self.seek(self.tape.steps[node])
+        elif self._begin(PLAYING):
+            assert self._client is not None
+            self._turn = self._client.send(
+                Play(Breaks(self.norm_above, self.non_finite, self.breaks | {node}), quick=True)
+            )
 
     def set_speed(self, speed: float | None) -> None:
         """Set the speed in steps a second, None for unlimited."""

@@ -27,6 +27,7 @@ from app.views.ui.widgets import EmptyState, SearchField
 from app.views.ui.widgets.painting import box
 
 ROW = 21
+CAPTION = 40  # px, at least, for the operation beside a parameter
 Index = QModelIndex | QPersistentModelIndex
 
 
@@ -113,7 +114,9 @@ class StepModel(QAbstractListModel):
             return f"{piece.title}, frees {bytes_text(piece.released)}" if piece.released else piece.title
         step = self._rows[index.row()]
         node = self.node(step)
-        words = f"{step + 1:,} {' '.join((node.name, *node.parameters))}"
+        assert self.tape is not None
+        named = node.parameters or ((self.tape.title_of(node),) if "." in node.layer else ())
+        words = f"{step + 1:,} {' '.join((node.name, *named))}"
         return f"{words}, frees {bytes_text(self._released[step])}" if self._released[step] else words
 
 
@@ -179,10 +182,23 @@ class _Rows(QStyledItemDelegate):
         number.setWidth(wide + 6)
         write(painter, number, f"{step + 1:,}", theme.font("label"), tone, right=True)
         room = area.adjusted(22 + wide + 14, 0, -12, 0)
-        name = node.parameters[0].rpartition(".")[2] if node.parameters else ""
-        used = write(painter, room, name, theme.font("caption"), colors.text3, right=True)
+        name, ink = node.name, colors.text if runs_next else tone
+        path = node.parameters[0] if node.parameters else node.layer if "." in node.layer else ""
+        if node.is_leaf and path:  # which parameter it is matters more than that its gradient is added up
+            used = write(painter, room, _fitting(path, "label", room.width()), theme.font("label"), ink)
+            room.setLeft(room.left() + used + 6)
+            if room.width() >= CAPTION:
+                write(painter, room, name, theme.font("caption"), colors.text3, right=True)
+            return
+        short = _fitting(path, "caption", room.width() * 0.45)
+        used = write(painter, room, short, theme.font("caption"), colors.text3, right=True)
         room.setRight(room.right() - used - 6)
-        write(painter, room, node.name, theme.font("label"), colors.text if runs_next else tone)
+        write(painter, room, name, theme.font("label"), ink)
+
+
+def _fitting(path: str, role: str, width: float) -> str:
+    """Return a path that is cut at its front, as its end tells it from others."""
+    return QFontMetrics(theme.font(role)).elidedText(path, Qt.TextElideMode.ElideLeft, int(width))
 
 
 class _List(QListView):

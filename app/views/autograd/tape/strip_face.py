@@ -174,7 +174,10 @@ class StripFace:
                     plot.top())  # fmt: skip
             place = QRectF(x + 8, y, line.width, 14)
             lead = None
-            if place.right() > plot.right():
+            over = QRectF(self.x(piece.first) + 4, self.y(held[piece.first]) - 16, line.width, 14)
+            if over.right() <= x and not any(over.adjusted(-8, 0, 8, 0).intersects(other) for other in taken):
+                place = over  # above the layer's own steps
+            elif place.right() > plot.right():
                 x = self.x(piece.first)
                 left = x - 24 - line.width
                 under = self.y(held[self.step_at(max(left, plot.left()))])

@@ -61,7 +61,9 @@ class TapeControl(QObject):
         player.moved.connect(lambda _before, _now: self._refresh())
         self.steps = StepList(player)
         self._before_steps = "layers"  # the page that Steps took the place of
+        self._steps_wait = False  # Steps was in front as a snippet took the place of the graph
         workspace.pages.shown.connect(self._page_shown)
+        snippets.turned.connect(self._page_shown)
         self._page_shown()
         capture.captured.connect(self._captured)
         workspace.document.replaced.connect(lambda _project: self._released())
@@ -183,15 +185,21 @@ class TapeControl(QObject):
     def _page_shown(self, key: str = "") -> None:
         """Show the steps with the graph and the outline with the canvas; there is no room for both."""
         pages = self._workspace.pages
-        here = pages.is_front("autograd")
+        here = pages.is_front("autograd") and not self._snippets.in_front
         if key in ("layers", "outline"):
             self._before_steps = key
         if here and pages.is_front("outline"):
             pages.turn_to("steps")
         elif not here and pages.is_front("steps"):
-            pages.turn_to(self._before_steps)
+            snippet = pages.is_front("autograd")  # which stands in the graph's place
+            self._steps_wait = snippet
+            pages.turn_to("layers" if snippet else self._before_steps)
+        elif here and self._steps_wait:
+            self._steps_wait = False
+            pages.set_offered("steps", True)
+            pages.turn_to("steps")
         pages.set_offered("steps", here)
-        pages.set_offered("outline", not here)
+        pages.set_offered("outline", not pages.is_front("autograd"))
 
     def _state(self, state: str) -> None:
         pages = self._workspace.pages
@@ -242,4 +250,4 @@ def _where(player: Player) -> str:
         return "Playing backward"
     if player.next_node is None:
         return "Backward is through"
-    return f"Replay is before step {player.position + 1:,}"
+    return f"Paused before step {player.position + 1:,}"

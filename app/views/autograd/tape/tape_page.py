@@ -161,10 +161,11 @@ class TapePage(QWidget):
             return "Running the batch again to keep its graph…"
         stop = player.last
         if node is None:
-            return "All nodes have run" + stopped_by(stop)
+            return " · ".join(filter(None, (stopped_by(stop), "All nodes have run")))
         where = "in the loss" if node.in_loss else f"in {tape.title_of(node)}"
         name = f"{node.name} of {node.parameters[0]}" if node.parameters else f"{node.name} {where}"
-        return f"{name} runs next{stopped_by(stop) if player.state != PLAYING else ''}"
+        why = stopped_by(stop) if player.state != PLAYING else ""
+        return " · ".join(filter(None, (why, f"{name} runs next")))
 
     def _fit(self) -> None:
         """Elide the text to the available width, with the name in bold."""
@@ -193,8 +194,8 @@ def stopped_by(stop: Stop | None) -> str:
     if stop is None or stop.value is None:
         return ""
     if stop.reason == "norm":
-        return f" · a norm of {figure(stop.value)} stopped it"
-    return f" · {stop.value:,.0f} values that are NaN or infinite stopped it"
+        return f"Stopped by a norm of {figure(stop.value)}"
+    return f"Stopped by {stop.value:,.0f} values that are NaN or infinite"
 
 
 def _held_text(now: int, most: int, narrow: bool) -> str:
