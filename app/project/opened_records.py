@@ -57,6 +57,7 @@ class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     modules: Annotated[list[Text], msgspec.Meta(max_length=200_000)] = []
     parameters: Annotated[int, msgspec.Meta(ge=0)] = 0
     losses_in_training: bool = False
+    lazy: bool = False
 
 
 class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,7 +83,7 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
                 for a in found.takes
             ],
             [ReturnedRecord(one.way, [*one.shape], one.dtype) for one in found.returns],
-            [*found.modules], found.parameters, found.losses_in_training,
+            [*found.modules], found.parameters, found.losses_in_training, found.lazy,
         ),
         dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name) for one in opened.inputs],
         opened.folder, opened.sha256,
@@ -112,7 +113,7 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
                 for a in found.takes
             ),
             tuple(Returned(one.way, tuple(one.shape), one.dtype) for one in found.returns),
-            tuple(found.modules), found.parameters, found.losses_in_training,
+            tuple(found.modules), found.parameters, found.losses_in_training, found.lazy,
         ),
     )  # fmt: skip
 

@@ -60,7 +60,8 @@ class Returned:
 class Interface:
     """`model` is the dotted name of the class; `takes` are in the order of forward's signature, `returns` in that of
     what it returned. `modules` are the paths of the modules that own parameters, `parameters` counts their values.
-    `losses_in_training` says that it returned losses in train mode, and something else in eval mode."""
+    `losses_in_training` says that it returned losses in train mode, and something else in eval mode, `lazy` that its
+    first call gives layers their sizes."""
 
     model: str
     takes: tuple[Argument, ...] = ()
@@ -68,6 +69,7 @@ class Interface:
     modules: tuple[str, ...] = ()
     parameters: int = 0
     losses_in_training: bool = False
+    lazy: bool = False
 
     @property
     def own_losses(self) -> tuple[Returned, ...]:

@@ -36,6 +36,8 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
     if named and opened.interface.losses_in_training:
         hooks.append(_ALWAYS_LOSSES)
         parts.append("model.train = types.MethodType(train, model)")
+    if opened.interface.lazy:
+        parts += _first_call(taken)
     tops, before, expression = _making(opened)
     standard = ["import sys"] * (opened.folder != "" and opened.source.own_code)
     standard += ["import types"] * (_ALWAYS_LOSSES in hooks)
@@ -43,6 +45,7 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
     others = [line for line in tops if line not in standard]
     lines = [f'"""Make {_plain(str(opened.source))}, which train.py trains."""', ""]
     lines += [*sorted(standard), *(["from typing import Any"] if hooks else [])]
+    others = ["import torch", *others] if opened.interface.lazy else others
     lines += [""] * (lines[-1] != "") + [*others, f"from torch import {'Tensor, ' * (_PRESENT in hooks)}nn"]
     if opened.source.own_code and opened.folder:
         lines += ["", f"CODE = {_literal(code_folder(opened))}  # where the code of the model is"]
@@ -64,6 +67,15 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
         "\n".join(lines) + "\n", taken, names, class_name=MAKER,
         ends=tuple(OutputSpec(name, name if named else None) for name in names), own=own_file(opened),
     )  # fmt: skip
+
+
+def _first_call(inputs: Iterable[InputSpec]) -> list[str]:
+    """Return lines that call the model once, so that its lazy layers have their sizes."""
+    zeros = ", ".join(
+        f"torch.zeros({_literal((1, *one.shape))}{'' if one.dtype == 'float32' else f', dtype=torch.{one.dtype}'})"
+        for one in inputs
+    )
+    return ["with torch.no_grad():", f"    model.eval()({zeros})  # the sizes of its lazy layers", "model.train()"]
 
 
 def own_file(opened: OpenedModel) -> OwnModel | None:

@@ -52,6 +52,8 @@ def from_forward(model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def _first_layer(model: nn.Module) -> InputSpec | None:
     """Return the input of the first layer with weights; None if its type does not determine one."""
     for layer in model.modules():
+        if any(map(torch.nn.parameter.is_lazy, layer.parameters(recurse=False))):
+            return None
         if isinstance(layer, nn.Linear):
             return InputSpec((2, layer.in_features))
         if isinstance(layer, nn.Embedding):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from torch import nn
 
 from app.sources.examples import example, from_forward
 from app.sources.finding import package_of
-from app.sources.spec import InputsNeededError, InputSpec, SourceError, SourceSpec, adapters
+from app.sources.spec import ArgumentsError, InputsNeededError, InputSpec, SourceError, SourceSpec, adapters
 from app.util.late_dataclass import dataclass
 
 PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers", "diffusers": "diffusers"}
@@ -26,12 +27,14 @@ LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more 
 
 @dataclass
 class Loaded:
-    """A model and its example inputs; `targets` are inputs by name that it takes in train mode only."""
+    """A model and its example inputs; `targets` are inputs by name that it takes in train mode only. `lazy` says that
+    its first call gave layers their sizes."""
 
     model: nn.Module
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     targets: dict[str, Any] = field(default_factory=dict)
+    lazy: bool = False
 
     def named(self, train: bool) -> dict[str, Any]:
         """Return the inputs by name for one of its modes."""
@@ -56,7 +59,31 @@ def load(
             raise SourceError(f"{source} cannot be made: {type(error).__name__}: {error}".removesuffix(": ")) from error
         if inputs or not (loaded.args or loaded.kwargs):
             loaded = _with_inputs(source, loaded, inputs)
+        if is_lazy(loaded.model):
+            loaded.lazy = True
+            _initialize(loaded)
     return loaded
+
+
+def is_lazy(model: nn.Module) -> bool:
+    """Return whether the sizes of some layers are to come from a first call, as those of `nn.LazyLinear`."""
+    return any(map(torch.nn.parameter.is_lazy, (*model.parameters(), *model.buffers())))
+
+
+def weight_bytes(model: nn.Module) -> int:
+    """Return the bytes of its parameters and buffers, without those whose sizes are not known yet."""
+    tensors = (*model.parameters(), *model.buffers())
+    return sum(one.numel() * one.element_size() for one in tensors if not torch.nn.parameter.is_lazy(one))
+
+
+def _initialize(loaded: Loaded) -> None:
+    """Call a model once, so that its lazy layers have their sizes; one that raises is left as it is by then."""
+    modes = [(module, module.training) for module in loaded.model.modules()]
+    loaded.model.eval()
+    with contextlib.suppress(Exception, SystemExit), torch.no_grad():
+        loaded.model(*loaded.args, **loaded.kwargs)
+    for module, mode in modes:
+        module.training = mode
 
 
 def _prepend_to_path(folder: str) -> None:
@@ -146,7 +173,31 @@ def _build(source: SourceSpec, module: Any, arguments: Mapping[str, Any]) -> Loa
     if not callable(maker):
         there = ", ".join(_makers(module)) or "none that makes a model"
         raise SourceError(f"{source.where} has no class or function {source.name}; it has {there}")
+    _check_arguments(source, maker, arguments)
     return _loaded(source, maker(**arguments))
+
+
+def _check_arguments(source: SourceSpec, maker: Any, arguments: Mapping[str, Any]) -> None:
+    """Raise SourceError with the names to give, where a class or function cannot be called with these arguments."""
+    try:
+        signature = inspect.signature(maker)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**arguments)
+        return
+    except TypeError as error:
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        named = {one.name: one for one in signature.parameters.values() if one.kind in kinds}
+        words = str(error)
+    unknown = [name for name in arguments if name not in named]
+    missing = [name for name, one in named.items() if one.default is one.empty and name not in arguments]
+    if not unknown and missing:
+        given = ", ".join([*(f"{json.dumps(name)}: …" for name in (*arguments, *missing))])
+        raise ArgumentsError(f"{source} needs {', '.join(missing)}: give its arguments as JSON, {{{given}}}")
+    if unknown:
+        words = f"takes no {', '.join(unknown)}; its arguments are {', '.join(named) or 'none'}"
+    raise ArgumentsError(f"{source} {words}")
 
 
 def _loaded(source: SourceSpec, made: Any) -> Loaded:

@@ -31,6 +31,10 @@ class SourceNameError(SourceError):
     """A text that names no model, or describes no input."""
 
 
+class ArgumentsError(SourceError):
+    """Arguments that a class or a function cannot be called with; the message says which it takes."""
+
+
 class InputsNeededError(SourceError):
     """Inputs that cannot be proposed; `names` are the arguments of forward that must be given, as far as known."""
 

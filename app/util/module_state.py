@@ -17,9 +17,10 @@ def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
     Restores all buffers, since kernels of batch norm write running statistics without raising the version counter.
     """
     import torch
+    from torch.nn.parameter import is_lazy
 
     modes = [(module, module.training) for module in model.modules()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers() if not is_lazy(buffer)]
     model.train(train)
     try:
         yield

@@ -1,8 +1,8 @@
 """Import torchvision even if its compiled operators cannot be loaded.
 
 A torchvision wheel built for CUDA with a CPU-only torch fails at import with `operator torchvision::nms does not
-exist`. Data sets, transforms and models need none of those operators, so the two schemas that the import looks up are
-defined, and it is imported again. The operators raise when called.
+exist`. Data sets, transforms and most models need none of those operators, so their schemas are defined, two of which
+the import looks up, and it is imported again. The operators raise when called.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from typing import Any
 
 _NAME = "torchvision"
 _LOCK = threading.Lock()
+_POOLED = "Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width"
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    f"roi_pool({_POOLED}) -> (Tensor, Tensor)",
+    f"ps_roi_pool({_POOLED}) -> (Tensor, Tensor)",
+    f"ps_roi_align({_POOLED}, int sampling_ratio) -> (Tensor, Tensor)",
+    "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, int stride_h, int stride_w, "
+    "int pad_h, int pad_w, int dilation_h, int dilation_w, int groups, int offset_groups, bool use_mask) -> Tensor",
 )
 # The schemas live as long as the library object does.
 _kept: list[Any] = []
@@ -76,6 +82,15 @@ class _Loader(Loader):
             del sys.modules[name]
         _define_missing_operators()
         self._loader.exec_module(module)
+        _let_operators_raise()
+
+
+def _let_operators_raise() -> None:
+    """Have functions of `torchvision.ops` call their operators, which say what to do, and are seen as calls: the check
+    before each raises at a place of no call, with a longer text."""
+    for name, module in tuple(sys.modules.items()):
+        if name.startswith(f"{_NAME}.") and "_assert_has_ops" in vars(module):
+            vars(module)["_assert_has_ops"] = lambda: None
 
 
 def _define_missing_operators() -> None:

@@ -30,7 +30,7 @@ from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.source.interface import Interface
 from app.sources.finding import shadowing
-from app.sources.loading import LARGEST, PACKAGES, Loaded, load
+from app.sources.loading import LARGEST, PACKAGES, Loaded, load, weight_bytes
 from app.sources.spec import SourceError
 from app.util import gc_pause, rng
 from app.util.formatting import bytes_text
@@ -69,6 +69,8 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
         tell(f"Running {request.source} once in train mode")
         trained = interface_in_training(loaded.model, loaded.args, loaded.named(True))
         found = replace(found, interface=trained or found.interface)
+    if loaded.lazy and found.interface is not None:
+        found = replace(found, interface=replace(found.interface, lazy=True))
     told = _shadowing(request)
     return replace(found, remarks=(*found.remarks, told)) if told else found
 
@@ -104,7 +106,7 @@ def observe_with_values(request: Observe, without: Observation, tell: Callable[[
     """Observe again with weights where a model without values raised: control flow on values needs them."""
     with_weights = replace(request, meta=False)
     held = load(request.source, request.arguments, request.inputs, True, request.folder).model
-    if sum(one.numel() * one.element_size() for one in (*held.parameters(), *held.buffers())) > LARGEST:
+    if weight_bytes(held) > LARGEST:
         return without
     try:
         return answer(with_weights, tell)
@@ -187,7 +189,7 @@ def _loaded(wanted: Observe) -> Loaded:
         size = 0
         with contextlib.suppress(SourceError):  # some constructors need values
             held = load(wanted.source, wanted.arguments, wanted.inputs, True, wanted.folder).model
-            size = sum(one.numel() * one.element_size() for one in held.parameters())
+            size = weight_bytes(held)
         if size > LARGEST:
             raise CaptureError(
                 f"{wanted.source} has {bytes_text(size)} of weights; a capture holds them, their gradients and "

@@ -16,7 +16,7 @@ from app.runs.newest import weights_in
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.sources.finding import package_of
-from app.sources.loading import LARGEST, Loaded, load
+from app.sources.loading import LARGEST, Loaded, load, weight_bytes
 from app.sources.spec import SourceError
 from app.training.setup.initial_weights import put_in
 from app.util import rng
@@ -50,7 +50,7 @@ def _check_size(wanted: Observe) -> None:
         held = load(wanted.source, wanted.arguments, wanted.inputs, True, wanted.folder).model
     except SourceError:  # some constructors need values
         return
-    size = sum(one.numel() * one.element_size() for one in held.parameters())
+    size = weight_bytes(held)
     if size > LARGEST:
         raise SourceError(
             f"{wanted.source} has {bytes_text(size)} of weights, and comparing numbers takes {bytes_text(LARGEST)} at "
