@@ -49,6 +49,18 @@ def from_forward(model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (), {}
 
 
+def guess(model: nn.Module, name: str) -> InputSpec:
+    """Return a description of an argument of forward to begin with, by its name and the model's first layer."""
+    if name in _TEXT or name.endswith("_ids"):
+        return InputSpec((1, 16), "int64", name)
+    if "mask" in name:
+        return InputSpec((1, 16), "bool", name)
+    if name in ("t", "timestep", "timesteps", "time", "step", "labels", "class_labels", "y"):
+        return InputSpec((1,), "int64", name)
+    first = _first_layer(model) or InputSpec((1, 3, 32, 32))
+    return InputSpec((1, *first.shape[1:]), first.dtype, name)
+
+
 def _first_layer(model: nn.Module) -> InputSpec | None:
     """Return the input of the first layer with weights; None if its type does not determine one."""
     for layer in model.modules():

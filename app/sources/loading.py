@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from app.sources.examples import example, from_forward
+from app.sources.examples import example, from_forward, guess
 from app.sources.finding import package_of
 from app.sources.spec import ArgumentsError, InputsNeededError, InputSpec, SourceError, SourceSpec, adapters
 from app.util.late_dataclass import dataclass
@@ -103,10 +103,9 @@ def _with_inputs(source: SourceSpec, loaded: Loaded, inputs: tuple[InputSpec, ..
         return Loaded(loaded.model, args, kwargs, loaded.targets)
     args, kwargs = from_forward(loaded.model)
     if not args and not kwargs and (names := _needed_arguments(loaded.model)) is not None:
-        named = names[0] if names else "NAME"
-        raise InputsNeededError(
-            f"describe the inputs of {source}, for instance --input 1x3x32x32 or --input {named}=1x16:int64", names
-        )
+        guessed = tuple(str(guess(loaded.model, name)) for name in names) or ("1x3x32x32",)
+        words = f"describe the inputs of {source}, for instance {' '.join(f'--input {one}' for one in guessed)}"
+        raise InputsNeededError(words, names, guessed)
     return Loaded(loaded.model, args, kwargs)
 
 
@@ -284,7 +283,9 @@ def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     if asked := [name for name in ("weights", "weights_backbone") if given.get(name) is not None]:
         raise SourceError(f"weights are not downloaded; leave {' and '.join(asked)} out of the arguments")
     model = models.get_model(name, **given).get_submodule(part)
-    if name in models.list_models(module=models.detection) and not part:
+    if part:
+        return Loaded(model)
+    if name in models.list_models(module=models.detection):
         picture = example(InputSpec((3, 320, 320)))
         several = {"images": [picture, picture], "targets": [_boxes(model)] * 2}  # of one a batch norm learns nothing
         return Loaded(model, (), {"images": [picture]}, several)
@@ -331,8 +332,29 @@ def _transformers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
                 "transformers; nothing is downloaded"
             ) from error
     kind = next((getattr(transformers, name, None) for name in config.architectures or ()), None)
+    if kind is None and type(config) not in transformers.MODEL_MAPPING:
+        raise SourceError(_classes_of(source, transformers, config))
     model = kind(config) if kind is not None else transformers.AutoModel.from_config(config)
     return Loaded(model, (), _inputs_of(model, config))
+
+
+def _classes_of(source: SourceSpec, transformers: Any, config: Any) -> str:
+    """Say which class to name of a configuration whose type has no plain model."""
+    package = type(config).__module__.rpartition(".")[0]
+    with contextlib.suppress(ImportError):
+        importlib.import_module(f"{package}.modeling_{package.rpartition('.')[2]}")
+    modules = [module for name, module in sys.modules.items() if name.startswith(f"{package}.modeling_")]
+    there = {
+        name for module in modules for name, one in vars(module).items()
+        if isinstance(one, type) and issubclass(one, nn.Module) and getattr(one, "config_class", None) is type(config)
+        and getattr(transformers, name, None) is one and not name.endswith("PreTrainedModel")
+    }  # fmt: skip
+    words = f"{source} has no plain model in transformers"
+    if not there:
+        return f"{words}, and no class of its own: open the model that it is a part of"
+    named = json.dumps({"architectures": [min(there)]})
+    others = f". It has {', '.join(sorted(there))}" if len(there) > 1 else ""
+    return f"{words}; name a class of it in the arguments, {named}{others}"
 
 
 def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
@@ -341,11 +363,12 @@ def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
     main = getattr(model, "main_input_name", "input_ids")
     text = getattr(config, "text_config", config)
     vision = getattr(config, "vision_config", config)
-    size = getattr(vision, "image_size", None) or 224
+    size = getattr(vision, "image_size", None) or _size_of_processor(getattr(config, "name_or_path", "")) or 224
     size = tuple(size) if isinstance(size, list | tuple) else (size, size)
+    frames = (config.num_frames,) if hasattr(config, "tubelet_size") and getattr(config, "num_frames", None) else ()
     known = {
         "input_ids": InputSpec((1, 16), "int64"),
-        "pixel_values": InputSpec((1, getattr(vision, "num_channels", None) or 3, *size)),
+        "pixel_values": InputSpec((1, *frames, getattr(vision, "num_channels", None) or 3, *size)),
         "input_values": InputSpec((1, 16000)),
         "input_features": InputSpec(
             (1, getattr(config, "num_mel_bins", 80), 2 * getattr(config, "max_source_positions", 1500))
@@ -362,21 +385,59 @@ def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
     return {name: example(one) for name, one in known.items() if name in wanted and name in names}
 
 
+def _size_of_processor(folder: str) -> int | tuple[int, int] | None:
+    """Return the size to which the processor of a model's folder brings pictures; None if it does not say."""
+    try:
+        plain = json.loads(Path(folder, "preprocessor_config.json").read_text("utf-8"))
+        size = plain.get("crop_size") if plain.get("do_center_crop") else None
+        size = size or plain.get("size") or {}
+        if isinstance(size, int):
+            return size
+        return (size["height"], size["width"]) if "height" in size else size.get("shortest_edge")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     """Build one of diffusers' model classes, or the model of a folder's config.json."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     diffusers = _package("diffusers", source)
     kind, config = getattr(diffusers, source.name, None), dict(arguments)
     if kind is None and Path(source.name, "config.json").is_file():
-        import json
-
         config = {**json.loads(Path(source.name, "config.json").read_text("utf-8")), **arguments}
         kind = getattr(diffusers, config.get("_class_name", ""), None)
     if kind is None:
         raise SourceError(f"diffusers has no class {source.name}, and no folder of that name has a config.json")
     model = kind.from_config(config) if hasattr(kind, "from_config") else kind(**config)
+    if found := _latents_of(model):
+        return Loaded(model, (), found)
     args, kwargs = from_forward(model)
     return Loaded(model, args, kwargs)
+
+
+def _latents_of(model: Any) -> dict[str, Any]:
+    """Propose the inputs of a diffusion model by the names that its forward takes and the sizes of its configuration;
+    none if it needs another."""
+    config = model.config
+    size, channels = getattr(config, "sample_size", None) or 32, getattr(config, "in_channels", None) or 4
+    picture = InputSpec((1, channels, *(size if isinstance(size, list | tuple) else (size, size))))
+    words = getattr(config, "cross_attention_dim", None) or getattr(config, "joint_attention_dim", None)
+    words = words[0] if isinstance(words, list | tuple) else words
+    pooled, axes = getattr(config, "pooled_projection_dim", None), len(getattr(config, "axes_dims_rope", ()))
+    known = {
+        "sample": picture,
+        "hidden_states": picture if getattr(config, "sample_size", None) else InputSpec((1, 16, channels)),
+        "timestep": InputSpec((1,), "int64"),
+        "class_labels": InputSpec((1,), "int64") if getattr(config, "num_embeds_ada_norm", None) else None,
+        "encoder_hidden_states": InputSpec((1, 8, words)) if words else None,
+        "pooled_projections": InputSpec((1, pooled)) if pooled else None,
+        "img_ids": InputSpec((16, axes)),
+        "txt_ids": InputSpec((8, axes)),
+    }
+    found = {name: one for name in inspect.signature(model.forward).parameters if (one := known.get(name)) is not None}
+    if not {*(_needed_arguments(model) or ())} <= found.keys():
+        return {}
+    return {name: example(one) for name, one in found.items()}
 
 
 _LOADERS: dict[str, Callable[[SourceSpec, Mapping[str, Any]], Loaded]] = {

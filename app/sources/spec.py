@@ -36,11 +36,12 @@ class ArgumentsError(SourceError):
 
 
 class InputsNeededError(SourceError):
-    """Inputs that cannot be proposed; `names` are the arguments of forward that must be given, as far as known."""
+    """Inputs that cannot be proposed; `names` are the arguments of forward that must be given, as far as known, and
+    `guessed` a description of each to begin with."""
 
-    def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, names: tuple[str, ...] = (), guessed: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.names = names
+        self.names, self.guessed = names, guessed
 
 
 @dataclass(frozen=True)

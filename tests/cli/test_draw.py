@@ -95,7 +95,7 @@ def test_inputs_are_proposed_and_a_model_that_raises_is_drawn_to_where_it_did(
     [
         (["nets", "--trust"], 2, "names no model; write"),
         (["mine.net:Nope", "--trust"], 1, "has no class or function Nope; it has Net, make()"),
-        (["mine.net:Net", "--trust", "--args", '{"depth": 2}'], 1, "cannot be made: TypeError"),
+        (["mine.net:Net", "--trust", "--args", '{"depth": 2}'], 1, "takes no depth; its arguments are width, wrong"),
         (["mine.net:Net", "--trust", "--args", "[1]"], 2, "the arguments are an object"),
         (["mine.net:Net", "--trust", "--input", "x"], 2, "describes no input"),
         (["there.is.none:Net", "--trust"], 1, "ModuleNotFoundError"),

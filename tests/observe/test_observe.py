@@ -313,6 +313,17 @@ def test_the_call_that_raised_is_the_red_node(case: str) -> None:
         assert call.file == __file__ and red[0]["line"] == call.line > 0
 
 
+def test_an_operator_that_this_torchvision_lacks_is_the_red_call_and_says_what_to_install() -> None:
+    torchvision = import_torchvision()
+    if torchvision.extension._has_ops():
+        pytest.skip("this torchvision has its compiled operators")
+    model = Of(lambda _self, x: torchvision.ops.nms(x, x[:, 0], 0.5))
+    found = observe(model, (torch.rand(3, 4),))
+    call = found.calls[found.failed or 0]
+    assert call.name == "nms" and [one.shape for one in call.inputs] == [(3, 4), (3,)]
+    assert "Install a torchvision wheel that matches your torch" in found.error and len(found.error) < 200
+
+
 def test_an_exception_that_the_model_catches_is_none_of_its_failures() -> None:
     def forward(_self: Any, x: Tensor) -> Tensor:
         try:

@@ -105,13 +105,41 @@ def _takes_targets(loaded: Loaded, interface: Interface | None) -> bool:
 def observe_with_values(request: Observe, without: Observation, tell: Callable[[str], None]) -> Observation:
     """Observe again with weights where a model without values raised: control flow on values needs them."""
     with_weights = replace(request, meta=False)
-    held = load(request.source, request.arguments, request.inputs, True, request.folder).model
-    if weight_bytes(held) > LARGEST:
-        return without
+    loaded = load(request.source, request.arguments, request.inputs, True, request.folder)
+    if (size := weight_bytes(loaded.model)) > LARGEST:
+        return _without_values(request, loaded, size, without)
     try:
         return answer(with_weights, tell)
     except SourceError:
         return without
+
+
+def _without_values(request: Observe, loaded: Loaded, size: int, raised: Observation) -> Observation:
+    """Say what a model that is too large to be made with its weights raised for, or observe it in the precision that
+    torch's operators of experts ask for on the meta device."""
+    from app.observe.observe import observe
+
+    if "BF16" in raised.error:
+        args, kwargs = _in_bfloat16(loaded.args), _in_bfloat16(loaded.named(request.train))
+        name = type(loaded.model).__name__
+        found = observe(loaded.model.to(torch.bfloat16), args, kwargs, train=request.train, name=name)
+        if found.failed is None:
+            told = (
+                "Drawn in bfloat16: torch multiplies the groups of experts in that precision alone where there are no"
+            )
+            return replace(found, remarks=(*found.remarks, f"{told} values."))
+    told = (
+        f"It has {bytes_text(size)} of weights, so it ran without values, and what raised may need them. Arguments "
+        "that make it smaller, such as fewer layers, have it run with values."
+    )
+    return replace(raised, remarks=(*raised.remarks, told))
+
+
+def _in_bfloat16(value: Any) -> Any:
+    """Return inputs with their floating point tensors in bfloat16."""
+    return torch.utils._pytree.tree_map_only(
+        Tensor, lambda one: one.to(torch.bfloat16) if one.is_floating_point() else one, value
+    )
 
 
 # --- Captures

@@ -17,7 +17,7 @@ from app.engine.requests.observe import Observe, request_of
 from app.observe.observation import Observation
 from app.source.layer_files import LayerFile, LayerFileError, allow, allowed
 from app.sources.finding import digest_of, file_of
-from app.sources.spec import AskedModel, InputsNeededError, SourceSpec, parse_input, parse_source
+from app.sources.spec import ArgumentsError, AskedModel, InputsNeededError, SourceSpec, parse_input, parse_source
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.trust_dialog import listed
 from app.views.importing.import_pages import FormField, ModelTrustDialog, code_field
@@ -174,7 +174,13 @@ class OpenModelDialog(ProgressDialog):
             self._say("Stopped. Nothing was opened.")
         elif isinstance(answer, WorkerFailure):
             if isinstance(answer.error, InputsNeededError):
-                self._ask_inputs(answer.error.names)
+                self._ask_inputs(answer.error)
+                return
+            if isinstance(answer.error, ArgumentsError):
+                self._say("")
+                self.entries["arguments"].complain(f"{answer.error}.")
+                self.arguments.setFocus()
+                announce(self, str(answer.error))
                 return
             words = f"{str(answer.error).strip() or type(answer.error).__name__}".removesuffix(".")
             self.state.setToolTip(answer.traceback)
@@ -185,11 +191,12 @@ class OpenModelDialog(ProgressDialog):
             self._show(answer, self._asked)
             self.accept()
 
-    def _ask_inputs(self, names: tuple[str, ...]) -> None:
-        """Say at the field which inputs it has to describe."""
-        one = names[0] if names else "NAME"
-        which = f"forward takes {listed(list(names))}, which cannot be proposed" if names else "They cannot be proposed"
-        words = f"{which}: describe them here, one a line, such as {one}=1x3x32x32 or {one}=1x16:int64."
+    def _ask_inputs(self, needed: InputsNeededError) -> None:
+        """Say at the field which inputs it has to describe, and begin with a line for each."""
+        which = f"forward takes {listed(list(needed.names))}" if needed.names else "forward does not say what it takes"
+        words = f"{which}, with sizes that nothing tells: correct these lines, then open it."
+        self.inputs.setPlainText("\n".join(needed.guessed))
+        self.inputs.selectAll()
         self._say("")
         self.entries["inputs"].complain(words)
         self.inputs.setFocus()

@@ -38,6 +38,19 @@ class Net(nn.Module):
         return self.head(self.parts(x))
 """
 
+TWO = """
+from torch import nn
+
+
+class Two(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Linear(width, 2)
+
+    def forward(self, left, *, mask):
+        return self.first(left) * mask
+"""
+
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
@@ -237,6 +250,14 @@ def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: 
     dialog.start()
     qtbot.waitUntil(lambda: "torchvision has no model resnet" in dialog.state.text())
     assert dialog.open_button.isEnabled() and dialog.source.text() == "torchvision:resnet"
+    (mine.parent / "two.py").write_text(TWO)
+    for words, entry in (("two.py:Two needs width: give", "arguments"), ("forward takes left, mask", "inputs")):
+        dialog.open_model(AskedModel("two.py:Two", dialog.arguments.text(), trust=True))
+        note = dialog.entries[entry].note
+        qtbot.waitUntil(lambda note=note, words=words: words in note.text())
+        dialog.arguments.setText('{"width": 8}')
+    assert dialog.inputs.toPlainText() == "left=1x8\nmask=1x16:bool" and dialog.focusWidget() is dialog.inputs
+    dialog.inputs.setPlainText("")
     dialog.source.setText("torchvision:vgg11")
     dialog.start()
     dialog.reject()  # stops it; the dialog stays
