@@ -25,6 +25,7 @@ Name = Annotated[str, msgspec.Meta(max_length=200)]
 Note = Annotated[str, msgspec.Meta(max_length=4000)]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
 MOST_TAGS = 20
+TAGGED = "\u2002#"  # between the name and a tag of a run; the first character is in neither
 
 
 class RunError(CodedError, ValueError):
@@ -167,7 +168,7 @@ class Record(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """The display name with the tags, for legends."""
-        return f"{self.title} ({', '.join(self.tags)})" if self.tags else self.title
+        return TAGGED.join((self.title, *self.tags))
 
     @property
     def cuts(self) -> tuple[Cut, ...]:

@@ -15,6 +15,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
+from app.runs.record import TAGGED
 from app.training.events import Cut, MemorySample, Started, StepDone
 from app.training.history import History
 from app.training.loop import train
@@ -105,6 +106,27 @@ def test_an_empty_page_offers_the_run(qtbot, curves):
     assert curves.empty.isVisible() and not curves.cards.isVisible()
     with qtbot.waitSignal(curves.runRequested):
         curves.empty.acted.emit()
+
+
+def test_runs_are_compared_under_one_smoothing_each_by_its_name(curves, events):
+    """The same run twice: equal numbers and curves, and neither is called "train"."""
+    histories = [History(), History()]
+    for history in histories:
+        history.extend(events)
+    curves.set_run_name(f"baseline{TAGGED}sgd")
+    curves.set_history(histories[0], None, (("Run 2", histories[1]),))
+    for chart in (curves.loss, curves.accuracy):
+        own, other = chart.entries(None)
+        assert (own.label, own.short, other.label) == (f"baseline{TAGGED}sgd", "baseline", "Run 2")
+        assert own.value == other.value and own.series != other.series
+    smoothed = curves.loss._smooth.points()[1]
+    assert np.array_equal(smoothed, curves.loss.others._lines[0].curve.points()[1])
+    assert not len(curves.loss._raw.points()[0]) and not len(curves.loss._validation.points()[0])
+    assert [len(line.dots._x) for line in curves.loss._validations._lines] == [3, 3]
+    assert "smoothed" in curves.loss.heading.texts[1] and "dots: validation" in curves.loss.heading.texts[1]
+    curves.set_history(histories[0])
+    assert [entry.label for entry in curves.loss.entries(None)] == ["train", "validation"]
+    assert curves.loss.heading.texts[1].startswith("baseline, ") and len(curves.loss._raw.points()[0])
 
 
 def test_every_number_in_the_legends_was_measured(run_curves, run):

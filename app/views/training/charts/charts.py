@@ -14,7 +14,16 @@ from app.views.training.charts.axis import Scale
 from app.views.training.charts.card import ChartCard, LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.loss_parts import LossPartCurves
-from app.views.training.charts.overlays import RunOverlays, accuracies, cut_lines, smoothed_loss
+from app.views.training.charts.overlays import (
+    COLORS,
+    Other,
+    RunOverlays,
+    accuracies,
+    cut_lines,
+    name_in,
+    smoothed_loss,
+    validation_losses,
+)
 from app.views.training.charts.plot import CurveDots, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
@@ -50,6 +59,11 @@ class Chart(ChartCard):
     def set_run_name(self, name: str) -> None:
         """Name the run that is shown, for legends of several."""
         self.run_name = name
+
+    def set_others(self, history: History, others: Sequence[Other]) -> None:
+        """Show other runs beside that of `history`, where the chart shows them."""
+        if self.others is not None:
+            self.others.set_runs(others)
 
     @property
     def _compares(self) -> bool:
@@ -118,6 +132,7 @@ class LossChart(Chart):
         self._validation = Curve(self.plot, 1, 1.5)
         self._dots = CurveDots(self.plot, 1)
         self.others: RunOverlays = RunOverlays(self.plot, smoothed_loss)
+        self._validations = RunOverlays(self.plot, validation_losses, dots=True)  # of all runs, where several are shown
         self.parts = LossPartCurves(self.plot)
         self._smoother = Smoother(0.9)
         self._name = ""
@@ -154,6 +169,11 @@ class LossChart(Chart):
         self._name = name
         self._show_scale()
 
+    def set_others(self, history: History, others: Sequence[Other]) -> None:
+        super().set_others(history, others)
+        shown = [Other(self.run_name, history), *others] if others else []
+        self._validations.set_runs(shown, (0, *COLORS))
+
     def set_history(self, history: History, mode: Mode) -> None:
         if history is not self.history:
             self._smoother = Smoother(self._smoother.weight)
@@ -171,14 +191,16 @@ class LossChart(Chart):
         epoch_x, epoch_y = series.thin_peaks(epoch_x[near], epochs["val_loss"][near], pixels // 2)
         self._left_out = self._log and bool(np.any(thin_y <= 0))
         shown = [self._level(values) for values in (thin_y, smooth_y, epoch_y)]
-        raw_visible = self._smoother.weight > 0
+        raw_visible = self._smoother.weight > 0 and not self._compares
         self._raw.set_points(thin_x, shown[0]) if raw_visible else self._raw.clear()
-        self._smooth.set_points(*((smooth_x, shown[1]) if raw_visible else (thin_x, shown[0])))
-        self._validation.set_points(epoch_x, shown[2])
-        self._dots.set_points(epoch_x, shown[2])
+        self._smooth.set_points(*((smooth_x, shown[1]) if self._smoother.weight > 0 else (thin_x, shown[0])))
+        validation = (epoch_x[:0], epoch_x[:0]) if self._compares else (epoch_x, shown[2])
+        self._validation.set_points(*validation)
+        self._dots.set_points(*validation)
         others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
+        others += self._validations.redraw(self.scale.mode, 0.0, self._level)
         parts = self.parts.redraw(self.history, self.scale, self._smoother.weight, self._level)
-        self._fit(np.concatenate([*shown[::2], *others, *parts]))
+        self._fit(np.concatenate([*(shown[1:2] if self._compares else shown[::2]), *others, *parts]))
         self._mark_epochs()
         self._show_scale()
 
@@ -199,36 +221,36 @@ class LossChart(Chart):
         scale = "log scale" if self._log else "linear"
         if self._left_out:
             scale += ", non-positive values omitted"
-        smooth = f"smoothed {self.smoothing:g}" if self._compares and self.smoothing else ""
-        run = "" if self._compares else self.run_name
-        self.heading.set(note=", ".join(filter(None, (run, self._name, scale, smooth))))
+        words = [name_in(self.run_name), self._name, scale]
+        if self._compares:  # what the marks mean
+            words = ["lines: training" + f", smoothed {self.smoothing:g}" * bool(self.smoothing), "dots: validation",
+                     self._name, scale]  # fmt: skip
+        self.heading.set(note=", ".join(filter(None, words)))
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
         steps, row = self.history.steps, self._epoch_at(index)
         if not len(steps):
             return ()
-        if index is None and self._compares:
-            return [*self._run_entries(row), *self.others.entries()]
+        if self._compares:
+            return self._run_entries(index)
         entries = [LegendEntry("train", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
             value = formatting.figure(float(self.history.epochs["val_loss"][row]))
             entries.append(LegendEntry("validation", value, 1, "dots", "val"))
         return [*entries, *self.parts.entries(self.history, index)]
 
-    def _run_entries(self, row: int | None) -> list[LegendEntry]:
-        """Return the entries of the run on show among others: all training losses under one smoothing."""
-        name = self.run_name or "this run"
-        entries = (
-            [LegendEntry(name, formatting.figure(float(self._smoother.values[-1])))] if len(self._smoother) else []
-        )
-        if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
-            value = formatting.figure(float(self.history.epochs["val_loss"][row]))
-            entries.append(LegendEntry(f"{name}, validation", value, 1, "dots", f"{name} val"))
-        return entries
+    def _run_entries(self, index: int | None) -> list[LegendEntry]:
+        """Return an entry per run with its name: all training losses under one smoothing."""
+        values, name = self._smoother.values, self.run_name or "this run"
+        at = len(values) - 1 if index is None else index
+        if not 0 <= at < len(values):
+            return []
+        own = LegendEntry(name, formatting.figure(float(values[at])), short=name_in(name))
+        return [own, *self.others.entries()] if index is None else [own]
 
     def rows(self, index: int) -> Sequence[Row]:
         rows = list(super().rows(index))
-        if self.smoothing and index < len(self._smoother):
+        if self.smoothing and not self._compares and index < len(self._smoother):
             average = formatting.figure(float(self._smoother.values[index]))
             rows.insert(1, (theme.current().series[0], "train, smoothed", average))
         return rows
@@ -248,6 +270,7 @@ class AccuracyChart(Chart):
         self._curves = [(Curve(self.plot, number, 1.5), CurveDots(self.plot, number)) for number in (0, 1)]
         self.others: RunOverlays = RunOverlays(self.plot, accuracies)
         self._scores = ScoreCurves(self.plot)
+        self._smoother = Smoother(0.0)
 
     def redraw(self) -> None:
         shares = has_accuracy(self.history)
@@ -257,6 +280,8 @@ class AccuracyChart(Chart):
         x = self.scale.x_of(epochs["step"], epochs["seconds"])
         window = self._window(x)
         levels = [100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")]
+        if self._compares:  # what the other runs show: the validation accuracy, or that of training without any
+            levels = [accuracies(self.history, self._smoother)[2][window], np.full(len(levels[0]), np.nan)]
         for (curve, dots), y in zip(self._curves, levels, strict=True):
             thin_x, thin_y = series.thin_peaks(x[window], y, self.plot.pixels // 2)
             curve.set_points(thin_x, thin_y)
@@ -277,15 +302,17 @@ class AccuracyChart(Chart):
             return ()
         epochs = self.history.epochs
         entries = []
-        of = f"{self.run_name or 'this run'}, " if index is None and self._compares else ""
+        if self._compares:
+            name = self.run_name or "this run"
+            shared = formatting.figure(float(accuracies(self.history, self._smoother)[2][row]))
+            own = LegendEntry(name, shared, 0, "dots", name_in(name))
+            return [own, *self.others.entries()] if index is None else [own]
         if not np.isnan(epochs["train_accuracy"][row]):
-            value = formatting.percent(float(epochs["train_accuracy"][row]))
-            entries.append(LegendEntry(f"{of}train", value, 0, "dots"))
+            entries.append(LegendEntry("train", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
         if not np.isnan(epochs["val_accuracy"][row]):
             value = formatting.percent(float(epochs["val_accuracy"][row]))
-            entries.append(LegendEntry(f"{of}validation", value, 1, "dots", f"{of.replace(',', '')}val"))
-        entries += self._scores.entries(self.history, row)
-        return [*entries, *self.others.entries()] if index is None else entries
+            entries.append(LegendEntry("validation", value, 1, "dots", "val"))
+        return [*entries, *self._scores.entries(self.history, row)]
 
 
 class ThroughputChart(Chart):

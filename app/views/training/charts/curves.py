@@ -197,8 +197,8 @@ class Curves(QWidget):
         self._step = None
         self._source = source
         self._known = ((), {})
-        for overlays in (self.loss.others, self.accuracy.others):
-            overlays.set_runs([Other(title, each) for title, each in others])
+        for chart in (self.loss, self.accuracy):
+            chart.set_others(self._history, [Other(title, each) for title, each in others])
         if history is not None and not self.has_run:
             self._paint_in_turns()
         self._stack.setCurrentWidget(self.cards if history is not None else self.empty)

@@ -7,13 +7,14 @@ from dataclasses import field
 
 import numpy as np
 
+from app.runs.record import TAGGED
 from app.training.history import History
 from app.util import formatting
 from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
 from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
-from app.views.training.charts.plot import CutLine, StepPlot
+from app.views.training.charts.plot import CurveDots, CutLine, StepPlot
 from app.views.training.charts.series import Floats, Smoother
 from app.views.training.charts.timescale import Mode, TimeScale
 
@@ -25,10 +26,20 @@ Values = Callable[[History, Smoother], tuple[Floats, Floats, Floats]]  # steps, 
 
 @dataclass(frozen=True)
 class Other:
-    """A run that is shown beside another."""
+    """A run that is shown beside another; `label` is its name with its tags."""
 
-    title: str
+    label: str
     history: History
+
+    @property
+    def title(self) -> str:
+        """The name alone."""
+        return name_in(self.label)
+
+
+def name_in(label: str) -> str:
+    """Return the name of a run without its tags."""
+    return label.split(TAGGED)[0]
 
 
 @dataclass
@@ -36,6 +47,7 @@ class _Line:
     other: Other
     curve: Curve
     color: int
+    dots: CurveDots | None = None
     smoother: Smoother = field(default_factory=lambda: Smoother(0.9))
 
 
@@ -44,6 +56,12 @@ def smoothed_loss(history: History, smoother: Smoother) -> tuple[Floats, Floats,
     steps = history.steps
     smoother.extend(steps["loss"][len(smoother) :])
     return steps["step"], steps["seconds"], smoother.values
+
+
+def validation_losses(history: History, _smoother: Smoother) -> tuple[Floats, Floats, Floats]:
+    """Return the validation loss of each epoch."""
+    epochs = history.epochs
+    return epochs["step"], epochs["seconds"], epochs["val_loss"]
 
 
 def accuracies(history: History, _smoother: Smoother) -> tuple[Floats, Floats, Floats]:
@@ -61,18 +79,22 @@ def cut_lines(history: History, mode: Mode, prefix: str = "", color: int = -1) -
 
 
 class RunOverlays:
-    """The curves of other runs in one plot."""
+    """The curves of other runs in one plot; with `dots` faint ones through a dot for each value."""
 
-    def __init__(self, plot: StepPlot, values: Values) -> None:
-        self._plot, self._values = plot, values
+    def __init__(self, plot: StepPlot, values: Values, dots: bool = False) -> None:
+        self._plot, self._values, self._dots = plot, values, dots
         self._lines: list[_Line] = []
 
-    def set_runs(self, others: Sequence[Other]) -> None:
+    def set_runs(self, others: Sequence[Other], colors: Sequence[int] = COLORS) -> None:
         """Show these runs, as many as there are colours."""
         for line in self._lines:
             self._plot.drop(line.curve)
-        shown = list(zip(others, COLORS, strict=False))
-        self._lines = [_Line(other, Curve(self._plot, color, 1.5), color) for other, color in shown]
+            if line.dots is not None:
+                self._plot.drop(line.dots)
+        self._lines = []
+        for other, color in zip(others, colors, strict=False):
+            curve = Curve(self._plot, color, *((1.0, 0.45) if self._dots else (1.5, 1.0)))
+            self._lines.append(_Line(other, curve, color, CurveDots(self._plot, color) if self._dots else None))
 
     def redraw(self, mode: Mode, weight: float, level: Callable[[Floats], Floats]) -> list[Floats]:
         """Draw them by the x axis of the chart; the levels that are in view, for its y range."""
@@ -86,6 +108,8 @@ class RunOverlays:
             window = series.visible(x, low, high)
             thin_x, thin_y = series.thin(x[window], values[window], self._plot.pixels // 2)
             line.curve.set_points(thin_x, level(thin_y))
+            if line.dots is not None:
+                line.dots.set_points(thin_x, level(thin_y))
             seen.append(level(thin_y))
         return seen
 
@@ -100,7 +124,7 @@ class RunOverlays:
         for line in self._lines:
             values = self._values(line.other.history, line.smoother)[2]
             text = formatting.figure(float(values[-1])) if len(values) else "–"
-            found.append(LegendEntry(line.other.title, text, line.color, short=line.other.title))
+            found.append(LegendEntry(line.other.label, text, line.color, short=line.other.title))
         return found
 
     def cuts(self, mode: Mode) -> list[CutLine]:

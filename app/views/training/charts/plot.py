@@ -312,9 +312,10 @@ class StepPlot(pg.PlotWidget):
         """The width of the view."""
         return max(1, int(self.view.width()))
 
-    def drop(self, curve: Curve) -> None:
-        """Take a curve away."""
-        self.curves.remove(curve)
+    def drop(self, curve: PlotLayer) -> None:
+        """Take a curve, or its dots, away."""
+        if curve in self.curves:
+            self.curves.remove(curve)
         curve.setParentItem(None)  # type: ignore[arg-type]  # the stubs leave out None, which Qt documents
         self.scene().removeItem(curve)
 
