@@ -28,7 +28,11 @@ def run(options: argparse.Namespace) -> int:
 
     project = cli.read(options)
     try:
-        seen = preview(project.data, options.data, project.training.batch_size, lambda done, total, name: None)
+        training = project.training
+        seen = preview(
+            project.data, options.data, training.batch_size, lambda done, total, name: None, training.seed,
+            training.one_batch,
+        )  # fmt: skip
     except DataError as error:
         raise cli.CommandError(str(error), 1) from error
     spec = seen.spec

@@ -33,5 +33,11 @@ class Dataset:
         """
         import torch
 
+        return self.batch_of(torch.arange(min(size, len(self.train))))
+
+    def batch_of(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Return training samples by number, and their labels, as in a training step. Random generators are
+        restored.
+        """
         with borrowed():
-            return next(self.train.batches([torch.arange(min(size, len(self.train)))]))
+            return next(self.train.batches([numbers]))

@@ -67,15 +67,19 @@ def bad(spec: SourceSpec, policy: str) -> str:
     return f"{len(spec.bad):,} cannot be read and {be} {does}: {first}{rest}."
 
 
+def _which(preview: BatchPreview) -> str:
+    return "The first batch of a run" + (", shuffled" if preview.shuffled else "")
+
+
 def batch(preview: BatchPreview) -> str:
     """Describe shape, dtype and range of a batch's inputs and labels."""
     shape, labels = shape_text(preview.shape), shape_text(preview.label_shape)
     if several := preview.spec.inputs:
         count = preview.shape[0]
         fields = ", ".join(f"{one.name} {shape_text((count, *one.shape))} {one.dtype}" for one in several)
-        return f"A batch: inputs {fields}; labels {labels} {preview.label_dtype}."
+        return f"{_which(preview)}: inputs {fields}; labels {labels} {preview.label_dtype}."
     seen = " Above: before the transforms." if preview.before else ""
     return (
-        f"A batch: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "
+        f"{_which(preview)}: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "
         f"labels {labels} {preview.label_dtype}.{seen}"
     )

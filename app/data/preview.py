@@ -1,4 +1,4 @@
-"""Preview of the first batch of the data."""
+"""Preview of the batch that a run trains on first."""
 
 from __future__ import annotations
 
@@ -22,15 +22,21 @@ from app.data.spec import CLASSES, TOKENS, BatchPreview, FieldInfo, SourceSpec
 from app.data.targets import first
 from app.util.formatting import shape_text
 
-SHOWN = 8
+SHOWN = 16
 COLUMNS = 4
 
 
-def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watch) -> BatchPreview:
-    """Read the data and return the first batch. Raises DataError."""
+def preview(
+    config: DataConfig, root: str | Path | None, batch: int, watch: Watch, seed: int = 0, one_batch: bool = False
+) -> BatchPreview:
+    """Read the data and return the samples that a run with this seed and batch size trains on first. Raises DataError.
+
+    With `one_batch` it is the batch of an overfit test. What random transforms draw is not what the run will draw.
+    """
     config = replace(config, bad="skip")  # unreadable samples are reported separately
     data, spec = load(config, root, watch), read_spec(config, watch)
-    given, labels = data.batch(batch)
+    order = first_batch(len(data.train), batch, config.shuffle and not one_batch, seed)
+    given, labels = data.batch_of(order)
     fields = spec.inputs if isinstance(given, Fields) else ()
     several = [given[place] for place in range(min(SHOWN, len(given)))] if fields else []
     inputs, labels = first(given), first(labels)
@@ -47,14 +53,21 @@ def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watc
         _name(labels),
         captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in known),
         pictures=_pictures(given) if fields else tuple(map(_picture, few)) if _pictured(inputs) else (),
-        before=_before(config, data) if _pictured(inputs) and not fields else (),
+        before=_before(config, data, order) if _pictured(inputs) and not fields else (),
         rows=_rows(spec, few) if inputs.ndim == 2 and spec.task != TOKENS and not fields else (),
         texts=tuple(fields_text(fields, one) for one in several)
         if fields
         else tuple(_text(spec, sample) for sample in few)
         if spec.task == TOKENS and not inputs.is_floating_point()
         else (),
+        shuffled=config.shuffle and not one_batch,
     )
+
+
+def first_batch(count: int, size: int, shuffle: bool, seed: int) -> Tensor:
+    """Return the numbers of the first samples of a run, of `count`: its order is drawn by a generator of the seed."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)) if shuffle else torch.arange(count)
+    return order[:size]
 
 
 def _pictures(given: Fields) -> tuple[Any, ...]:
@@ -80,11 +93,11 @@ def _field_text(field: FieldInfo, values: Tensor) -> str:
     return " ".join(f"{value:.3g}" for value in values.flatten().tolist()[:COLUMNS])
 
 
-def _before(config: DataConfig, data: Dataset) -> tuple[Any, ...]:
-    """Return the first images before transforms."""
+def _before(config: DataConfig, data: Dataset, order: Tensor) -> tuple[Any, ...]:
+    """Return the images of a batch before transforms."""
     if not config.train_transforms or not isinstance(data.train, TensorSamples):
         return ()
-    kept = data.train.inputs[:SHOWN]
+    kept = data.train.inputs[order[:SHOWN]]
     return tuple(map(_picture, as_floats(kept) if kept.dtype == torch.uint8 else kept))
 
 

@@ -212,7 +212,7 @@ class DataInfo:
 
 @dataclass(frozen=True)
 class BatchPreview:
-    """The first samples of the training part as a step gets them.
+    """The samples that a run trains on first, as its step gets them; `shuffled` if their order is drawn.
 
     `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones
     before their transforms, if there are any; `captions` are the labels, one a sample. `rows` are the first columns
@@ -232,3 +232,4 @@ class BatchPreview:
     before: tuple[NDArray[np.uint8], ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     texts: tuple[str, ...] = ()
+    shuffled: bool = False

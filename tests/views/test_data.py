@@ -9,22 +9,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.data import description
-from app.data.config import DataConfig
+from app.data.config import DataConfig, Transform
 from app.data.own_files import dataset_class
-from app.data.preview import preview
+from app.data.preview import first_batch, preview
 from app.data.sources import SOURCES
 from app.engine.client import shared
 from app.project.project import Project
 from app.source import layer_files
+from app.source.generated import Source
+from app.training.config import TrainingConfig
+from app.training.job import Job
+from app.training.setup.batch_order import ordered
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.training.form.columns_table import INPUT, LEFT_OUT, TARGET
-from app.views.training.form.data_section import BATCH, DataSection
+from app.views.training.form.data_section import DataSection
 from app.views.ui import theme
 from tests.data.test_files import BAD, TABLE, pictures
 
@@ -64,7 +69,7 @@ def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch
     assert section.balance.text() == "By class: cat 45, dog 15."
     roles = {name: field.value() for name, field in section.columns.roles.items()}
     assert roles == {"length": INPUT, "kind": INPUT, "name": LEFT_OUT, "species": TARGET}
-    assert section.batch_words.text().startswith("A batch: inputs 48×4 float32, from -1.")
+    assert section.batch_words.text().startswith("The first batch of a run, shuffled: inputs 48×4 float32, from -1.")
     assert section.batch.preview.rows[0] == ("length", "kind=a", "kind=b", "kind=c")
 
 
@@ -100,8 +105,9 @@ def test_pictures_are_shown_with_their_classes(qtbot, section, tmp_path):
     section.show_config(pictures(tmp_path))
     settled(qtbot, section)
     preview = section.batch.preview
-    assert len(preview.pictures) == 8 and set(preview.captions) <= {"cats", "dogs"}
-    assert not section.batch.grab().isNull() and section.batch.accessibleName().startswith("The first images: ")
+    assert len(preview.pictures) == 16 and set(preview.captions) == {"cats", "dogs"}, "not the first files alone"
+    assert not section.batch.grab().isNull()
+    assert section.batch.accessibleName().startswith("Images of the first batch: ")
     assert "19×3×6×5 float32, from 0 to 1" in section.batch_words.text()
 
 
@@ -141,10 +147,42 @@ def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(q
     section.read_data()
     settled(qtbot, section)
     preview = section.batch.preview
-    assert len(preview.before) == len(preview.pictures) == 8 and preview.low == -1
+    assert len(preview.before) == len(preview.pictures) == 16 and preview.low == -1
     assert not section.batch.grab().isNull() and "Above: before the transforms." in section.batch_words.text()
     section.training_transforms.items[0].removed.emit()
     assert [one.name for one in section._config.train_transforms] == ["RandomRotation"]
+
+
+def test_resize_begins_at_the_size_of_the_net_and_is_set_in_both_lists_at_once(section):
+    section.net_size = (28, 28)
+    section.show_config(section._config)
+    section.training_transforms.put("Resize")
+    config = section._config
+    assert config.train_transforms == config.eval_transforms == (Transform("Resize", FrozenMap(size=(28, 28))),)
+    section.training_transforms.items[0].form.edited.emit("size", (16, 16), None)
+    config = section._config
+    assert config.train_transforms == config.eval_transforms == (Transform("Resize", FrozenMap(size=(16, 16))),)
+    section.eval_transforms.items[0].form.edited.emit("size", (14, 14), None)
+    section.training_transforms.items[0].form.edited.emit("size", (15, 15), None)
+    assert section._config.eval_transforms[0].params == FrozenMap(size=(14, 14)), "what differs is left alone"
+
+
+@pytest.mark.parametrize("training", [TrainingConfig(seed=3), TrainingConfig(one_batch=True), TrainingConfig()])
+def test_the_batch_that_is_shown_is_the_one_that_training_sees_first(training):
+    config = DataConfig(shuffle=training.seed == 3 or training.one_batch)
+    job = Job(Source(""), config, training)
+    ours = first_batch(1438, training.batch_size, config.shuffle and not training.one_batch, training.seed)
+    assert torch.equal(ours, ordered(job, 1438, torch.Generator().manual_seed(training.seed))[0])
+
+
+def test_another_seed_shows_another_batch(qtbot, section):
+    section.set_training(TrainingConfig())
+    section.read_data()
+    settled(qtbot, section)
+    first = section.batch.preview.captions
+    section.set_training(TrainingConfig(seed=1))
+    settled(qtbot, section)
+    assert section.batch.preview.captions != first and "shuffled" in section.batch_words.text()
     section.training_transforms.put("Resize")
     assert section._config.train_transforms[-1].params == FrozenMap(size=(8, 8)), "as large as the pictures are"
 
@@ -240,7 +278,7 @@ def test_what_the_engine_shows_is_what_is_read_here(qtbot, section, tmp_path):
     config = pictures(tmp_path)
     section.show_config(config)
     settled(qtbot, section)
-    there, here = section.batch.preview, preview(config, None, BATCH, lambda *_: None)
+    there, here = section.batch.preview, preview(config, None, TrainingConfig().batch_size, lambda *_: None)
     assert (there.spec, there.info, there.shape, there.captions) == (here.spec, here.info, here.shape, here.captions)
     assert (there.low, there.high) == (here.low, here.high)
     assert all(map(np.array_equal, there.pictures, here.pictures))

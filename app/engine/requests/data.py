@@ -33,12 +33,14 @@ class Read:
 
 @dataclass(frozen=True)
 class ReadData(Request[Read]):
-    """Read data and return a preview of the first `batch` samples; progress is Reading."""
+    """Read data and return a preview of the first batch of a run with these settings; progress is ReadProgress."""
 
     lane: ClassVar[str] = "data"
     config: DataConfig
     root: Path
     batch: int
+    seed: int = 0
+    one_batch: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def read_data(request: ReadData, context: Context) -> Read:
             context.progress(ReadProgress(done, total, name))
 
     try:
-        found = preview(request.config, request.root, request.batch, watch)
+        found = preview(request.config, request.root, request.batch, watch, request.seed, request.one_batch)
         return Read(found, None, cache.fact(request.config))
     except DataError as error:
         return Read(None, error, cache.fact(request.config))

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytestqt.qtbot import QtBot
 
 from app.training.events import EpochDone, GradientNorms, Started, StepDone
 from app.training.history import History
 from app.util.frozen import FrozenMap
 from app.views.training.charts import series
+from app.views.training.charts.axis import FigureAxis, Scale
 from app.views.training.charts.charts import stretches
 from app.views.training.charts.gradients import BoundsTracker, GradientOverlay, nodes_by_layer
 from app.views.training.charts.series import Smoother
+from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.training.charts.ticks import log_tick
 from app.views.training.charts.timescale import TimeScale
 from tests.support.training_jobs import SMALL_NET
@@ -140,3 +143,26 @@ def test_the_norm_of_a_block_is_that_of_all_gradients_in_it():
     overlay = GradientOverlay(source, history)
     assert overlay.read().norms == {"n1": (5.0,), "n2": (0.5,)}
     assert overlay.read(within=(("n1", 1),)).norms == {"conv": (4.0,)}
+
+
+@pytest.mark.parametrize("kind", ["number", "clock", "log"])
+@pytest.mark.parametrize("high", [3.66e-4, 1.0, 0.0041, 7.9, 41.0, 820.0])
+def test_an_axis_of_any_range_has_two_labels_at_least(qapp: object, kind: Scale, high: float) -> None:
+    axis = FigureAxis("left", kind)
+    low, end = (math.log10(high / 1.3), math.log10(high)) if kind == "log" else (0.0, high)
+    spacing, values = axis.ticks(low, end, 40)
+    texts = {axis.text(value, spacing, end) for value in values}
+    assert len(texts) == len(values) >= 2
+
+
+def test_the_range_test_has_labels_between_its_ends(qtbot: QtBot) -> None:
+    plot = SmallPlot("Loss by learning rate", 180)
+    qtbot.addWidget(plot)
+    plot.resize(480, 180)
+    rates = [10 ** (-7 + 7 * step / 99) for step in range(100)]
+    plot.show_lines(rates, (PlotLine(tuple(2.3 - 2 * step / 99 for step in range(100))),), log_x=True)
+    assert [text for _, text in plot.places()] == ["1e−7", "1e−6", "1e−5", "1e−4", "0.001", "0.01", "0.1", "1"]
+    assert [text for _, text in plot.levels()] == ["0.5", "1.0", "1.5", "2.0"]
+    plot.grab()
+    plot.show_lines(rates[40:45], (PlotLine((3.0, 2.0, 1.0, 0.9, 0.8)),), log_x=True)
+    assert len(plot.places()) >= 2, "below one decade too"

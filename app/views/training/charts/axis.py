@@ -57,11 +57,15 @@ class FigureAxis(pg.AxisItem):
         most = max(2, int(size / self._room))
         if self._kind == "log":
             return 1.0, series.log_ticks(low, high, most + 1)
-        step = series.clock_step(high - low, most) if self._kind == "clock" else series.nice_step(high - low, most)
-        if self._kind == "count":
-            step = max(1.0, step)
-        first = int(-(-low // step))
-        last = int(high // step + 1e-9)
+        for parts in (most, 2 * most):  # a single label, as 0 alone, says nothing of the scale
+            step = (
+                series.clock_step(high - low, parts) if self._kind == "clock" else series.nice_step(high - low, parts)
+            )
+            if self._kind == "count":
+                step = max(1.0, step)
+            first, last = int(-(-low // step)), int(high // step + 1e-9)
+            if last > first:
+                break
         return step, [index * step for index in range(first, last + 1)]
 
     def tickValues(self, minVal: float, maxVal: float, size: float) -> list[tuple[float, list[float]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,10 +13,13 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from app.util.formatting import figure
 from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
+from app.views.training.charts.ticks import log_tick, tick
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
 PAD = 6
+ROOM_X, ROOM_Y = 58, 26  # px for a label along each axis
+TALL = 140  # px, from which the y axis has labels: lower plots say their range alone
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class SmallPlot(QWidget):
         self, x: Sequence[float], lines: Sequence[PlotLine], *, log_x: bool = False, ends: tuple[str, str] = ("", ""),
         unit: tuple[str, str] = ("", ""), marks: Sequence[tuple[float, str]] = (),
     ) -> None:  # fmt: skip
-        """Draw them. `ends` are the words below the first and the last x, `unit` what x and y are called.
+        """Draw them. `ends` are the words below the first and the last x, `unit` what x and y are called; on a log axis
+        the labels of round values are below instead.
 
         `marks` are places on the x axis with the colour token of their line.
         """
@@ -72,8 +77,26 @@ class SmallPlot(QWidget):
         return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
     def _area(self) -> QRectF:
-        below = QFontMetricsF(theme.font("axis")).height() + 4
-        return QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -below - 0.5)
+        metrics = QFontMetricsF(theme.font("axis"))
+        left = max((metrics.horizontalAdvance(text) + 6 for _, text in self.levels()), default=0.0)
+        return QRectF(self.rect()).adjusted(left + 0.5, 0.5, -0.5, -metrics.height() - 4.5)
+
+    def places(self) -> list[tuple[float, str]]:
+        """Return the labels of a log x axis, with their values."""
+        if not self._log_x or len(self._x) < 2 or self._x[0] <= 0:
+            return []
+        most = max(2, self.width() // ROOM_X)
+        found = series.log_ticks(float(np.log10(self._x[0])), float(np.log10(self._x[-1])), most)
+        return [(10**exponent, log_tick(exponent)) for exponent in found]
+
+    def levels(self) -> list[tuple[float, str]]:
+        """Return the labels of the y axis of a tall plot, with their values."""
+        low, high = self._range()
+        if self.minimumHeight() < TALL or not high > low:
+            return []
+        step = series.nice_step(high - low, max(2, self.minimumHeight() // ROOM_Y))
+        numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        return [(number * step, tick(number * step, step, max(abs(low), abs(high)))) for number in numbers]
 
     def _pixels(self, x: series.Floats) -> series.Floats:
         """Return the pixels of x values."""
@@ -93,6 +116,7 @@ class SmallPlot(QWidget):
                 painter.setPen(QPen(now.color(token), 1.5))
                 at = float(self._pixels(np.asarray([place]))[0])
                 painter.drawLine(QPointF(at, area.top()), QPointF(at, area.bottom()))
+            self._paint_grid(painter, area)
             painter.setClipRect(area)
             for line in self._lines:
                 self._paint_line(painter, area, line, now.series[0])
@@ -100,12 +124,34 @@ class SmallPlot(QWidget):
             self._paint_labels(painter, area)
         painter.end()
 
+    def _heights(self, area: QRectF, y: series.Floats) -> series.Floats:
+        """Return the pixels of y values."""
+        (low, high), inside = self._range(), area.adjusted(0, 18, 0, -PAD)
+        return inside.bottom() - (y - low) / (high - low) * inside.height()
+
+    def _paint_grid(self, painter: QPainter, area: QRectF) -> None:
+        """Paint a line and a label at each labelled value."""
+        now, metrics = theme.current(), QFontMetricsF(theme.font("axis"))
+        painter.setFont(theme.font("axis"))
+        for value, text in self.places():
+            x, half = float(self._pixels(np.asarray([value]))[0]), metrics.horizontalAdvance(text) / 2
+            painter.setPen(QPen(now.line, 1))
+            painter.drawLine(QPointF(x, area.top() + 18), QPointF(x, area.bottom()))
+            painter.setPen(now.text3)
+            left = min(max(x - half, area.left()), area.right() - 2 * half)
+            painter.drawText(QPointF(left, area.bottom() + 3 + metrics.ascent()), text)
+        for value, text in self.levels():
+            y = float(self._heights(area, np.asarray([value]))[0])
+            painter.setPen(QPen(now.line, 1))
+            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+            painter.setPen(now.text3)
+            left = area.left() - 6 - metrics.horizontalAdvance(text)
+            painter.drawText(QPointF(left, y + metrics.capHeight() / 2), text)
+
     def _paint_line(self, painter: QPainter, area: QRectF, line: PlotLine, color: QColor) -> None:
         low, high = self._range()
-        inside = area.adjusted(0, 18, 0, -PAD)
         x, y = series.thin_peaks(self._pixels(self._x[: len(line.y)]), np.asarray(line.y, float), int(area.width()))
-        share = (y - low) / (high - low) if high > low else np.full(len(y), 0.5)
-        level = inside.bottom() - share * inside.height()
+        level = self._heights(area, y) if high > low else np.full(len(y), area.center().y())
         painter.setPen(QPen(theme.faded(color, line.opacity), line.width))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         points = [QPointF(a, b) for a, b in zip(x.tolist(), level.tolist(), strict=True) if b == b]
@@ -120,8 +166,9 @@ class SmallPlot(QWidget):
         words = f"{self._unit[1]} {figure(low)} to {figure(high)}" if high > low else f"{self._unit[1]} {figure(high)}"
         painter.drawText(inside, left | Qt.AlignmentFlag.AlignTop, words.strip())
         below = QRectF(area.left(), area.bottom() + 3, area.width(), self.height() - area.bottom() - 3)
-        painter.drawText(below, left, self._ends[0])
-        painter.drawText(below, right, self._ends[1])
+        if not self.places():
+            painter.drawText(below, left, self._ends[0])
+            painter.drawText(below, right, self._ends[1])
 
     def _nearest(self, event: QMouseEvent) -> int | None:
         if len(self._x) < 2:

@@ -122,4 +122,5 @@ def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
 
 def _caption(preview: BatchPreview) -> str:
     what = "images" if preview.pictures else "rows of the table" if preview.rows else "sequences of the text"
-    return f"The first {what}: {', '.join(preview.captions)}" if preview.captions else f"The first {what}"
+    words = f"{what[:1].upper()}{what[1:]} of the first batch"
+    return f"{words}: {', '.join(preview.captions)}" if preview.captions else words

@@ -11,6 +11,7 @@ from app.data.config import DataConfig
 from app.data.own_files import cache
 from app.data.spec import ReadingCancelledError
 from app.engine.requests.data import Read, ReadData, ReadProgress
+from app.training.config import TrainingConfig
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
 
@@ -32,11 +33,12 @@ class DataReader(QObject):
     def busy(self) -> bool:
         return self._config is not None
 
-    def request(self, config: DataConfig, root: Path, batch: int) -> None:
-        """Read data and a preview batch; cancels a running request."""
+    def request(self, config: DataConfig, root: Path, training: TrainingConfig) -> None:
+        """Read data and the first batch of a run with these settings; cancels a running request."""
         self._config = config
+        asked = ReadData(config, root, training.batch_size, training.seed, training.one_batch)
         self._engine.ask(
-            KEY, ReadData(config, root, batch), on_answer=partial(self._finish, config),
+            KEY, asked, on_answer=partial(self._finish, config),
             on_error=partial(self._emit_read, config), on_progress=self._report_progress,
         )  # fmt: skip
 

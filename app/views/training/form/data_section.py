@@ -17,6 +17,7 @@ from app.data.spec import VALUES, BatchPreview, ReadingCancelledError, SourceSpe
 from app.data.transform_list import is_random
 from app.preflight import synthetic_data
 from app.training.choices import ChoiceParam
+from app.training.config import TrainingConfig
 from app.training.job import JobError, check_data
 from app.util.formatting import grouped_digits, megabytes
 from app.util.frozen import FrozenMap
@@ -59,7 +60,6 @@ _BAD = (
 )  # fmt: skip
 _KINDS = {"int", "float", "bool", "choice", "str", "literal"}
 _NAMED = {"target"}  # chosen in the table of columns
-BATCH = 64
 
 
 class DataSection(Section):
@@ -87,6 +87,8 @@ class DataSection(Section):
         self.reader.read.connect(self._read)
         self.reader.progress.connect(self._progress)
         self.source = ChoiceField([(key, spec.label) for key, spec in SOURCES.items()], pairs=True)
+        self.net_size: tuple[int, ...] = ()  # height and width of the images that the net takes
+        self._training = TrainingConfig()
         self.source.setAccessibleName("Data source")
         self.source.edited.connect(self._choose_source)
         self.words = label("", "label", "text2", wrap=True)
@@ -153,6 +155,12 @@ class DataSection(Section):
         """Set the folder of downloaded data."""
         self._root = root
         self.show_config(self._config)
+
+    def set_training(self, training: TrainingConfig) -> None:
+        """Set the settings that decide which batch a run trains on first; one that is shown is read again."""
+        before, self._training = self._training, training
+        if self.batch.preview is not None and _order(before) != _order(training) and not self.reader.busy:
+            self.read_data()
 
     def show_config(self, config: DataConfig) -> None:
         """Show the project's data and whether they are available; the user's files not read yet are read now."""
@@ -256,15 +264,22 @@ class DataSection(Section):
         for part, chosen in ((self.training_transforms, config.train_transforms),
                              (self.eval_transforms, config.eval_transforms)):  # fmt: skip
             part.shape = shape
+            part.size = self.net_size or shape[1:]
             part.show_transforms(chosen)
             part.setVisible(bare is not None and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3))))
 
     def _transform(self, made: tuple[Transform, ...], what: str, merge: str | None) -> None:
-        """Set the training transforms; added ones that are not random are also added for evaluation."""
-        config = replace(self._config, train_transforms=made)
-        added = made[len(self._config.train_transforms) :]
+        """Set the training transforms; added ones that are not random are also added for evaluation, and one that is
+        the same in both lists is changed in both.
+        """
+        before, evaluated = self._config.train_transforms, list(self._config.eval_transforms)
+        added = made[len(before) :]
         if added and not is_random(added):
-            config = replace(config, eval_transforms=(*config.eval_transforms, *added))
+            evaluated += added
+        if len(made) == len(before):  # what stands in both lists alike stays alike
+            changed = {old: new for old, new in zip(before, made, strict=True) if old != new and old.name == new.name}
+            evaluated = [changed.get(one, one) for one in evaluated]
+        config = replace(self._config, train_transforms=made, eval_transforms=tuple(evaluated))
         self._put(config, what, merge)
 
     def _put(self, config: DataConfig, what: str, merge: str | None) -> None:
@@ -339,7 +354,7 @@ class DataSection(Section):
         if self._asked == self._config and self.reader.busy:
             return
         self._asked, self._failed = self._config, None
-        self.reader.request(self._config, self._root, BATCH)
+        self.reader.request(self._config, self._root, self._training)
         self.show_batch.hide()
         self.bar.setRange(0, 0)
         self.bar.show()
@@ -375,3 +390,8 @@ class DataSection(Section):
             self.state.setText(str(error))
             self.state.show()
         self.facts_changed.emit()
+
+
+def _order(training: TrainingConfig) -> tuple[int, int, bool]:
+    """Return what decides which samples a run trains on first."""
+    return training.seed, training.batch_size, training.one_batch

@@ -271,6 +271,7 @@ class TrainingForm(QWidget):
         """Check whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         self.data.synthetic = synthetic_data.fitting(self._document.project, analysis)
+        self.data.net_size = _image_size(self._document.project)
         if self._document.project.opened is not None:
             self._show_arguments(self._document.project)
             return
@@ -359,6 +360,7 @@ class TrainingForm(QWidget):
 
     def _show(self, project: Project) -> None:
         training = project.training
+        self.data.set_training(training)
         self.data.show_config(project.data)
         self.metrics.set_data(project.data)
         for section in self.knobs:
@@ -403,3 +405,11 @@ class TrainingForm(QWidget):
         project = self._document.project
         plain = {name: getattr(TrainingConfig, name) for name in section.names}
         self._document.apply(f"Reset {section.title()}", replace(project, training=replace(project.training, **plain)))
+
+
+def _image_size(project: Project) -> tuple[int, ...]:
+    """Return height and width of the images that the net takes, () if it takes none or several inputs."""
+    shapes = [node.params.get("shape") for node in project.graph.nodes.values() if node.op == "input"]
+    shape = shapes[0] if len(shapes) == 1 else None
+    known = isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(size, int) for size in shape[1:])
+    return tuple(shape[1:]) if known and isinstance(shape, tuple) else ()

@@ -90,7 +90,8 @@ class TransformsList(QWidget):
     def __init__(self, title: str, random: bool, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._title, self._random = title, random
-        self.shape: tuple[int, ...] = ()  # of the images: initial size of a new transform
+        self.shape: tuple[int, ...] = ()  # of the images
+        self.size: tuple[int, ...] = ()  # height and width that a new transform has at first
         self.items: list[TransformItem] = []
         self.add = Button("Add …", "flat")
         self.add.setAccessibleName(f"Add a transform: {title}")
@@ -127,8 +128,8 @@ class TransformsList(QWidget):
     def put(self, name: str) -> None:
         """Append a transform."""
         sized = any(option.name == "size" for option in KINDS[name].options)
-        whole = sized and len(self.shape) == 3
-        params: FrozenMap[str, Any] = FrozenMap(size=self.shape[1:]) if whole else FrozenMap()
+        whole = sized and len(self.size) == 2
+        params: FrozenMap[str, Any] = FrozenMap(size=self.size) if whole else FrozenMap()
         self.edited.emit((*self.transforms, Transform(name, params)), f"Add {name}", None)
 
     def _pick(self) -> None:
