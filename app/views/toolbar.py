@@ -13,6 +13,7 @@ from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
 from app.views.ui.widgets.button import Button, icon_button
+from app.views.ui.widgets.fields import StillComboBox
 from app.views.workspace import Workspace
 
 HEIGHT = 54
@@ -40,7 +41,7 @@ class Toolbar(QFrame):
         self.project.setObjectName("project")
         self.project.setAccessibleName("Project")
         self.deck = RunDeck(self)
-        self.device = QComboBox(self)
+        self.device = StillComboBox(self)
         self.device.setAccessibleName("Device")
         self.device.setToolTip("Where the next run trains")
         self.device.setFixedHeight(30)

@@ -1,12 +1,13 @@
 """The small widgets: what a person does with them, and what they tell."""
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt, qInstallMessageHandler
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, qInstallMessageHandler
 from PySide6.QtGui import QFocusEvent, QWheelEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QVBoxLayout, QWidget
 
 from app.views.ui import theme
 from app.views.ui import widgets as w
+from app.views.ui.widgets.fields import StillComboBox
 from app.views.ui.widgets.numbers import read_number, show_number, stepped
 from scripts import widget_sheet
 
@@ -499,6 +500,24 @@ def test_number_field_is_not_turned_in_passing(show_widget, qtbot, collect_signa
     assert not wheel(other).isAccepted() and other.value() == 5, "it was not clicked"
     qtbot.mouseClick(other, Qt.MouseButton.LeftButton, pos=QPoint(5, 10))
     assert wheel(other).isAccepted() and other.value() == 6
+    qtbot.keyClick(other, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClicks(other, "22")
+    qtbot.keyClick(other, Qt.Key.Key_F5)
+    assert not wheel(other).isAccepted() and other.value() == 22, "a run was begun from it, and the form is scrolled"
+    qtbot.mouseClick(other, Qt.MouseButton.LeftButton, pos=QPoint(5, 10))
+    QApplication.sendEvent(other, QEvent(QEvent.Type.Leave))
+    assert not wheel(other).isAccepted() and other.value() == 22, "the pointer went elsewhere and came back"
+
+
+def test_choices_are_not_turned_in_passing(show_widget, qtbot):
+    field = show_widget(w.ChoiceField(["a", "b", "c"], "b"))
+    field.setFocus()
+    qtbot.waitUntil(field.hasFocus)
+    assert not wheel(field).isAccepted() and field.value() == "b"
+    still = show_widget(StillComboBox())
+    still.addItems(["a", "b"])
+    still.setFocus()
+    assert not wheel(still, up=False).isAccepted() and still.currentText() == "a"
 
 
 def test_number_field_arrows(show_widget, qtbot, collect_signal):

@@ -10,7 +10,6 @@ from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QKeyEvent
 from PySide6.QtWidgets import (
     QCheckBox,
-    QComboBox,
     QFileDialog,
     QLineEdit,
     QPlainTextEdit,
@@ -37,6 +36,7 @@ from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import Button, SearchField
+from app.views.ui.widgets.fields import StillComboBox
 from app.views.ui.widgets.painting import label, set_property
 
 ARGUMENTS = '{"num_classes": 10}'
@@ -244,7 +244,7 @@ class FilePage(ImportPage):
         self.path = code_field("The path of a .py file")
         self.browse_button = Button("Choose …", icon="folder")
         self.browse_button.clicked.connect(self._browse)
-        self.names = QComboBox()
+        self.names = StillComboBox()
         self.names.setFont(theme.font("code"))
         self.names.setMinimumHeight(26)
         self.inputs = QPlainTextEdit()

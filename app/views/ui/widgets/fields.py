@@ -200,6 +200,8 @@ class TextField(Marked, QLineEdit):
 
     def event(self, event: QEvent) -> bool:
         """Commit before a key acts that is none of the text: a shortcut."""
+        if ends_click(event):
+            self._clicked = False
         done = super().event(event)
         if event.type() == QEvent.Type.ShortcutOverride and not event.isAccepted() and isinstance(event, QKeyEvent):
             if event.key() not in (*MODIFIERS, *ENTER, Qt.Key.Key_Escape):
@@ -258,6 +260,20 @@ class TextField(Marked, QLineEdit):
             painter = QPainter(self)
             icons.draw(painter, "link", "text3", self.width() - 20, (self.height() - 12) / 2, 12)
             painter.end()
+
+
+def ends_click(event: QEvent) -> bool:
+    """Return whether a field that was clicked is no longer turned by the wheel: a key was pressed, such as a digit or
+    that of a command, or the pointer left. Who then scrolls a form does not mean the field.
+    """
+    return event.type() in (QEvent.Type.ShortcutOverride, QEvent.Type.Leave)
+
+
+class StillComboBox(QComboBox):
+    """A combo box that the wheel does not change."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
 
 
 class ChoiceField(Marked, QComboBox):
@@ -339,6 +355,11 @@ class ChoiceField(Marked, QComboBox):
         super().focusOutEvent(event)
         if event.reason() != Qt.FocusReason.PopupFocusReason:
             self._clicked = False
+
+    def event(self, event: QEvent) -> bool:
+        if ends_click(event):
+            self._clicked = False
+        return super().event(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         if self._clicked and self.hasFocus():
