@@ -21,7 +21,7 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.picker import Picker
-from app.views.training.form.settings_form import TrainingForm
+from app.views.training.form.settings_form import RunSettings, TrainingForm
 from tests.support.builder_nets import net
 
 LAYERS = (("nn.Flatten", "flatten", {}), ("nn.Linear", "fc1", {"out_features": 16}), ("nn.ReLU", "relu", {}),
@@ -75,6 +75,25 @@ def test_the_disk_of_checkpoints_for_revisiting_is_estimated_beside_their_second
     assert form.checkpoints.disk.text().startswith("Estimated: 3.00 MiB a checkpoint, one every 10 s")
     form.checkpoints.set_run("Run 3", 95.0)
     assert "27.0 MiB for as long as Run 3 (1:35)" in form.checkpoints.disk.text()
+
+
+def test_an_edit_during_a_run_says_beside_the_field_what_the_run_goes_on_with(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    project = document.project
+    form.set_running(True, RunSettings("Run 3", project.training, project.data))
+    epochs, rate = form.numbers.rows["epochs"], form.optimizer.form.rows["lr"]
+    assert "remark" not in epochs.__dict__
+    into(qtbot, line(form.numbers.editor("epochs")), "30")
+    assert epochs.remark.isVisible() and epochs.remark.text().startswith("Run 3 goes on with 20. ")
+    assert "next run" in epochs.remark.text()
+    into(qtbot, line(form.optimizer.form.editor("lr")), "0.1")
+    qtbot.waitUntil(lambda: document.project.training.optimizer.params["lr"] == 0.1)
+    assert rate.remark.text() == "Run 3 goes on with 0.001. To change it now, use the field of the run at the top."
+    document.undo_stack.undo()
+    assert rate.remark.isHidden() and epochs.remark.isVisible()
+    form.set_running(False)
+    assert epochs.remark.isHidden()
 
 
 def test_every_field_of_the_config_has_its_place(form: TrainingForm) -> None:

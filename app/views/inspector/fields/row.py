@@ -115,6 +115,20 @@ class ParamRow:
         self._below.addWidget(problem)
         return problem
 
+    @cached_property
+    def remark(self) -> QLabel:
+        """The label of what an edit does, where that is not what one expects."""
+        remark = label("", "caption", "warn", wrap=True)
+        remark.hide()
+        self._below.addWidget(remark)
+        return remark
+
+    def show_remark(self, text: str) -> None:
+        """Say below the editor what an edit does; "" takes it away."""
+        if text or "remark" in self.__dict__:
+            self.remark.setText(text)
+            self.remark.setVisible(bool(text))
+
     # --- Values
 
     @property

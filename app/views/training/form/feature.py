@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
     from app.views.training.form.settings_form import TrainingForm
     from app.views.training.form.watch_control import WatchControl
+    from app.views.training.runs.session import Run
 
 
 class TrainingFormFeature(Feature):
@@ -54,7 +55,7 @@ class TrainingFormFeature(Feature):
         form.data.fit.cure_requested.connect(workspace.cures.apply_to_network)
         form.data.facts_changed.connect(workspace.live.refresh)
         form.live_rate.rate_requested.connect(control.set_rate)
-        control.started.connect(lambda _run: form.set_running(True))
+        control.started.connect(self._run_started)
         control.download_wanted.connect(self.download)
         workspace.session.stateChanged.connect(self._run_state)
         workspace.session.progressed.connect(self._progressed)
@@ -91,6 +92,13 @@ class TrainingFormFeature(Feature):
     def _hear_layers(self) -> None:
         if self.workspace.live.analysis is not None:
             self.training_form.set_layers(self.workspace.live.analysis)
+
+    def _run_started(self, run: Run) -> None:
+        from app.views.training.form.settings_form import RunSettings
+
+        watched = self.workspace.session.watches  # whose settings are its script's
+        kept = None if watched else RunSettings(f"Run {run.display_number}", run.job.training, run.job.data)
+        self.training_form.set_running(True, kept)
 
     def _run_state(self, _state: str) -> None:
         if not self.workspace.session.active:

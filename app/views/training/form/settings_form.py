@@ -22,10 +22,12 @@ from app.project.project import Project
 from app.source.generated import Source
 from app.training.checkpoints.disk_estimate import estimate_text
 from app.training.choices import OPTIMIZERS
-from app.training.config import TrainingConfig
+from app.training.config import Choice, TrainingConfig
 from app.training.job import Job, JobError, check_numbers
+from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.values import equal_values, show
 from app.views.training.evaluation.metrics_section import MetricsSection
 from app.views.training.form import settings_fields
 from app.views.training.form.choice_section import ChoiceSection
@@ -148,6 +150,18 @@ class CheckpointSection(KnobSection):
         self.disk.setVisible(bool(text))
 
 
+NEXT = "The edit is for the next run."
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the active run was started with."""
+
+    title: str
+    training: TrainingConfig
+    data: DataConfig
+
+
 class TrainingForm(QWidget):
     """The settings of a run. Each edit is one undo step of the project; edits of one visit to a field are merged.
 
@@ -163,6 +177,7 @@ class TrainingForm(QWidget):
         """With `in_steps` the form is there once `steps` has been run to its end."""
         super().__init__(parent)
         self._document = document
+        self._kept: RunSettings | None = None
         self.steps = self._make(engine)
         if not in_steps:
             for _ in self.steps:
@@ -321,12 +336,38 @@ class TrainingForm(QWidget):
         """Look again whether the data are here, as after a download."""
         self.data.show_config(self._document.project.data)
 
-    def set_running(self, running: bool) -> None:
-        """Show that a running run keeps its settings; edits apply to the next run."""
+    def set_running(self, running: bool, kept: RunSettings | None = None) -> None:
+        """Show that a running run keeps its settings, beside each field that is edited meanwhile; edits apply to the
+        next run.
+        """
         if running:
             self.live_rate.begin()
+        self._kept = kept if running else None
         self.running.setVisible(running)
         self._banner.setVisible(running)
+        self._remark()
+
+    def _remark(self) -> None:
+        """Say beside each field that differs from the active run what that run goes on with."""
+        kept, project = self._kept, self._document.project
+        forms: list[tuple[ParamForm, Any, Any]] = [
+            (section.form, kept.training if kept else None, project.training) for section in self.knobs
+        ]
+        forms += [(form, kept.data if kept else None, project.data)
+                  for form in (self.data.split, self.data.loading, self.data.bad)]  # fmt: skip
+        for form, before, now in forms:
+            for name, row in form.rows.items():
+                value = getattr(before, name, None)
+                differs = kept is not None and getattr(now, name, None) != value
+                row.show_remark(f"{kept.title} goes on with {show(value)}. {NEXT}" if kept and differs else "")
+        if self.optimizer.form is None:
+            return
+        chosen = kept.training.optimizer if kept else Choice("")
+        for name, row in self.optimizer.form.rows.items():
+            value = chosen.params.get(name, row.param.default)
+            same = not kept or chosen.name != project.training.optimizer.name or equal_values(row.value, value)
+            cure = "To change it now, use the field of the run at the top." if name == "lr" else NEXT
+            row.show_remark("" if same or kept is None else f"{kept.title} goes on with {show(value)}. {cure}")
 
     def choose_data(self) -> None:
         """Put the focus on the choice of the data and open its list."""
@@ -357,6 +398,7 @@ class TrainingForm(QWidget):
     def _changed(self, before: Project, after: Project) -> None:
         if before.data != after.data or before.training != after.training:
             self._show(after)
+            self._remark()
 
     def _show(self, project: Project) -> None:
         training = project.training
