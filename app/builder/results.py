@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 from app.builder.diagnostics.problems import Problem
-from app.builder.graph import Graph
+from app.builder.graph import Graph, Node
 from app.builder.plan import Plan
 from app.builder.shapes.network_cost import NetworkCost
 from app.builder.value_types import TensorType, ValueType
@@ -123,6 +124,15 @@ class Analysis:
         """Parameters of all nodes that are part of the network."""
         return sum(count for node, count in self.parameters.items() if node in self.live)
 
+    @cached_property
+    def frozen_parameters(self) -> int:
+        """Those of them that do not train; of an opened model they are not known, and counted as trainable."""
+        steps = self.walk.steps if self.walk is not None else ()
+        return sum(
+            _frozen(self.graph.nodes.get(step.id, step.node), self.results[step.id])
+            for step in steps if step.live and step.id in self.results
+        )  # fmt: skip
+
     def output_type(self, name: str | None = None) -> TensorType | None:
         """Return the type of the only output, or of the one of this name; None if several or unknown."""
         nodes = [node for node in self.graph.nodes.values() if node.op == "output"]
@@ -130,6 +140,17 @@ class Analysis:
         edges = self.graph.into(outputs[0]) if len(outputs) == 1 else ()
         value = self.values.get((edges[0].source, edges[0].output)) if edges else None
         return value if isinstance(value, TensorType) else None
+
+
+def _frozen(node: Node, result: StepResult) -> int:
+    """Return how many parameters of a call do not train."""
+    if not isinstance(result.outcome, Ran) or not result.outcome.parameters:
+        return 0
+    if node.frozen or result.resolved.get("requires_grad") is False:
+        return result.outcome.parameters
+    insides = [turn.inside for turn in result.turns if turn.inside is not None]
+    return sum(_frozen(step.node, inside.results[step.id]) for inside in insides for step in inside.plan.steps
+               if step.live)  # fmt: skip
 
 
 def known(

@@ -19,7 +19,7 @@ from app import __version__
 from app.cli import failures, streams
 from app.util import atomic, regular_files
 from app.util.errors import CodedError
-from app.util.formatting import counted
+from app.util.formatting import counted, parameters_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,12 +205,15 @@ def _check(options: argparse.Namespace) -> int:
     analysis, problems = _analysed(project)
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
-        print(json.dumps({"problems": [_plain(p, project) for p in problems], "parameters": analysis.total_parameters}))
+        counts = {"parameters": analysis.total_parameters, "frozen_parameters": analysis.frozen_parameters}
+        print(json.dumps({"problems": [_plain(p, project) for p in problems], **counts}))
     else:
         for problem in problems:
             print(f"{problem.severity}: {_sentence(problem, project)}")
         kind = analysis.output_type()
-        words = counted(analysis.total_parameters, "parameter") + (f", output {kind}" if kind else "")
+        words = parameters_text(analysis.total_parameters, analysis.frozen_parameters) + (
+            f", output {kind}" if kind else ""
+        )
         nodes = counted(len(analysis.graph.nodes), "node")
         if project.opened is not None:
             nodes = project.opened.interface.model

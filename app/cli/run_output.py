@@ -42,11 +42,13 @@ class ProgressBar:
 
     def show(self, event: Event) -> None:
         from app.training import events
+        from app.util.formatting import parameters_text
 
         match event:
             case events.Started():
                 self._steps = event.steps_per_epoch
-                print(f"training on {event.device}: {event.parameters:,} parameters, {event.train_count:,} samples")
+                count = parameters_text(event.parameters + event.frozen, event.frozen)
+                print(f"training on {event.device}: {count}, {event.train_count:,} samples")
             case events.StepDone() if self._terminal:
                 self._bar(event)
             case events.EpochDone():

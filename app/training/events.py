@@ -25,7 +25,8 @@ class _Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Started(_Event, frozen=True, eq=False):
-    """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms.
+    """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms, and
+    `parameters` counts those.
 
     `changed` warns of differences to the environment of the run up to its checkpoint. `steps_per_epoch` is 0 of a
     script that is watched, which tells of none.
@@ -47,6 +48,7 @@ class Started(_Event, frozen=True, eq=False):
     torch: str = ""
     device_name: str = ""
     threads: int = 0
+    frozen: int = 0  # parameters of the net that are not trained
 
     def __eq__(self, other: object) -> bool:
         """Compare the run and ignore the environment."""

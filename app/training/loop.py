@@ -213,6 +213,7 @@ class _Run:
             str(torch.__version__),
             device_name(device),
             torch.get_num_threads(),
+            sum(p.numel() for p in self.stepper.model.parameters() if not p.requires_grad),
         )
 
     def _parameters(self) -> int:

@@ -38,6 +38,17 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{grouped_digits(number)} {plural(number, one, many)}"
 
 
+def parameters_text(total: int, frozen: int = 0) -> str:
+    """Format the number of parameters, and how many of them are trainable where some are frozen.
+
+    >>> parameters_text(85066), parameters_text(85066, 65600)
+    ('85,066 parameters', '85,066 parameters: 19,466 trainable, 65,600 frozen')
+    """
+    words = counted(total, "parameter")
+    trainable, kept = grouped_digits(total - frozen), grouped_digits(frozen)
+    return f"{words}: {trainable} trainable, {kept} frozen" if frozen else words
+
+
 def spelled_count(number: int, one: str) -> str:
     """Format a number with its noun, small numbers as words.
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
-from app.util.formatting import plural
+from app.util.formatting import parameters_text, plural
 from app.views.ui import theme
 from app.views.ui.present import present
 
@@ -72,9 +72,9 @@ class StatusLine(QStatusBar):
         words = "" if milliseconds is None else f"Shapes checked in {milliseconds:,.1f} ms without allocating memory"
         self._put("checked", words, "text3")
 
-    def set_parameters(self, count: int | None) -> None:
-        """Show the number of parameters; None while it is not known."""
-        self._put("parameters", "" if count is None else f"{count:,} parameters", "text3")
+    def set_parameters(self, count: int | None, frozen: int = 0) -> None:
+        """Show the number of parameters, and of those that are frozen; None while it is not known."""
+        self._put("parameters", "" if count is None else parameters_text(count, frozen), "text3")
 
     def set_compute(self, text: str, note: str = "") -> None:
         """Show the estimated compute per sample, explained by `note`; "" while nothing is counted."""

@@ -165,7 +165,7 @@ def test_a_node_that_counts_partly_names_what_is_left_out() -> None:
 def test_the_note_tells_frozen_parameters_from_trained_ones(digits: NetworkCost) -> None:
     fc1 = digits.graph.nodes[named(digits, "fc1")]
     frozen = cost(digits.graph.with_node(replace(fc1, frozen=True)))
-    assert "65,600 parameters are frozen, 19,466 are trained" in note(frozen)
+    assert "85,066 parameters: 19,466 trainable, 65,600 frozen." in note(frozen)
 
 
 def test_an_empty_canvas_says_what_belongs_here(page: CostTable) -> None:

@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from app.builder.catalog.catalog import Catalog
-from app.util.formatting import bytes_text, counted, grouped_digits, share
+from app.util.formatting import bytes_text, counted, grouped_digits, parameters_text, share
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ def note(cost: NetworkCost) -> str:
     """Explain what the totals include and omit."""
     words = ["For one sample; a batch of N takes N times as many multiply-adds and activation bytes."]
     if cost.frozen:
-        trained = grouped_digits(cost.parameters - cost.frozen)
-        words.append(f"{grouped_digits(cost.frozen)} parameters are frozen, {trained} are trained.")
+        words.append(f"{parameters_text(cost.parameters, cost.frozen)}.")
     if cost.not_counted:
         many = cost.not_counted != 1
         words.append(

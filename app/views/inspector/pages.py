@@ -51,12 +51,15 @@ class OverviewPage(TabDown):
         self.name_problem.hide()
         self.notes = NotesField("Notes: purpose, results, next steps.")
         self.net = Section("Network")
-        self._nodes, self._parameters = (CostBar(name, "", None, "", "io") for name in ("Nodes", "Parameters"))
+        self._nodes, self._parameters, self._trainable, self._frozen = (
+            CostBar(name, "", None, "", "io") for name in ("Nodes", "Parameters", "Trainable", "Frozen")
+        )
         self._sign, self._verdict = Glyph("check", size=14), label("", "label", "text2")
         verdict = hbox(self._sign, (self._verdict, 1), spacing=6)
         self.net.body_layout.setSpacing(6)
         self.net.body_layout.addWidget(self._nodes)
-        self.net.body_layout.addWidget(self._parameters)
+        for part in (self._parameters, self._trainable, self._frozen):
+            self.net.body_layout.addWidget(part)
         self.net.body_layout.addLayout(verdict)
         self.ends = InputsOutputsSection(
             "The net has no inputs or outputs yet: drag an Input and an Output onto the canvas."
@@ -101,15 +104,20 @@ class OverviewPage(TabDown):
 
     def _show_net(self, graph: Graph, drawn: bool) -> None:
         total = self._analysis.total_parameters if self._analysis is not None else None
-        shown = (drawn, len(graph.nodes), total, tuple(problem.severity for problem in self._problems))
+        frozen = self._analysis.frozen_parameters if self._analysis is not None else 0
+        shown = (drawn, len(graph.nodes), total, frozen, tuple(problem.severity for problem in self._problems))
         if shown == self._shown:
             return
         self._shown = shown
         self._nodes.set_value(grouped_digits(len(graph.nodes)))
         for part in (self._parameters, self._sign, self._verdict):
             part.setVisible(total is not None)
+        for part in (self._trainable, self._frozen):
+            part.setVisible(bool(frozen))
         if total is not None:
             self._parameters.set_value(grouped_digits(total))
+            self._trainable.set_value(grouped_digits(total - frozen))
+            self._frozen.set_value(grouped_digits(frozen))
             errors = sum(problem.severity == "error" for problem in self._problems)
             warnings = sum(problem.severity == "warning" for problem in self._problems)
             self._sign.set("error" if errors else "warning" if warnings else "check")

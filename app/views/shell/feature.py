@@ -52,7 +52,9 @@ class ShellFeature(Feature):
         live.torch_loaded.connect(self._torch_loaded)
         live.torch_failed.connect(self._torch_failed)
         live.analysed.connect(self._checked)
-        live.analysed.connect(lambda analysis: status.set_parameters(analysis.total_parameters))
+        live.analysed.connect(
+            lambda analysis: status.set_parameters(analysis.total_parameters, analysis.frozen_parameters)
+        )
         live.analysis_failed.connect(self._analysis_failed)
         self.workspace.engine.ended.connect(self._engine_ended)
         self.workspace.engine.started.connect(self._engine_started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, QUrl
+from PySide6.QtCore import QPoint, Qt, QUrl
 from PySide6.QtGui import QAction, QGuiApplication
 
 from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Started
@@ -278,6 +278,7 @@ def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
         "Adam", "0.001", "64", "0",
     )  # fmt: skip
     assert chosen[-1] is second
-    panel.table.selectRow(1)
+    spot = panel.table.visualRect(model.index(1, 0)).center()
+    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=spot)
     assert chosen[-1] is first
     panel.grab()

@@ -264,7 +264,7 @@ class DataSection(Section):
         for part, chosen in ((self.training_transforms, config.train_transforms),
                              (self.eval_transforms, config.eval_transforms)):  # fmt: skip
             part.shape = shape
-            part.size = self.net_size or shape[1:]
+            part.initial_size = self.net_size or shape[1:]
             part.show_transforms(chosen)
             part.setVisible(bare is not None and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3))))
 

@@ -91,7 +91,7 @@ class TransformsList(QWidget):
         super().__init__(parent)
         self._title, self._random = title, random
         self.shape: tuple[int, ...] = ()  # of the images
-        self.size: tuple[int, ...] = ()  # height and width that a new transform has at first
+        self.initial_size: tuple[int, ...] = ()  # height and width that a new transform has at first
         self.items: list[TransformItem] = []
         self.add = Button("Add …", "flat")
         self.add.setAccessibleName(f"Add a transform: {title}")
@@ -128,8 +128,8 @@ class TransformsList(QWidget):
     def put(self, name: str) -> None:
         """Append a transform."""
         sized = any(option.name == "size" for option in KINDS[name].options)
-        whole = sized and len(self.size) == 2
-        params: FrozenMap[str, Any] = FrozenMap(size=self.size) if whole else FrozenMap()
+        whole = sized and len(self.initial_size) == 2
+        params: FrozenMap[str, Any] = FrozenMap(size=self.initial_size) if whole else FrozenMap()
         self.edited.emit((*self.transforms, Transform(name, params)), f"Add {name}", None)
 
     def _pick(self) -> None:

@@ -17,7 +17,7 @@ from app.training.events import (
     Started,
 )
 from app.training.metrics import label_of
-from app.util.formatting import duration, figure, grouped_digits, percent
+from app.util.formatting import duration, figure, grouped_digits, parameters_text, percent
 from app.util.late_dataclass import dataclass
 
 
@@ -64,7 +64,7 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
 
 
 def _started(event: Started) -> list[ConsoleLine]:
-    count = f"{grouped_digits(event.parameters)} parameters"
+    count = parameters_text(event.parameters + event.frozen, event.frozen)
     if not event.steps_per_epoch:
         return [ConsoleLine(f"A script trains {count} on {event.device}.", "text")]
     lines = [

@@ -233,11 +233,17 @@ class RunPanel(QWidget):
         places = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         return [self.model.row_at(place) for place in places if place < len(self.model.rows)]
 
+    def _select(self, place: int) -> None:
+        """Select one row, whatever keys are held: `selectRow` would toggle it with Ctrl."""
+        selection = self.table.selectionModel()
+        flags = selection.SelectionFlag.ClearAndSelect | selection.SelectionFlag.Rows
+        selection.setCurrentIndex(self.model.index(place, NAME), flags)
+
     def choose(self, kept: Kept) -> None:
         """Select the row of a run."""
         for place, row in enumerate(self.model.rows):
             if row.kept is not None and row.kept.folder == kept.folder:
-                self.table.selectRow(place)
+                self._select(place)
 
     def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
@@ -272,7 +278,7 @@ class RunPanel(QWidget):
     def _add(self, run: Run) -> None:
         self.model.add(run)
         self._stack.setCurrentIndex(1)
-        self.table.selectRow(self.model.place_of(run) or 0)
+        self._select(self.model.place_of(run) or 0)
         self._fitting.start()
 
     @Slot(str)
