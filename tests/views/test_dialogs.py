@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QLabel, QMainWindow, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app import __version__
@@ -19,6 +19,7 @@ from app.engine.requests.export import ExportChoice
 from app.views.export.export_dialog import ExportDialog, folder_problem
 from app.views.training.form.download_dialog import DownloadDialog
 from app.views.ui.dialogs.about import AboutDialog, versions
+from app.views.ui.dialogs.base import Dialog
 from app.views.ui.dialogs.message import (
     DialogAnswer,
     ErrorDialog,
@@ -157,6 +158,29 @@ def test_the_sheet_has_shortcuts_by_menu_and_the_gestures(qtbot: QtBot, actions:
     text = label_text(sheet)
     assert text.index("File") < text.index("Ctrl + N") < text.index("View") < text.index("Zoom in")
     assert "Frame & centre" not in text and "Alt + click on a wire" in text
+    qtbot.keyClicks(sheet.field, "wire cut")
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    text = label_text(sheet)
+    assert "Alt + click on a wire" in text and "Ctrl + N" not in text and "Wheel" not in text
+    sheet.field.setText("ctrl+shift+s")
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert "Save as" in label_text(sheet) and "Zoom in" not in label_text(sheet)
+    sheet.field.setText("nothing of the kind")
+    assert sheet.none.isVisible()
+
+
+def test_alt_and_a_letter_press_the_buttons_of_a_dialog(qtbot: QtBot) -> None:
+    dialog = Dialog("Unsaved changes")
+    buttons = [dialog.add_button(text) for text in ("Don't save", "Cancel", "Save", "Copy", "…")]
+    show(qtbot, dialog)
+    keys = [each.shortcut().toString() for each in buttons]
+    assert keys == ["Alt+D", "Alt+C", "Alt+S", "Alt+O", ""]
+    dialog.activateWindow()
+    qtbot.waitUntil(dialog.isActiveWindow)
+    with qtbot.waitSignal(buttons[1].clicked):
+        qtbot.keyClick(dialog, Qt.Key.Key_C, Qt.KeyboardModifier.AltModifier)
+    buttons[3].setText("Copied")
+    assert buttons[3].shortcut().toString() == "Alt+O", "a button that says something else keeps its letter"
 
 
 def test_typing_finds_a_command_and_enter_runs_it(qtbot: QtBot, actions: list[QAction]) -> None:

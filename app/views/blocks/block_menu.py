@@ -31,8 +31,8 @@ class BlockMenu:
             menu.addSeparator()
             menu.addAction("Rename…", lambda: control.rename(name, at))
             menu.addAction(icons.icon("copy"), "Duplicate", lambda: control.duplicate(name))
-            menu.addAction(icons.icon("save"), "Save to Library…", lambda: library.save(name, at))
+            menu.addAction(icons.icon("save"), "Save to library…", lambda: library.save(name, at))
             menu.addSeparator()
             menu.addAction(icons.icon("trash"), "Delete", lambda: control.delete(name))
         elif key.startswith(LIBRARY):
-            menu.addAction(icons.icon("folder"), "Show Library Folder", library.show_folder)
+            menu.addAction(icons.icon("folder"), "Show library folder", library.show_folder)

@@ -23,18 +23,18 @@ class BlocksFeature(Feature):
     def actions(self) -> Iterable[Action]:
         control, library = self.block_control, self.library_control
         return (
-            Action("block.make", "&Make Block…", control.make, "Ctrl+G", "block"),
-            Action("block.expand", "&Expand Block", control.expand, "Ctrl+Shift+G"),
-            Action("block.in", "Go &In", control.go_in, "Alt+Down"),
-            Action("block.out", "Go &Out", control.go_out, "Alt+Up"),
-            Action("block.params", "Edit &Parameters of the Instance", control.edit_params, "Alt+Return", "inspector"),
+            Action("block.make", "&Make block…", control.make, "Ctrl+G", "block"),
+            Action("block.expand", "&Expand block", control.expand, "Ctrl+Shift+G"),
+            Action("block.in", "Go &in", control.go_in, "Alt+Down"),
+            Action("block.out", "Go &out", control.go_out, "Alt+Up"),
+            Action("block.params", "Edit &parameters of the instance", control.edit_params, "Alt+Return", "inspector"),
             Action("block.repeat", "&Repeat…", control.repeat, "Ctrl+Shift+R"),
-            Action("block.unique", "Make &Unique", control.make_unique, "Ctrl+U"),
-            Action("block.expose", "E&xpose Parameter…", control.expose, "Ctrl+Shift+X"),
-            Action("block.rename", "Re&name Block…", control.rename, "Shift+F2"),
-            Action("block.save", "&Save to Library…", library.save, icon="save"),
-            Action("block.folder", "Show &Library Folder", library.show_folder, icon="folder"),
-            Action("block.choose", "&Choose Library Folder…", library.choose_folder),
+            Action("block.unique", "Make &unique", control.make_unique, "Ctrl+U"),
+            Action("block.expose", "E&xpose parameter…", control.expose, "Ctrl+Shift+X"),
+            Action("block.rename", "Re&name block…", control.rename, "Shift+F2"),
+            Action("block.save", "&Save to library…", library.save, icon="save"),
+            Action("block.folder", "Show &library folder", library.show_folder, icon="folder"),
+            Action("block.choose", "&Choose library folder…", library.choose_folder),
         )
 
     def begin(self) -> None:

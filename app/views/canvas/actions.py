@@ -32,53 +32,56 @@ class CanvasAction:
 
 
 ROWS = (
-    CanvasAction("search", "Add Layer…", ("Tab",), "add"),
+    CanvasAction("search", "Add layer…", ("Tab",), "add"),
     CanvasAction("cut", "Cut", ("Ctrl+X",), "cut"),
     CanvasAction("copy", "Copy", ("Ctrl+C",), "copy"),
     CanvasAction("paste", "Paste", ("Ctrl+V",), "paste"),
     CanvasAction("duplicate", "Duplicate", ("Ctrl+D",)),
     CanvasAction("delete", "Delete", ("Delete", "Backspace"), "trash"),
-    CanvasAction("delete_reconnect", "Delete and Reconnect", ("Ctrl+Delete", "Ctrl+Backspace")),
-    CanvasAction("select_all", "Select All", ("Ctrl+A",)),
-    CanvasAction("edit", "Edit Parameters", ("Return", "Enter"), "inspector"),
-    CanvasAction("find", "Find a Node on the Canvas…", ("Ctrl+F",), "search"),
+    CanvasAction("delete_reconnect", "Delete and reconnect", ("Ctrl+Delete", "Ctrl+Backspace")),
+    CanvasAction("select_all", "Select all", ("Ctrl+A",)),
+    CanvasAction("edit", "Edit parameters", ("Return", "Enter"), "inspector"),
+    CanvasAction("find", "Find a node on the canvas…", ("Ctrl+F",), "search"),
     CanvasAction("rename", "Rename…", ("F2",)),
     CanvasAction("replace", "Replace…", ("Ctrl+R",)),
-    CanvasAction("mute", "Mute or Unmute", ("M",), "mute"),
-    CanvasAction("freeze", "Freeze or Unfreeze", ("Shift+F",), "snowflake"),
-    CanvasAction("unfold", "Unfold or Fold", ("U",), "chevron-down"),
-    CanvasAction("unfold_level", "Unfold All by One Level", ("Shift+U",)),
-    CanvasAction("fold_all", "Fold All", ("Alt+U",)),
-    CanvasAction("comment", "Comment, or Frame the Selection", ("C",), "comment"),
-    CanvasAction("fit_frame", "Fit Frame to Its Contents"),
-    CanvasAction("next_note", "Go to the Next Comment or Frame", ("N",)),
-    CanvasAction("previous_note", "Go to the Previous Comment or Frame", ("Shift+N",)),
-    CanvasAction("bend", "Add a Bend to the Wire", ("B",)),
-    CanvasAction("straighten", "Straighten the Wire", ("Shift+B",)),
+    CanvasAction("mute", "Mute", ("M",), "mute"),
+    CanvasAction("freeze", "Freeze", ("Shift+F",), "snowflake"),
+    CanvasAction("unfold", "Unfold", ("U",), "chevron-down"),
+    CanvasAction("unfold_level", "Unfold all by one level", ("Shift+U",)),
+    CanvasAction("fold_all", "Fold all", ("Alt+U",)),
+    CanvasAction("comment", "Comment, or frame the selection", ("C",), "comment"),
+    CanvasAction("fit_frame", "Fit frame to contents"),
+    CanvasAction("next_note", "Go to the next comment or frame", ("N",)),
+    CanvasAction("previous_note", "Go to the previous comment or frame", ("Shift+N",)),
+    CanvasAction("bend", "Add a bend to the wire", ("B",)),
+    CanvasAction("straighten", "Straighten the wire", ("Shift+B",)),
     CanvasAction("connect", "Connect to…", ("W",), "link"),
     CanvasAction("disconnect", "Disconnect…", ("Shift+W",)),
-    CanvasAction("lay_out", "Lay Out All, or the Selection", ("L",), "tree"),
-    *(CanvasAction(f"align_{edge}", f"Align {edge.title()}") for edge in alignment.EDGES),
-    *(CanvasAction(f"distribute_{axis}", f"Distribute {axis.title()}ly") for axis in alignment.AXES),
-    CanvasAction("frame_selection", "Frame Selection", ("F", "."), "frame"),
-    CanvasAction("frame_all", "Frame Everything", ("Home",), "frame"),
-    CanvasAction("zoom_in", "Zoom In", ("+", "=", "Ctrl++", "Ctrl+="), "add"),
-    CanvasAction("zoom_out", "Zoom Out", ("-", "Ctrl+-"), "remove"),
+    CanvasAction("lay_out", "Auto layout", ("L",), "tree"),
+    *(CanvasAction(f"align_{edge}", f"Align {edge}") for edge in alignment.EDGES),
+    *(CanvasAction(f"distribute_{axis}", f"Distribute {axis}ly") for axis in alignment.AXES),
+    CanvasAction("frame_selection", "Frame selection", ("F", "."), "frame"),
+    CanvasAction("frame_all", "Frame everything", ("Home",), "frame"),
+    CanvasAction("zoom_in", "Zoom in", ("+", "=", "Ctrl++", "Ctrl+="), "add"),
+    CanvasAction("zoom_out", "Zoom out", ("-", "Ctrl+-"), "remove"),
     CanvasAction("zoom_100", "Zoom to 100 %", ("Ctrl+0",)),
-    CanvasAction("cancel", "Cancel or Select Nothing", ("Esc",)),
-    CanvasAction("left", "Follow the Wire Left", ("Left",)),
-    CanvasAction("right", "Follow the Wire Right", ("Right",)),
-    CanvasAction("up", "Go to the Node Above", ("Up",)),
-    CanvasAction("down", "Go to the Node Below", ("Down",)),
-    CanvasAction("nudge_left", "Nudge Left", ("Shift+Left",)),
-    CanvasAction("nudge_right", "Nudge Right", ("Shift+Right",)),
-    CanvasAction("nudge_up", "Nudge Up", ("Shift+Up",)),
-    CanvasAction("nudge_down", "Nudge Down", ("Shift+Down",)),
-    CanvasAction("grow_left", "Make the Comment or Frame Narrower", ("Ctrl+Left",)),
-    CanvasAction("grow_right", "Make the Comment or Frame Wider", ("Ctrl+Right",)),
-    CanvasAction("grow_up", "Make the Comment or Frame Shorter", ("Ctrl+Up",)),
-    CanvasAction("grow_down", "Make the Comment or Frame Taller", ("Ctrl+Down",)),
+    CanvasAction("cancel", "Cancel or select nothing", ("Esc",)),
+    CanvasAction("left", "Follow the wire left", ("Left",)),
+    CanvasAction("right", "Follow the wire right", ("Right",)),
+    CanvasAction("up", "Go to the node above", ("Up",)),
+    CanvasAction("down", "Go to the node below", ("Down",)),
+    CanvasAction("nudge_left", "Nudge left", ("Shift+Left",)),
+    CanvasAction("nudge_right", "Nudge right", ("Shift+Right",)),
+    CanvasAction("nudge_up", "Nudge up", ("Shift+Up",)),
+    CanvasAction("nudge_down", "Nudge down", ("Shift+Down",)),
+    CanvasAction("grow_left", "Make the comment or frame narrower", ("Ctrl+Left",)),
+    CanvasAction("grow_right", "Make the comment or frame wider", ("Ctrl+Right",)),
+    CanvasAction("grow_up", "Make the comment or frame shorter", ("Ctrl+Up",)),
+    CanvasAction("grow_down", "Make the comment or frame taller", ("Ctrl+Down",)),
 )
+
+
+SWITCHES = ("mute", "freeze", "unfold")  # checked where all that is selected is so
 
 
 def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QAction]:
@@ -91,6 +94,7 @@ def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QA
         action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         if row.icon:
             action.setIcon(icons.icon(row.icon))
+        action.setCheckable(row.key in SWITCHES)
         action.triggered.connect(_caller(does[row.key]))
         widget.addAction(action)
         actions[row.key] = action
@@ -114,9 +118,9 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
         "find": canvas.findRequested.emit,
         "rename": hand.rename,
         "replace": hand.replace,
-        "mute": partial(commands.toggle, "muted"),
-        "freeze": partial(commands.toggle, "frozen"),
-        "unfold": canvas.folding.toggle,
+        "mute": partial(_switch, canvas, partial(commands.toggle, "muted")),
+        "freeze": partial(_switch, canvas, partial(commands.toggle, "frozen")),
+        "unfold": partial(_switch, canvas, canvas.folding.toggle),
         "unfold_level": canvas.folding.one_level,
         "fold_all": canvas.folding.fold_all,
         "comment": hand.comment,
@@ -164,6 +168,20 @@ def enable(canvas: Canvas) -> None:
     }
     for key, on in wants.items():
         canvas.actions_by_key[key].setEnabled(on)
+    instances = canvas.folding.instances()
+    are = {
+        "mute": canvas.commands.flagged("muted"),
+        "freeze": canvas.commands.flagged("frozen"),
+        "unfold": bool(instances) and canvas.folding.is_unfolded(instances),
+    }
+    for key in SWITCHES:
+        canvas.actions_by_key[key].setChecked(are[key])
+
+
+def _switch(canvas: Canvas, toggle: Callable[[], object]) -> None:
+    """Toggle what is selected; the check marks then show what it is, also where nothing could be changed."""
+    toggle()
+    enable(canvas)
 
 
 def _caller(function: Callable[[], object]) -> Callable[[], None]:

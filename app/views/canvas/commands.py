@@ -388,13 +388,21 @@ class Commands(QObject):
 
     def toggle(self, flag: str) -> None:
         """Mute or freeze the selected nodes that can be, or undo it if all of them are so already."""
-        nodes = edits.flaggable(self.project, self._catalog, self._selection.ids, flag)
+        nodes = self._flaggable(flag)
         if not nodes:
             self.said.emit(NOT_FLAGGED[flag])
             return
-        on = not all(getattr(self.project.graph.nodes[node], flag) for node in nodes)
+        on = not self.flagged(flag)
         verb = WORDS[flag][0 if on else 1]
         self.apply(f"{verb} {self.many(nodes)}", lambda: edits.flagged(self.project, nodes, flag, on))
+
+    def flagged(self, flag: str) -> bool:
+        """Return whether all selected nodes that can be muted or frozen are so."""
+        nodes = self._flaggable(flag)
+        return bool(nodes) and all(getattr(self.project.graph.nodes[node], flag) for node in nodes)
+
+    def _flaggable(self, flag: str) -> Iterable[str]:
+        return edits.flaggable(self.project, self._catalog, self._selection.ids, flag)
 
     def replace(self, node: str, op: str) -> None:
         """Replace a node by another op; report wires that do not fit."""

@@ -63,11 +63,11 @@ def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPoint
         if key is None:
             menu.addSeparator()
         elif key == "paste":  # from the menu, things are put where it was opened
-            _add(menu, "Paste Here", lambda: canvas.commands.paste(point), "paste")
+            _add(menu, "Paste here", lambda: canvas.commands.paste(point), "paste")
         elif key == "comment" and not canvas.selection.ids and not canvas.scene.notes.selected:
-            _add(menu, "Comment Here", lambda: canvas.writing.begin(point), "comment")
+            _add(menu, "Comment here", lambda: canvas.writing.begin(point), "comment")
         elif key == "comment":
-            _add(menu, "Frame the Selection\tC", canvas.hand.comment, "comment")
+            _add(menu, "Frame the selection\tC", canvas.hand.comment, "comment")
         else:
             menu.addAction(canvas.actions_by_key[key])
 
@@ -86,15 +86,15 @@ def _of_inside(canvas: Canvas, menu: QMenu, node: str, way: tuple[str, ...]) -> 
 def _of_wire(canvas: Canvas, menu: QMenu, wire: Edge, bend: int | None, point: QPointF) -> None:
     commands = canvas.commands
     commands.select_wire(wire, bend)
-    _add(menu, "Insert Layer…", lambda: canvas.finder.for_wire(wire, point), "add")
+    _add(menu, "Insert layer…", lambda: canvas.finder.for_wire(wire, point), "add")
     if bend is None:
-        _add(menu, "Add a Bend", lambda: commands.notes.bend(wire, point))
+        _add(menu, "Add a bend", lambda: commands.notes.bend(wire, point))
     else:
-        _add(menu, "Remove the Bend", lambda: commands.notes.unbend(wire, bend))
+        _add(menu, "Remove the bend", lambda: commands.notes.unbend(wire, bend))
     if commands.project.bends.get(wire):
         _add(menu, "Straighten", lambda: commands.notes.straighten(wire))
     menu.addSeparator()
-    _add(menu, "Cut Wire", lambda: commands.cut_wire(wire), "cut")
+    _add(menu, "Cut wire", lambda: commands.cut_wire(wire), "cut")
 
 
 def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
@@ -102,14 +102,14 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
         canvas.commands.select((), [note])
     value = canvas.scene.notes.comments[note]
     frame = value.kind == FRAME
-    _add(menu, "Rename Frame" if frame else "Edit Comment", lambda: canvas.writing.edit(note))
+    _add(menu, "Rename frame" if frame else "Edit comment", lambda: canvas.writing.edit(note))
     colors = menu.addMenu("Colour")
     for color, name in (("", "Plain"), *CATEGORIES.items()):
         action = _add(colors, name.replace("&", "&&"), partial(canvas.commands.notes.tint, color))
         action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3), color == value.color))
     if frame:
         menu.addAction(canvas.actions_by_key["fit_frame"])
-        _add(menu, "Select Its Contents", lambda: canvas.commands.select(*canvas.commands.selected_with_contents()))
+        _add(menu, "Select contents", lambda: canvas.commands.select(*canvas.commands.selected_with_contents()))
     _fill(canvas, menu, NOTE, QPointF())
 
 

@@ -246,6 +246,6 @@ class TypingEdit(CodeEdit):
         copy.setEnabled(self.textCursor().hasSelection())
         paste = menu.addAction("Paste", self.paste)
         paste.setEnabled(self._typing is not None and self.canPaste())
-        menu.addAction("Select All", self.selectAll)
+        menu.addAction("Select all", self.selectAll)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(event.globalPos())

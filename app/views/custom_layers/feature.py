@@ -50,7 +50,7 @@ class CustomLayersFeature(Feature):
     def _fill_menu(self, menu: QMenu, key: str, _at: QPoint) -> None:
         if is_custom(key):
             look = self.workspace.layers.review
-            menu.addAction(icons.icon("eye"), "View Its File…", lambda: look(module_of(key)))
+            menu.addAction(icons.icon("eye"), "View its file…", lambda: look(module_of(key)))
 
     def _wait(self, title: str, reason: str, action: str) -> None:
         """Ask in a banner, which does not interrupt the user as a dialog would."""

@@ -259,7 +259,7 @@ def test_the_colour_comes_from_the_menu(table: Table) -> None:
 def test_the_menu_of_a_frame_selects_what_is_in_it(table: Table) -> None:
     frame = framed(table, "conv1", "relu1")
     menu = menu_for(table.canvas, Hit(note=frame), QPoint(10, 10))
-    next(action for action in menu.actions() if action.text() == "Select Its Contents").trigger()
+    next(action for action in menu.actions() if action.text() == "Select contents").trigger()
     assert table.names() == {"conv1", "relu1"} and table.scene.notes.selected == {frame}
 
 
@@ -268,8 +268,8 @@ def test_the_menu_key_opens_the_menu_of_what_is_selected(table: Table) -> None:
     for select, entry in (
         (lambda: table.canvas.commands.select((), [frame]), "Colour"),
         (lambda: table.canvas.commands.select([table.id("fc1")]), "Connect to…"),
-        (lambda: table.canvas.commands.select_wire(wire), "Add a Bend"),
-        (lambda: table.canvas.commands.select(()), "Comment Here"),
+        (lambda: table.canvas.commands.select_wire(wire), "Add a bend"),
+        (lambda: table.canvas.commands.select(()), "Comment here"),
     ):
         select()
         spot = QPoint(1, 1)

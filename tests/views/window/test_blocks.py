@@ -549,11 +549,11 @@ def test_the_menu_of_a_node_has_what_can_be_done_with_it(hand: Hand) -> None:
         return [action.text().replace("&", "").rstrip("…") for action in hand.canvas.more_actions()]
 
     hand.make(*UNIT)
-    assert words() == ["Make Block", "Go In", "Edit Parameters of the Instance", "Expand Block", "Make Unique",
-                       "Repeat", "Save to Library"]  # fmt: skip
+    assert words() == ["Make block", "Go in", "Edit parameters of the instance", "Expand block", "Make unique",
+                       "Repeat", "Save to library"]  # fmt: skip
     hand.window.block_control.go_in()
     hand.select("conv1")
-    assert words() == ["Make Block", "Repeat", "Expose Parameter"]
+    assert words() == ["Make block", "Repeat", "Expose parameter"]
     hand.select("input")
     assert words() == []
 

@@ -18,6 +18,8 @@ from app.runs.checkpoint_files import checkpoints
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
+from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.menus import menu_for
 from app.views.settings import Settings
 from app.views.ui import theme
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
@@ -190,6 +192,38 @@ def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> N
         assert dock.isHidden()
         toggles[dock.windowTitle()].trigger()
         assert dock.isVisible()
+
+
+PROPER = {
+    "PyTorch",
+    "TensorBoard",
+    "CUDA",
+    "Tapedeck",
+    "Qt",
+    "NaN",
+    "Inf",
+    "LR",
+    "K",
+    "Python",
+    "Enter",
+    "Esc",
+    "MSE",
+    "DOT",
+}
+
+
+def test_every_command_is_in_sentence_case(window: WholeWindow) -> None:
+    canvas, edges = window.canvas, window.sheet.project.graph.edges
+    hits = (Hit(), Hit(node=node(window, "conv1")), Hit(wire=next(iter(edges))))
+    menus = [menu_for(canvas, hit, QPoint()) for hit in hits]
+    texts = {action.text() for action in window.actions_by_key.all() if action.objectName()}
+    texts |= {action.text() for menu in menus for action in menu.actions()}
+    for menu in menus:
+        menu.deleteLater()
+    shown = {text: text.replace("&", "").partition("\t")[0].split()[1:] for text in texts}
+    wrong = {text for text, words in shown.items() for word in words
+             if word[:1].isupper() and word.strip("…,.:()") not in PROPER}  # fmt: skip
+    assert not wrong
 
 
 def test_both_themes_on_a_living_window(qtbot, window: WholeWindow) -> None:

@@ -41,6 +41,19 @@ class Dialog(QDialog):
             self._buttons.addWidget(button)
         return button
 
+    def give_mnemonics(self) -> None:
+        """Give each button with words a letter that presses it together with Alt, those at the bottom first."""
+        rows = [self._buttons.itemAt(place).widget() for place in range(self._buttons.count())]
+        buttons = [each for each in rows if isinstance(each, Button)]
+        buttons += [each for each in self.findChildren(Button) if each not in buttons]
+        taken: set[str] = set()
+        for button in (each for each in buttons if each.isVisibleTo(self)):
+            initials = [word[0] for word in button.text().split() if word]
+            letters = (each.upper() for each in (*initials, *button.text()) if each.isascii() and each.isalpha())
+            letter = next((each for each in letters if each not in taken), "")
+            taken.add(letter)
+            button.set_mnemonic(letter)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter presses the button that has the focus; without one the default button."""
         focused = self.focusWidget()
@@ -51,5 +64,6 @@ class Dialog(QDialog):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self.give_mnemonics()
         # A wrapped label knows its height only once its width is known.
         self.resize(self.width(), max(self.height(), present(self.layout()).totalHeightForWidth(self.width())))

@@ -110,27 +110,49 @@ class ShortcutSheet(Dialog):
         self, actions: Iterable[QAction], parent: QWidget | None = None, gestures: Sequence[Group] = GESTURES
     ) -> None:
         super().__init__("Shortcuts", parent)
+        self._groups = (*by_menu(actions), *gestures)
+        self.field = SearchField("Search shortcuts")
+        self.field.textChanged.connect(self._fill)
+        self.none = label("Nothing matches.", "label", "text3")
         inside = QWidget()
-        table = QGridLayout(inside)
+        self._table = table = QGridLayout(inside)
         table.setContentsMargins(0, 0, 16, 0)
         table.setHorizontalSpacing(28)
         table.setVerticalSpacing(6)
         table.setColumnStretch(1, 1)
-        line = 0
-        for title, members in (*by_menu(actions), *gestures):
-            line = _fill(table, line, title, members)
-        table.setRowStretch(line, 1)
+        self._fill("")
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setWidget(inside)
         scroll.setMinimumWidth(inside.sizeHint().width() + 24)
         scroll.setAccessibleName("Shortcuts by menu")
+        self.body.addWidget(self.field)
+        self.body.addWidget(self.none)
         self.body.addWidget(scroll, 1)
         self.resize(600, 640)
         close = self.add_button("Close", "primary", default=True)
         close.clicked.connect(self.accept)
-        close.setFocus()
+        self.field.setFocus()
+
+    def _fill(self, query: str) -> None:
+        """List what has all words of the query in its text, keys or menu."""
+        while (item := self._table.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.deleteLater()
+        for row in range(self._table.rowCount()):
+            self._table.setRowStretch(row, 0)
+        line = 0
+        for title, members in self._groups:
+            fitting = [member for member in members if _matches(query, title, member)]
+            line = _fill(self._table, line, title, fitting)
+        self._table.setRowStretch(line, 1)
+        self.none.setVisible(not line)
+
+
+def _matches(query: str, title: str, member: QAction | InputGesture) -> bool:
+    text = " ".join((title, *(_line(member) or ()))).casefold()
+    return all(word in text or word in text.replace(" ", "") for word in query.casefold().split())
 
 
 def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction | InputGesture]) -> int:

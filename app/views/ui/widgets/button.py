@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QIcon, QPaintEvent
-from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionButton, QStylePainter, QWidget
+from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetrics, QHelpEvent, QIcon, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionButton, QStylePainter, QToolTip, QWidget
 
 from app.views.ui import icons
 from app.views.ui.theme import current
@@ -47,6 +47,7 @@ class Button(KeyboardFocus, QPushButton):
     ) -> None:
         super().__init__(text, parent)
         self.setAutoDefault(False)
+        self._mnemonic = ""
         self._icon, self._icon_color = icon, icon_color
         self._kind = ""
         self.setIconSize(QSize(ICON, ICON))
@@ -68,6 +69,18 @@ class Button(KeyboardFocus, QPushButton):
         """Set the icon, or none, in a token's or a category's colour, or in the kind's."""
         self._icon, self._icon_color = icon, color
         self.setIcon(icons.icon(icon, color or KINDS[self._kind][1]) if icon else QIcon())
+
+    def set_mnemonic(self, letter: str) -> None:
+        """Have Alt and a letter press the button, which is underlined; "" for none."""
+        self._mnemonic = letter
+        self.setShortcut(QKeySequence(f"Alt+{letter}") if letter else QKeySequence())
+        self.update()
+
+    def setText(self, text: str) -> None:
+        """Set the text; the mnemonic, which Qt forgets here, goes on where its letter is in the text."""
+        super().setText(text)
+        if self._mnemonic:
+            self.set_mnemonic(self._mnemonic if self._mnemonic.lower() in text.lower() else "")
 
     def _plain_text(self) -> str:
         return self.text().replace("&&", "\0").replace("&", "").replace("\0", "&")
@@ -92,6 +105,25 @@ class Button(KeyboardFocus, QPushButton):
         if self._kind == "flat" and (self.underMouse() or self.isChecked()):
             return "text"
         return "text3" if self.property("tone") == "quiet" else KINDS[self._kind][0]
+
+    def event(self, event: QEvent) -> bool:
+        """Show the whole text as the tool tip of a button that is cut and has none."""
+        if isinstance(event, QHelpEvent) and not self.toolTip() and self.is_cut():
+            QToolTip.showText(event.globalPos(), self._plain_text(), self)
+            return True
+        return super().event(event)
+
+    def is_cut(self) -> bool:
+        """Return whether the text is elided for lack of room."""
+        return sum(self._parts()) + KINDS[self._kind][2] > self.width()
+
+    def _underline(self, painter: QPainter, area: QRectF, words: str) -> None:
+        at = words.lower().find(self._mnemonic.lower())
+        if at >= 0:
+            metrics = QFontMetrics(self.font())
+            left = area.left() + metrics.horizontalAdvance(words[:at])
+            y = round(area.center().y() + metrics.ascent() / 2 + 2)
+            painter.drawLine(round(left), y, round(left + metrics.horizontalAdvance(words[at]) - 1), y)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QStylePainter(self)
@@ -118,6 +150,8 @@ class Button(KeyboardFocus, QPushButton):
                 area.setWidth(max(area.width() - over, 0.0))
                 words = QFontMetrics(self.font()).elidedText(words, Qt.TextElideMode.ElideRight, int(area.width()))
             painter.drawText(area, flags, words)
+            if self._mnemonic:
+                self._underline(painter, area, words)
             if self._kind == "link" and self.underMouse() and self.isEnabled():
                 under = int(self.height() / 2 + 8)
                 painter.drawLine(int(area.left()), under, int(area.right() - 2), under)
