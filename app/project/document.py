@@ -44,7 +44,7 @@ class Document(QObject):
         return self._project
 
     @property
-    def name(self) -> str:
+    def title(self) -> str:
         """The name to show: that of the file, without its ending, or the project's own while it has no file."""
         return self.path.stem if self.path is not None else self._project.name
 

@@ -243,7 +243,7 @@ class MainWindow(QMainWindow):
             self._title.start()
 
     def _show_title(self) -> None:
-        name, dirty = self.document.name, self.document.dirty
+        name, dirty = self.document.title, self.document.dirty
         name = f"{name} (read-only)" if self.document.read_only else name
         self.toolbar.set_project(name, dirty, str(self.document.path or "Not saved to a file yet."))
         self.setWindowTitle(f"{name}[*] – Tapedeck")

@@ -20,6 +20,7 @@ Point = tuple[float, float]
 
 GRID = 8
 GAP = 104  # between columns: a shape label and 24
+NEXT_GAP = 128  # beside a node that one is added to: room for the label of four long sizes, and for a longer name
 LANE_GAP = 40  # between nodes of one column
 FRAME_GAP = 104  # between rows of two frames: room for a title, and for the wire between them
 ROW_GAP = 72  # between rows: the gutter of the wire that runs back
@@ -152,13 +153,13 @@ def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: st
     left = limit
     if abs(_line(places, sizes, source) - line) <= SAME_ROW and limit > right:
         line = _line(places, sizes, source)
-        left = max(right + GAP, (right + limit - size.width) / 2)
-    shift = _snapped_up(left + size.width + GAP - limit)
+        left = max(right + NEXT_GAP, (right + limit - size.width) / 2)
+    shift = _snapped_up(left + size.width + NEXT_GAP - limit)
     if shift > 0:
         for other, (x, y) in places.items():
             if x >= limit and abs(_line(places, sizes, other) - line) <= SAME_ROW:
                 places[other] = (x + shift, y)
-    places[node] = _free_place(places, sizes, node, (snapped(left), line - size.anchor))
+    places[node] = _free_place(places, sizes, node, (_snapped_up(left), line - size.anchor))
 
 
 def _preferred_position(
@@ -167,10 +168,10 @@ def _preferred_position(
     """Return the position behind a node's source, before its target, or below everything."""
     size = sizes.get(node, DEFAULT)
     if source:
-        x = places[source][0] + sizes.get(source, DEFAULT).width + GAP
-        return snapped(x), _line(places, sizes, source) - size.anchor
+        x = places[source][0] + sizes.get(source, DEFAULT).width + NEXT_GAP
+        return _snapped_up(x), _line(places, sizes, source) - size.anchor
     if target:
-        return snapped(places[target][0] - size.width - GAP), _line(places, sizes, target) - size.anchor
+        return -_snapped_up(size.width + NEXT_GAP - places[target][0]), _line(places, sizes, target) - size.anchor
     left = min((x for x, _ in places.values()), default=0.0)
     bottom = max((y + sizes.get(n, DEFAULT).height for n, (_, y) in places.items()), default=0.0)
     return left, snapped(bottom + ROW_GAP + size.anchor) - size.anchor

@@ -131,7 +131,7 @@ class AutogradControl(QObject):
             return self.opened.model.source.name.rpartition("/")[2]
         if self.subject == SCRIPT and self._step is not None:
             return Path(self._step.script).stem
-        return self._document.name
+        return self._document.title
 
     def turn_to(self, subject: str) -> None:
         """Show the newest graph of the net, of the opened model or of a script."""

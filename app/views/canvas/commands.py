@@ -12,7 +12,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.edits import alignment, comments, edits
 from app.builder.graph import Edge
 from app.builder.layout import layout
-from app.builder.layout.arrange import DEFAULT, GAP, GRID, LANE_GAP, arrange, complete
+from app.builder.layout.arrange import DEFAULT, GRID, LANE_GAP, NEXT_GAP, arrange, complete
 from app.builder.rules import ConnectError
 from app.builder.sheet import Sheet
 from app.project.library import Library
@@ -206,7 +206,7 @@ class Commands(QObject):
         """Right of a node on its line, or the next line below that is free."""
         size, item = self._scene.size_of(op), self._scene.nodes[node]
         line = item.y() + item.geometry.anchor
-        point = snapped(QPointF(item.body.right() + GAP, line - size.anchor), size.anchor)
+        point = snapped(QPointF(item.body.right() + NEXT_GAP, line - size.anchor), size.anchor)
         area = item.body
         area.setRect(point.x() - 8, point.y() - 8, size.width + 16, size.height + 16)
         while found := self._scene.index.inside(area):

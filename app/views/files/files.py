@@ -102,7 +102,7 @@ class FileMenu(QObject):
 
     def save_as(self) -> bool:
         folder = self._document.path.parent if self._document.path else self._settings.export_folder
-        suggested = folder / f"{self._document.name or 'untitled'}.tape"
+        suggested = folder / f"{self._document.title or 'untitled'}.tape"
         name, _ = QFileDialog.getSaveFileName(self._window, "Save the project", str(suggested), FILTER)
         if not name:
             return False
@@ -140,7 +140,7 @@ class FileMenu(QObject):
         from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved
 
         path = self._document.path
-        answer = ask_unsaved(self._window, path.name if path else self._document.name)
+        answer = ask_unsaved(self._window, path.name if path else self._document.title)
         return self.save() if answer is DialogAnswer.SAVE else answer is DialogAnswer.DISCARD
 
 

@@ -16,7 +16,7 @@ from app.views.cost.cost_rows import flop_text, gaps_text
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, ShapeChip
-from app.views.ui.widgets.painting import Glyph, TextLine, box, elided, label, start
+from app.views.ui.widgets.painting import Glyph, TextLine, box, in_lines, label, start
 
 if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost
@@ -216,9 +216,8 @@ class ProblemBox(QWidget):
             said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             words.addWidget(said)
         for i, cure in enumerate(problem.cures):
-            words_on_it = elided(cure.label, "tab", _CURE_MOST).text
+            words_on_it = in_lines(cure.label, "button", _CURE_MOST)
             button = Button(words_on_it.replace("&", "&&"), "primary" if error and i == 0 else "secondary")
-            button.setToolTip(cure.label if words_on_it != cure.label else "")
             button.setAccessibleName(cure.label)
             button.clicked.connect(lambda checked=False, cure=cure: self.cure_requested.emit(cure))
             self.buttons.append(button)

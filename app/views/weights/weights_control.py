@@ -108,7 +108,7 @@ class WeightsControl(QObject):
         if source is None:
             workspace.notifier.refuse("No weights were saved", trouble)
             return
-        start = workspace.settings.export_folder / f"{workspace.document.name}.safetensors"
+        start = workspace.settings.export_folder / f"{workspace.document.title}.safetensors"
         kinds = "safetensors (*.safetensors);;torch.save (*.pt)"
         name, chosen = QFileDialog.getSaveFileName(workspace.window, "Save weights", str(start), kinds)
         if name:

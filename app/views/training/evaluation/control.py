@@ -240,7 +240,7 @@ class EvaluationControl(QObject):
         found, workspace = self._page.found, self._workspace
         if found is None:
             return
-        start = workspace.settings.export_folder / f"{workspace.document.name}-{found.part}-{what}.csv"
+        start = workspace.settings.export_folder / f"{workspace.document.title}-{found.part}-{what}.csv"
         name, _ = QFileDialog.getSaveFileName(workspace.window, "Export the evaluation", str(start), "Numbers (*.csv)")
         if name:
             self.write(what, Path(name))

@@ -23,7 +23,7 @@ KINDS = {
 
 
 class Button(KeyboardFocus, QPushButton):
-    """A button of 26 px, sized to its text; with a menu it carries a chevron.
+    """A button of 26 px, sized to its text, which can have several lines; with a menu it carries a chevron.
 
     The stylesheet paints the background, the button its content: Qt would put a gap of 4 px between icon and text.
 
@@ -88,13 +88,15 @@ class Button(KeyboardFocus, QPushButton):
     def _parts(self) -> tuple[int, int, int]:
         """Return the widths of icon, text and chevron, each with the gap before it."""
         icon = 0 if self.icon().isNull() else self.iconSize().width()
-        text = QFontMetrics(self.font()).horizontalAdvance(self._plain_text()) + 1 if self.text() else 0
+        metrics = QFontMetrics(self.font())
+        text = max(map(metrics.horizontalAdvance, self._plain_text().split("\n"))) + 1 if self.text() else 0
         chevron = CHEVRON + GAP if self.menu() is not None else 0
         return icon, text + (GAP if icon and text else 0), chevron
 
     def sizeHint(self) -> QSize:
         self.ensurePolished()
-        return QSize(sum(self._parts()) + 2 * KINDS[self._kind][2], HEIGHT if self._kind != "link" else 20)
+        more = self.text().count("\n") * QFontMetrics(self.font()).lineSpacing()
+        return QSize(sum(self._parts()) + 2 * KINDS[self._kind][2], (HEIGHT if self._kind != "link" else 20) + more)
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
@@ -144,7 +146,7 @@ class Button(KeyboardFocus, QPushButton):
             painter.setFont(self.font())
             painter.setPen(current().color(color))
             area = QRectF(x + gap, 0, text - gap + 1, self.height())
-            flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextSingleLine
+            flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
             words = self._plain_text()
             if (over := sum(self._parts()) + KINDS[self._kind][2] - self.width()) > 0:  # squeezed by a layout
                 area.setWidth(max(area.width() - over, 0.0))

@@ -181,6 +181,18 @@ def announce(widget: QWidget, text: str) -> None:
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))
 
 
+def in_lines(text: str, role: str, width: float) -> str:
+    """Return a text broken into lines of at most `width`, between words."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and TextLine(longer, role).width <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return "\n".join(lines)
+
+
 def at_least(width: float, height: float) -> QSize:
     """Return the size in whole pixels that holds a fractional one."""
     return QSize(int(width + 0.999), int(height + 0.999))
