@@ -24,6 +24,7 @@ from app.views.interpret.changes_view import ChangesView
 from app.views.interpret.color_scale import ColorScale
 from app.views.interpret.head_grid import HeadGrid
 from app.views.interpret.map_view import MapView, OverlayView, attention_wash
+from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
@@ -96,11 +97,11 @@ class InterpretPage(QWidget):
         self.state = label("", "caption", "text2")
         self.state.setMinimumWidth(1)
         self._tools = QWidget()
-        hbox(
-            self.view, self.part, label("Sample", "caption", "text2"), self.sample, self.count, self.worst, self.look,
-            self.cancel,
-            (self.state, 1), on=self._tools, margins=(12, 6, 8, 6), spacing=8,
-        )  # fmt: skip
+        row = FlowLayout(self._tools, (12, 6, 8, 6), 8)
+        number = QWidget()
+        hbox(label("Sample", "caption", "text2"), self.sample, self.count, on=number, margins=0, spacing=8)
+        row.put(self.view, self.part, number, self.worst, self.look, self.cancel)
+        row.fill(self.state)
 
     def _make_attention(self) -> None:
         self.list = ChoiceField((), pairs=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig, Transform
 from app.training.config import Choice, ParameterGroup, Schedule
 from app.util.frozen import FrozenMap
+from app.views.code.typing_keys import TypingEdit
 from app.views.inspector.fields.form import ParamForm
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.focus import keeping_focus
@@ -128,6 +130,49 @@ def test_every_field_of_the_inspector_takes_what_is_typed(qtbot: QtBot, window: 
             type_into(qtbot, window, line, text_for(line))
             window.document.undo_stack.setIndex(before)
             settle(qtbot, window)
+
+
+def other_lines(page: QWidget) -> list[QWidget]:
+    """Every field of a page that is in no form of parameters."""
+    kinds = (QLineEdit, QPlainTextEdit)
+    lines = [each for kind in kinds for each in page.findChildren(kind) if not isinstance(each, TypingEdit)]
+    return [
+        line for line in lines
+        if line.isVisible() and line.isEnabled() and not line.isReadOnly() and not line.property("link")
+        and not any(isinstance(above, ParamForm | QComboBox) for above in parents(line))
+    ]  # fmt: skip
+
+
+def parents(widget: QWidget) -> Iterator[QWidget]:
+    while (widget := widget.parentWidget()) is not None:
+        yield widget
+
+
+def test_every_other_field_takes_what_is_typed_while_answers_arrive(qtbot: QtBot, window: WholeWindow) -> None:
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    tried = set()
+    for pane in (window.centre, window.left.pane, window.right.pane, window.bottom.pane):
+        for key in pane._keys:
+            if not pane.tabs.isTabVisible(pane.tabs.index(key)):
+                continue
+            pane.show_page(key)
+            settle(qtbot, window)
+            for number in range(len(other_lines(pane.widget_of(key)))):
+                line = other_lines(pane.widget_of(key))[number]
+                line.setFocus()
+                line.selectAll()
+                for typed in "12":
+                    QTest.keyClicks(QApplication.focusWidget(), typed)
+                    window.live.refresh()
+                    settle(qtbot, window)
+                shown = line.toPlainText() if isinstance(line, QPlainTextEdit) else line.text()
+                where = f"{line.accessibleName() or type(line).__name__} of {key}"
+                assert QApplication.focusWidget() is line, f"{where}: the focus is in {QApplication.focusWidget()}"
+                assert shown == "12", where
+                QTest.keyClick(line, Qt.Key.Key_Escape)
+                tried.add(key)
+    assert {"layers", "outline", "inspector", "attention"} <= tried
 
 
 def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, window: WholeWindow) -> None:

@@ -17,6 +17,7 @@ from app.views.training.evaluation.classes import ClassTable
 from app.views.training.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot
 from app.views.training.evaluation.predict import TryPage
 from app.views.training.evaluation.samples import SampleTiles
+from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.banner import Banner
@@ -142,10 +143,9 @@ class EvaluationPage(QWidget):
         self._export_classes.triggered.connect(lambda: self.exportRequested.emit("classes"))
         self.export.setMenu(exports)
         self._tools = QWidget()
-        hbox(
-            self.view, self.weights, self.part, self.augment, self.run, self.cancel, self.state, 1, self.export,
-            on=self._tools, margins=(12, 6, 8, 6), spacing=8,
-        )  # fmt: skip
+        row = FlowLayout(self._tools, (12, 6, 8, 6), 8)
+        row.put(self.view, self.weights, self.part, self.augment, self.run, self.cancel, self.state)
+        row.push(self.export)
 
     def _make_results(self) -> None:
         self.order = Segmented([(WRONG, "Misclassified"), (WORST, "Highest loss")], "Samples to list")
