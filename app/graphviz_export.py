@@ -1,19 +1,25 @@
-"""A drawing as text: DOT for Graphviz, and JSON. Pictures are `views.export.picture`."""
+"""A drawing as DOT or JSON, and as SVG, PDF or PNG by Graphviz's `dot`. Our own pictures are `views.export.picture`."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+import graphviz
 import msgspec
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.util.errors import CodedError
 
 TEXTS = ("dot", "json")
+DOT_DRAWS = ("svg", "pdf", "png")
+TIMEOUT = 120.0
+PNG_DPI = 144
 
 # Lines and soft fills of the categories for a white page.
 _INK = {
@@ -31,6 +37,19 @@ _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufd
 
 class ExportError(CodedError, RuntimeError):
     """A picture could not be exported; the message gives the reason and the cure."""
+
+
+class NoGraphvizError(ExportError):
+    """Graphviz's `dot` is not installed."""
+
+
+class GraphvizError(ExportError):
+    """`dot` ran and did not make the picture."""
+
+
+def has_dot() -> bool:
+    """Return whether Graphviz's `dot` is on the path."""
+    return shutil.which(graphviz.DOT_BINARY) is not None
 
 
 def quote(text: str) -> str:
@@ -75,6 +94,32 @@ def to_json(drawing: Drawing) -> dict[str, Any]:
 def text_of(drawing: Drawing, form: str) -> str:
     """Return the text of a file: "dot" or "json"."""
     return to_dot(drawing) if form == "dot" else json.dumps(to_json(drawing), ensure_ascii=True, indent=1) + "\n"
+
+
+def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
+    """Return the file that `dot` makes of DOT text: "svg", "pdf" or "png".
+
+    Raises `NoGraphvizError` if it is not installed, `GraphvizError` if it fails or takes longer than `timeout` seconds.
+    """
+    command = [graphviz.DOT_BINARY, f"-T{form}"]
+    if form == "png":
+        command.append(f"-Gdpi={PNG_DPI}")
+    try:
+        done = subprocess.run(command, input=dot.encode(), capture_output=True, timeout=timeout, check=False)
+    except FileNotFoundError as error:
+        raise NoGraphvizError(
+            "Graphviz's dot is not installed. Install the package graphviz (apt install graphviz, brew install "
+            "graphviz), or choose another arrangement."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise GraphvizError(
+            f"dot was still drawing after {timeout:g} seconds. Fold some layers, or write a .dot file and lay it out "
+            "with sfdp."
+        ) from error
+    said = done.stderr.decode(errors="replace").strip()
+    if done.returncode or not done.stdout:
+        raise GraphvizError(f"dot stopped with code {done.returncode}: {said or 'it gave no reason'}")
+    return done.stdout
 
 
 def _lines(drawing: Drawing) -> Iterator[str]:

@@ -342,12 +342,12 @@ def add_paper(parser: Any, *, arranged: bool = False, carries: bool = False) -> 
         default="page",
         help="size of a picture: a column (8.5 cm wide), a page (17 cm) or a slide (16:9); default page",
     )
-    if arranged:
-        parser.add_argument(
-            "--arranged",
-            choices=("canvas", "rows"),
-            help="place the nodes as on the canvas, or in rows; default: as on the canvas if the text is readable then",
-        )
+    canvas = "as on the canvas (the default if its text is readable then), " if arranged else ""
+    parser.add_argument(
+        "--arranged",
+        choices=(*(("canvas",) if arranged else ()), "rows", "dot"),
+        help=f"place the nodes {canvas}in rows that fit the size, or by Graphviz's dot, which sets the size itself",
+    )
     if carries:
         parser.add_argument(
             "--no-project", action="store_true", help="do not put the project into a picture that ends in .svg or .png"
@@ -371,7 +371,7 @@ def picture(drawing: Any, path: Path, options: argparse.Namespace | None = None,
         note = write_picture(
             drawing, path, purpose, arranged, b"" if getattr(options, "no_project", False) else project
         )
-    return f"{path} ({note})"
+    return f"{path} ({note})" if note else str(path)
 
 
 def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:

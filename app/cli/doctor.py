@@ -29,7 +29,7 @@ PYTHON = (3, 11)
 TORCH = (2, 10)
 PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
 PYQTGRAPH = (0, 14)
-OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "pygments")
+OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "graphviz", "pygments")
 FONTS = ("Inter", "JetBrains Mono")
 
 _PIP = f"{Path(sys.executable).name} -m pip install"
@@ -57,6 +57,7 @@ def report() -> tuple[DoctorCheck, ...]:
         _window(),
         _versioned("pyqtgraph", PYQTGRAPH),
         *(_versioned(name) for name in OTHERS),
+        _dot(),
         _fonts(),
         _data_folder(),
     )
@@ -264,6 +265,15 @@ def _window() -> DoctorCheck:
     if shown is None:
         return DoctorCheck("window", "note", "no display: the commands work, the window does not")
     return DoctorCheck("window", "ok", shown)
+
+
+def _dot() -> DoctorCheck:
+    path = shutil.which("dot")
+    if path is None:
+        found = "not found: pictures can be laid out by Tapedeck alone"
+        return DoctorCheck("dot", "note", found, install_line(["dot"]))
+    version = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
+    return DoctorCheck("dot", "ok", (version.stderr or version.stdout).strip() or path)
 
 
 def _fonts() -> DoctorCheck:

@@ -12,12 +12,11 @@ from app.builder.analysis import analyse
 from app.builder.diagram import Unfolded, to_drawing
 from app.cli import run
 from app.diagram.diagram import Drawing
-from app.graphviz_export import to_dot
+from app.graphviz_export import has_dot, render, to_dot
 from app.project.custom_layers import ops_of
 from app.project.file import read
 from app.project.project import Project
 from app.util.resources import path as resource_path
-from tests.support.graphviz_dot import needs_dot, render
 
 
 def example(name: str) -> Project:
@@ -70,7 +69,7 @@ def test_without_shapes_it_is_drawn_all_the_same() -> None:
     assert len(drawing.boxes) == 31 and {arrow.label for arrow in drawing.arrows} == {""}
 
 
-@needs_dot
+@pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
 def test_graphviz_finds_every_block_whatever_the_names() -> None:
     project = example("Residual net on digits")
     hostile = ['"', "\\", "<b>", "a\nb", "é漢字", "node", "&lt;", "}", "%", "x;y", " "]

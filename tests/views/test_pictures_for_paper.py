@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +12,8 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app import cli
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
-from app.graphviz_export import ExportError
+from app.graphviz_export import ExportError, GraphvizError, NoGraphvizError, has_dot, render
+from app.project import picture_file
 from app.project.file import read
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
@@ -117,6 +119,36 @@ def test_tikz_is_a_picture_to_include_that_compiles_alone_too(qapp, tmp_path: Pa
     assert body.count("{") == body.count("}") + body.count("\\{") - body.count("\\}")
     assert "lualatex" in write(Drawing((Box("y", "層"),)), tmp_path / "kanji.tex").path.read_text("utf-8")
     assert latex("\x00") == "?"
+
+
+@pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
+def test_graphviz_draws_where_it_is_chosen_and_its_files_carry_the_project_too(qapp, tmp_path: Path) -> None:
+    for form, start in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
+        path = write(chain(), tmp_path / f"net.{form}", Choice(arranged="dot"), b'{"a": 1}').path
+        assert path.read_bytes().startswith(start)
+        if form != "pdf":
+            assert picture_file.project_in(path.read_bytes(), path.suffix) == b'{"a": 1}'
+    assert "Graphviz" in (tmp_path / "net.svg").read_text("utf-8")
+    with pytest.raises(ExportError, match="another arrangement for .tex"):
+        write(chain(), tmp_path / "net.tex", Choice(arranged="dot"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in for dot is a shell script")
+def test_a_graphviz_that_fails_hangs_or_is_missing_is_said(qapp, tmp_path: Path, monkeypatch) -> None:
+    def stand_in(script: str) -> None:
+        (tmp_path / "dot").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "dot").chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoGraphvizError, match="apt install graphviz"):
+        write(chain(), tmp_path / "net.svg", Choice(arranged="dot"))
+    stand_in("echo 'Error: no room' >&2; exit 3")
+    with pytest.raises(GraphvizError, match="code 3: Error: no room"):
+        write(chain(), tmp_path / "net.svg", Choice(arranged="dot"))
+    stand_in("exec /bin/sleep 60")
+    with pytest.raises(GraphvizError, match="still drawing"):
+        render("digraph {}", "svg", timeout=0.2)
+    assert not (tmp_path / "net.svg").exists()
 
 
 def test_what_cannot_be_written_says_why(qapp, tmp_path: Path) -> None:

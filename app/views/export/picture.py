@@ -5,6 +5,7 @@ The window and the command line both write pictures here. Needs a QApplication, 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from PySide6.QtGui import QImage
@@ -28,7 +29,7 @@ CARRIERS = ("svg", "png")  # formats that can carry the project
 
 @dataclass(frozen=True)
 class Written:
-    """A written file; `sheet` is how it was laid out, None for DOT and JSON."""
+    """A written file; `sheet` is how it was laid out, None for DOT, JSON and pictures by Graphviz."""
 
     path: Path
     sheet: Sheet | None = None
@@ -52,6 +53,9 @@ def write(drawing: Drawing, path: Path, choice: Choice | None = None, project: b
     if form in graphviz_export.TEXTS:
         atomic.write_text(path, graphviz_export.text_of(drawing, form))
         return Written(path)
+    if choice is not None and choice.arranged == "dot":
+        atomic.write_bytes(path, _by_dot(drawing, form, project))
+        return Written(path)
     try:
         sheet = printed(drawing, choice or Choice())
     except EmptyDrawingError as error:
@@ -60,8 +64,25 @@ def write(drawing: Drawing, path: Path, choice: Choice | None = None, project: b
     return Written(path, sheet)
 
 
+def _by_dot(drawing: Drawing, form: str, project: bytes = b"") -> bytes:
+    """Return the file that Graphviz makes of a drawing."""
+    if form not in graphviz_export.DOT_DRAWS:
+        raise ExportError("Graphviz draws .svg, .pdf and .png. Choose another arrangement for .tex.")
+    made = graphviz_export.render(graphviz_export.to_dot(drawing), form)
+    if not project or form not in CARRIERS:
+        return made
+    if form == "png":
+        return picture_file.into_png(made, project)
+    # Without the document type: it is needed by nobody, and refused where the project is read.
+    text, end, rest = re.sub(r"<!DOCTYPE[^>]*>\s*", "", made.decode(), count=1).rpartition("</svg>")
+    return f"{text}{picture_file.as_element(project)}{end}{rest}".encode()
+
+
 def preview(drawing: Drawing, choice: Choice, width: int) -> tuple[str, QImage]:
     """Return the size of a picture in words, and its image, about so many pixels wide. Raises `ExportError`."""
+    if choice.arranged == "dot":
+        image = QImage.fromData(_by_dot(drawing, "png"))
+        return f"{image.width():,} × {image.height():,} pixels, laid out by Graphviz", image
     try:
         sheet = printed(drawing, choice)
     except EmptyDrawingError as error:

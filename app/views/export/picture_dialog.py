@@ -7,6 +7,7 @@ from PySide6.QtGui import QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QWidget
 
 from app.diagram.diagram import Drawing
+from app.graphviz_export import has_dot
 from app.views.export.picture import preview
 from app.views.export.printing.paper import PAPERS, Choice
 from app.views.ui import theme
@@ -14,7 +15,8 @@ from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets.painting import label
 
-ARRANGED = (("", "As on the canvas, where it fits"), ("canvas", "As on the canvas"), ("rows", "In rows"))
+CANVAS = (("", "As on the canvas, where it fits"), ("canvas", "As on the canvas"))
+ROWS, DOT = (("rows", "In rows"),), (("dot", "By Graphviz, in a size of its own"),)
 ROOM = QSize(600, 340)
 PROJECT = "An SVG or PNG can then be opened as the project. Switch this off to show the picture alone."
 
@@ -62,13 +64,13 @@ class PictureDialog(Dialog):
         for paper in PAPERS.values():
             self.size_field.addItem(paper.words, paper.purpose)
         self.size_field.setCurrentIndex(self.size_field.findData(choice.purpose))
-        for key, words in ARRANGED:
+        for key, words in ((*CANVAS, *ROWS) if drawing.places else ROWS) + (DOT if has_dot() else ()):
             self.arranged_field.addItem(words, key)
-        self.arranged_field.setCurrentIndex(self.arranged_field.findData(choice.arranged or ""))
+        self.arranged_field.setCurrentIndex(max(self.arranged_field.findData(choice.arranged or ""), 0))
         form = QFormLayout()
         form.addRow("&Size", self.size_field)
         form.addRow("&Arrangement", self.arranged_field)
-        form.setRowVisible(self.arranged_field, bool(drawing.places))
+        form.setRowVisible(self.arranged_field, self.arranged_field.count() > 1)
         self.project_box = QCheckBox("Include the &project")
         self.project_box.setChecked(carries)
         self.project_box.setToolTip(PROJECT)

@@ -12,7 +12,7 @@ COLUMN_TEXT, PAGE_TEXT, SLIDE_TEXT = (6.0, 6.0, 8.0), (6.0, 6.0, 8.0), (6.0, 9.0
 SLIDE_DPI, PAPER_DPI = 144, 300
 
 Purpose = Literal["column", "page", "slide"]
-Arranged = Literal["canvas", "rows"]
+Arranged = Literal["canvas", "rows", "dot"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ PAPERS: dict[str, Paper] = {
 @dataclass(frozen=True)
 class Choice:
     """What a picture is for, and how its boxes are placed: None for the canvas if its text is readable then, else in
-    rows."""
+    rows; "dot" leaves layout and size to Graphviz."""
 
     purpose: Purpose = "page"
     arranged: Arranged | None = None
