@@ -79,7 +79,7 @@ def add_output(parser: Any) -> None:
         type=Path,
         help=f"output file ending in {', '.join(cli.PICTURES)}, or in .html for a page that plays the backward pass",
     )
-    cli.add_paper(parser)
+    cli.add_paper(parser, carries=True)
     parser.add_argument(
         "--play",
         action="store_true",
@@ -208,9 +208,13 @@ def _playback_json(answer: SnippetAnswer, graph: TensorGraph) -> dict[str, Any]:
 
 
 def write(
-    tape: Tape, options: argparse.Namespace, extra: dict[str, Any] | None, played: PassResult | None, stopped: str = ""
-) -> None:
-    """Write the picture, the page or the data, and print the path; `extra` are additional entries of a JSON file."""
+    tape: Tape, options: argparse.Namespace, extra: dict[str, Any] | None, played: PassResult | None, stopped: str = "",
+    project: bytes = b"",
+) -> None:  # fmt: skip
+    """Write the picture, the page or the data, and print the path.
+
+    `extra` are additional entries of a JSON file, `project` the bytes of the project that a picture carries.
+    """
     from app import cli
     from app.autograd.pictures.replay_html import played_json, replay_html
     from app.autograd.tape import to_json
@@ -243,4 +247,4 @@ def write(
         title = f"{options.project.name.removesuffix('.tape')}: backward"
         cli.write_text(path, replay_html(tape, folded, drawing, played, title=title, failed=stopped))
         return
-    print(cli.picture(drawing, path, options))
+    print(cli.picture(drawing, path, options, project))

@@ -82,6 +82,7 @@ def of_project(options: argparse.Namespace) -> int:
     from app.engine.tasks.capture import batch_of
     from app.preflight import preflight
     from app.project import custom_layers
+    from app.project import file as project_file
 
     chosen = capture_options(options)
     project = cli.read(options)
@@ -100,7 +101,8 @@ def of_project(options: argparse.Namespace) -> int:
                 _print(list(notes_of_tape(graph.tape)) if chosen.second_order else [])
                 played, stopped = play_through(graph) if autograd.plays(options) else (None, "")
                 if options.out is not None:
-                    autograd.write(graph.tape, options, None, played, stopped)
+                    carried = project_file.bytes_for(project, options.out)
+                    autograd.write(graph.tape, options, None, played, stopped, carried)
         if not options.findings and options.gradcheck is None:
             return 0
         batch = batch_of(request.diagnosed)

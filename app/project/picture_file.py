@@ -91,7 +91,7 @@ def _in_svg(data: bytes) -> bytes | None:
     inside = False
     depth = 0
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object) -> int:
         raise ProjectFileError("the SVG file has a document type or entities, which Tapedeck never writes; not read")
 
     def start(name: str, _attributes: object) -> None:

@@ -51,6 +51,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--play", action="store_true", help="add the played backward pass to the JSON file")
     parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
     parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes of the picture")
+    cli.add_paper(parser)
     parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
     parser.set_defaults(command=run)
     return parser

@@ -15,23 +15,20 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from app.diagram.diagram import Drawing
+from app.project import file
 from app.project.custom_layers import ops_of
-from app.project.document import Document
 from app.project.project import Project
 from app.training.history import History
 from app.training.job import Job
 from app.util import atomic, gc_pause
 from app.views.export.printing.painted import png_bytes
 from app.views.export.printing.paper import Arranged, Choice, Purpose
-from app.views.navigation import Navigation, SheetDocument
-from app.views.selection import Selection
 from app.views.ui import theme
 
 if TYPE_CHECKING:
     from app.autograd.tape import Tape
     from app.builder.results import Analysis
 
-CANVAS = QSize(1600, 600)
 CURVES = QSize(1600, 360)
 
 
@@ -106,18 +103,10 @@ def _autograd(tape: Tape, path: Path) -> None:
 
 
 def _network(project: Project, analysis: Analysis, path: Path) -> None:
-    from app.views.canvas.canvas import Canvas
+    from app.builder.diagram import to_drawing
 
-    ops, document = ops_of(project), Document(project)
-    canvas = Canvas(SheetDocument(document, Navigation(document), ops), Selection(), ops)
-    canvas.set_analysis(analysis)
-
-    def ready() -> None:
-        for control in (canvas.minimap, canvas.zoom_control, canvas.breadcrumb):
-            control.hide()
-        canvas.frame_all()
-
-    _grab(canvas, CANVAS, path, ready)
+    drawing = to_drawing(project, ops_of(project), analysis, title=project.name)
+    write_picture(drawing, path, project=file.bytes_for(project, path))
 
 
 def _curves(history: History, job: Job, path: Path) -> None:

@@ -81,9 +81,9 @@ class PictureDialog(Dialog):
         self.body.addLayout(form)
         self.body.addWidget(self.project_box)
         if carries:
-            words = label(PROJECT, "label", "text3", wrap=True)
-            words.setContentsMargins(21, 0, 0, 2)
-            self.body.addWidget(words)
+            caption = label(PROJECT, "label", "text3", wrap=True)
+            caption.setContentsMargins(21, 0, 0, 2)
+            self.body.addWidget(caption)
         self.body.addWidget(self.note)
         self.add_button("Cancel").clicked.connect(self.reject)
         self.save_button = self.add_button("Save as …", "primary", default=True)

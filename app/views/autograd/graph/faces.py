@@ -1,7 +1,7 @@
 """Measure the parts of a drawing once into faces that only need painting.
 
 A face knows its size and the positions of its texts, so that layout can ask for sizes and painting does no text work.
-The scene and the exported pictures paint the same faces.
+Pictures for paper have their own, in `views.export.printing.faces`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from PySide6.QtCore import QByteArray, QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QStaticText
-from PySide6.QtSvg import QSvgRenderer
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, PAD, Sizes
@@ -26,7 +25,7 @@ from app.views.autograd.graph.playback_paint import (
     paint_tick,
 )
 from app.views.ui import icons
-from app.views.ui.theme import ROLES, Theme, faded, font, mix, svg
+from app.views.ui.theme import ROLES, Theme, faded, font, mix
 
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
 LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
@@ -38,17 +37,17 @@ TAG_OVERHANG = 8.0  # by which the text of a tag may be wider than its box
 
 @cache
 def _picture_font(role: str) -> QFont:
-    """Return the role's font in whole pixels, the same on a screen, in an SVG and in a PDF."""
+    """Return the role's font in whole pixels."""
     result = font(role)
     result.setPixelSize(round(ROLES[role][0]))
     return result
 
 
 @cache
-def _metrics(role: str) -> tuple[QFontMetricsF, float, float]:
-    """Return the metrics of a role's font, its ascent and its height."""
+def _metrics(role: str) -> tuple[QFontMetricsF, float]:
+    """Return the metrics of a role's font, and its height."""
     metrics = QFontMetricsF(_picture_font(role))
-    return metrics, metrics.ascent(), metrics.height()
+    return metrics, metrics.height()
 
 
 @lru_cache(maxsize=4096)
@@ -57,24 +56,21 @@ def _width(text: str, role: str) -> float:
 
 
 class Text:
-    """A line of text with its place in a face. `color` is a token; `vector` paints real text for files."""
+    """A line of text with its place in a face. `color` is a token."""
 
-    __slots__ = ("text", "x", "middle", "color", "width", "struck", "_font", "_static", "_ascent", "_height")
+    __slots__ = ("text", "x", "middle", "color", "width", "struck", "_font", "_static", "_height")
 
     def __init__(self, text: str, role: str, x: float, middle: float, color: str = "text") -> None:
         self.text, self.x, self.middle, self.color = text, x, middle, color
         self._font = _picture_font(role)
         self.width = _width(text, role)
-        _, self._ascent, self._height = _metrics(role)
+        self._height = _metrics(role)[1]
         self._static: QStaticText | None = None
 
-    def paint(self, painter: QPainter, color: QColor, vector: bool) -> None:
+    def paint(self, painter: QPainter, color: QColor) -> None:
         painter.setFont(self._font)
         painter.setPen(color)
         top = self.middle - self._height / 2
-        if vector:
-            painter.drawText(QPointF(self.x, top + self._ascent), self.text)
-            return
         if self._static is None:
             self._static = QStaticText(self.text)
             self._static.setTextFormat(Qt.TextFormat.PlainText)
@@ -166,7 +162,7 @@ class BoxFace:
         self.texts += [title, number, *body]
 
     def paint(
-        self, painter: QPainter, theme: Theme, state: ItemState = PLAIN, *, detail: bool = True, vector: bool = False,
+        self, painter: QPainter, theme: Theme, state: ItemState = PLAIN, *, detail: bool = True,
         played: Played | None = None,
     ) -> None:  # fmt: skip
         """Paint with the top left corner at the painter's origin; without `detail` as a plain block."""
@@ -195,22 +191,22 @@ class BoxFace:
             painter.setPen(QPen(line if box.mark else theme.categories[box.category], 3))
             painter.drawLine(QPointF(1.5, 5), QPointF(1.5, self.height - 5))
         if box.shape == "folded":
-            _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered, vector)
+            _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered)
         for place, (rect, kind, text) in enumerate(self.chips):
             if played is not None and place in played.freed:
-                text.paint(painter, theme.text3, vector)
+                text.paint(painter, theme.text3)
                 paint_freed(painter, rect, theme)
                 continue
             _chip(painter, rect, kind, theme)
-            text.paint(painter, theme.color(text.color), vector)
+            text.paint(painter, theme.color(text.color))
         for text in self._texts(played):
-            text.paint(painter, theme.color(text.color), vector)
+            text.paint(painter, theme.color(text.color))
         if played is not None:
             self._paint_played(painter, theme, area, radius, played)
         paint_rings(painter, area, radius, theme, state)
         if tag := _fitting(box.tags, self.width + TAG_OVERHANG):
             tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 2
-            _tag(painter, tag, theme, vector)
+            _tag(painter, tag, theme)
 
     def _texts(self, played: Played | None) -> list[Text]:
         """Return the current texts: a closed group counts what ran."""
@@ -248,7 +244,6 @@ class GroupFace:
         state: ItemState = PLAIN,
         *,
         detail: bool = True,
-        vector: bool = False,
         played: Played | None = None,
     ) -> None:
         """Paint with the top left corner at the painter's origin."""
@@ -258,16 +253,16 @@ class GroupFace:
         painter.setPen(_mark_pen(theme.color(MARKS[mark]), mark) if mark else QPen(theme.line2, 1))
         painter.setBrush(theme.frame)
         painter.drawRoundedRect(area, 6, 6)
-        _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered, vector)
+        _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered)
         if detail:
             self.caption.x = width - self.caption.width - 8
             over = played is not None and played.finished
             for text in (self.title,) if over else (self.title, self.caption):
-                text.paint(painter, theme.color(text.color), vector)
+                text.paint(painter, theme.color(text.color))
             tag = _fitting(self.group.tags, self.caption.x - self.title.x - self.title.width - 2 * INSET)
             if tag is not None:
                 tag.x, tag.middle = self.caption.x - INSET - tag.width, HEADER / 2
-                tag.paint(painter, _tag_color(tag, theme), vector)
+                tag.paint(painter, _tag_color(tag, theme))
             if over:
                 icons.draw(painter, "check", theme.run, width - 20, 4.5, 13)
         paint_rings(painter, area, 6.0, theme, state)
@@ -316,16 +311,14 @@ def label_of(arrow: Arrow) -> str:
     return f"{arrow.label}  ×{arrow.count}" if arrow.label and arrow.count > 1 else arrow.label
 
 
-def paint_label(
-    painter: QPainter, text: Text, at: QPointF, theme: Theme, vector: bool = False, color: QColor | None = None
-) -> None:
+def paint_label(painter: QPainter, text: Text, at: QPointF, theme: Theme, color: QColor | None = None) -> None:
     """Paint a label centred at a point; `color` overrides that of frame and text."""
     width = text.width + 14
     painter.setPen(QPen(color or theme.line2, 1))
     painter.setBrush(theme.canvas)
     painter.drawRoundedRect(QRectF(at.x() - width / 2, at.y() - 8.5, width, 17), 8.5, 8.5)
     text.x, text.middle = at.x() - text.width / 2, at.y()
-    text.paint(painter, color or theme.text2, vector)
+    text.paint(painter, color or theme.text2)
 
 
 def _fitting(tags: tuple[str, ...], room: float) -> Text | None:
@@ -337,12 +330,12 @@ def _tag_color(tag: Text, theme: Theme) -> QColor:
     return theme.error if NONFINITE in tag.text else theme.text2
 
 
-def _tag(painter: QPainter, tag: Text, theme: Theme, vector: bool) -> None:
+def _tag(painter: QPainter, tag: Text, theme: Theme) -> None:
     color = _tag_color(tag, theme)
     painter.setPen(QPen(theme.line3 if color == theme.text2 else color, 1))
     painter.setBrush(theme.panel)
     painter.drawRoundedRect(QRectF(tag.x - 4, tag.middle - 7, tag.width + 8, 14), 4, 4)
-    tag.paint(painter, color, vector)
+    tag.paint(painter, color)
 
 
 def _mark_pen(color: QColor, mark: str) -> QPen:
@@ -358,7 +351,6 @@ def _header(
     radius: float,
     chevron: str,
     hovered: bool,
-    vector: bool,
 ) -> None:
     """Paint the coloured header with chevron and category icon."""
     shape = QPainterPath()
@@ -369,20 +361,8 @@ def _header(
     painter.setBrush(mix(theme.raised, theme.categories[category], theme.header + (0.08 if hovered else 0.0)))
     painter.drawPath(shape.intersected(strip))
     if chevron:
-        _icon(painter, chevron, theme.text if hovered else theme.text3, 6, 5.5, 11, vector)
-        _icon(painter, category, theme.categories[category], 22, 4.5, 13, vector)
-
-
-def _icon(painter: QPainter, name: str, color: QColor, x: float, y: float, size: float, vector: bool) -> None:
-    if vector:
-        _renderer(name, color.name()).render(painter, QRectF(x, y, size, size))
-    else:
-        icons.draw(painter, name, color, x, y, size)
-
-
-@cache
-def _renderer(name: str, color: str) -> QSvgRenderer:
-    return QSvgRenderer(QByteArray(svg(name, QColor(color))))
+        icons.draw(painter, chevron, theme.text if hovered else theme.text3, 6, 5.5, 11)
+        icons.draw(painter, category, theme.categories[category], 22, 4.5, 13)
 
 
 def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:

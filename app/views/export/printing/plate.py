@@ -201,10 +201,10 @@ def segments(path: QPainterPath) -> tuple[Segment, ...]:
         at = path.elementAt(number)
         if at.isCurveTo():
             three = [path.elementAt(number + step) for step in range(3)]
-            found.append(Segment("C", tuple((one.x, one.y) for one in three)))  # type: ignore[attr-defined]
+            found.append(Segment("C", tuple((one.x, one.y) for one in three)))
             number += 3
             continue
-        found.append(Segment("M" if at.isMoveTo() else "L", ((at.x, at.y),)))  # type: ignore[attr-defined]
+        found.append(Segment("M" if at.isMoveTo() else "L", ((at.x, at.y),)))
         number += 1
     return tuple(found)
 
