@@ -141,7 +141,6 @@ LENT = {
     "views.training.runs.failures": "words on a run that failed, for a trial too",
     "views.custom_layers.trust_dialog": "what a person sees of a file before it runs",
     "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",
-    "views.canvas.canvas": "draws a picture without a window",
     "views.canvas.difference": "two sheets compared",
     "views.autograd.graph": "a drawing of any graph: its scene and view, faces and arrows",
     "views.autograd.inspector.inspector": "rows of text and figures",
