@@ -81,6 +81,9 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     qtbot.keyClicks(bar.field, "7")
     qtbot.keyClick(bar.field, Qt.Key.Key_Return)
     assert trained.shown_run.step == 7 and bar.slider.value() == 6
+    middle = bar.slider.rect().center()
+    qtbot.mouseClick(bar.slider, Qt.MouseButton.LeftButton, pos=middle)
+    assert abs(bar.slider.value() - len(steps) // 2) <= 1 and trained.shown_run.step == steps[bar.slider.value()]
 
 
 def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers_and_batch_are_shown(
@@ -98,6 +101,10 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     assert trained.room.tape.loss == pytest.approx(history.steps["loss"][step - 1], rel=0, abs=0)
     losses = [float(control.batch_dialog.table.item(row, 3).text()) for row in range(64)]
     assert np.mean(losses) == pytest.approx(trained.room.tape.loss, rel=1e-2)
+    control.batch_dialog.close()
+    control.debug(step)  # held: it is not computed again
+    assert bar.relive.text() == RELIVE
+    qtbot.waitUntil(lambda: control.batch_dialog is not None)
     control.batch_dialog.close()
     page = trained.layer_page
     qtbot.waitUntil(lambda: page.values.at_step.shown is not None, timeout=60_000)
@@ -144,7 +151,9 @@ def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(qtbot, tra
     dialog = control.first_step
     dialog.layer.set_value("fc1")
     dialog.bound.set_value(float(norms[: len(norms) // 2].max()) * 0.99)
-    qtbot.mouseClick(dialog.find_button, Qt.MouseButton.LeftButton)
+    dialog.bound.setFocus()
+    qtbot.keyClick(dialog.bound, Qt.Key.Key_Return)
+    assert dialog.searching and dialog.focusWidget() is dialog.find_button  # not the one that closes
     qtbot.waitUntil(lambda: dialog.found is not None, timeout=60_000)
     step = dialog.found.step
     assert step == trained.shown_run.step and f"First at step {step}, in fc1" in dialog.words.text()

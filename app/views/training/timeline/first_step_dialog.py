@@ -138,6 +138,7 @@ class FirstStepDialog(Dialog):
             return
         self.searching, self.found = True, None
         self.debug_button.hide()
+        self.find_button.setFocus()  # the fields are disabled: else the focus falls on Close
         self.bar.setRange(0, 0)
         self._say("Reading what was recorded…")
         self._enable()

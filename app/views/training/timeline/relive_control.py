@@ -36,6 +36,7 @@ class ReliveControl(QObject):
         super().__init__(workspace.window)
         self._workspace, self._bar = workspace, bar
         self._held: Handle | None = None
+        self._found: Revisited | None = None  # what is held
         self._then: Callable[[Revisited], None] | None = None
         self._folder = Path()
         bar.reliveRequested.connect(self.relive)
@@ -44,13 +45,20 @@ class ReliveControl(QObject):
         workspace.engine.ended.connect(self._engine_ended)
 
     def relive(self, step: int, then: Callable[[Revisited], None] | None = None) -> None:
-        """Compute a step of the shown run again, from its nearest checkpoint; `then` is called with a step that was."""
+        """Compute a step of the shown run again, from its nearest checkpoint; `then` is called with a step that was,
+        at once if the engine holds that very step.
+        """
         shown = self._workspace.shown_run
         figures = shown.figures
         if figures is None or figures.folder is None:
             self._workspace.notifier.say("This step cannot be re-lived", f"{NOT_STORED}.")
             return
         shown.choose_step(step)
+        if then is not None and shown.past is not None and self._found is not None:
+            self.cancel()
+            self._show_held(self._found)
+            then(self._found)
+            return
         self._then, self._folder = then, figures.folder
         self._bar.show_busy(True, "reading the data")
         request = Revisit(figures.folder, step, str(self._workspace.settings.data_folder))
@@ -74,7 +82,7 @@ class ReliveControl(QObject):
         self._workspace.shown_run.show_relived(None)
         if self._workspace.engine.pending(KEY):
             self._workspace.engine.forget(KEY)
-            self._bar.show_busy(False, "the engine has ended; re-live the step again")
+            self._bar.show_busy(False, "the engine has ended")
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._bar.show_busy(False)
@@ -100,10 +108,17 @@ class ReliveControl(QObject):
             workspace.notifier.say(f"{found.run}, step {formatting.grouped_digits(found.step)}", note)
         if found.tape is None or found.held is None:
             return
+        self._found = found
         workspace.shown_run.show_relived(RelivedStep(found.held, found.run, found.step, found.epoch, found.batch))
-        workspace.commands.trigger("show-step", found.tape, HeldStep(found.held, found.run, found.step))
+        self._show_held(found)
         if self._then is not None:
             self._then(found)
+
+    def _show_held(self, found: Revisited) -> None:
+        """Open the graph of a step that the engine holds."""
+        if found.tape is not None and found.held is not None:
+            held = HeldStep(found.held, found.run, found.step)
+            self._workspace.commands.trigger("show-step", found.tape, held)
 
     def _show_parting(self, found: Revisited, parted: Parted) -> None:
         """Say where the hashes part, with a button to the layer of the operation."""

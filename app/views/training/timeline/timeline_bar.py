@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QMenu, QSizePolicy, QSlider, QWidget
+from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QMenu, QSizePolicy, QSlider, QStyle, QStyleOptionSlider, QWidget
 
 from app.training.history import History
 from app.util import formatting
@@ -22,6 +22,23 @@ if TYPE_CHECKING:
 RELIVE, CANCEL = "Re-live step", "Cancel"
 HINT = "Step of the run that charts, gradient strips and layers show. Click a chart, drag here, or type a step"
 RELIVE_HINT = "Compute this step again from the nearest checkpoint, verify it, and open its graph"
+
+
+class StepSlider(QSlider):
+    """A slider whose handle jumps to where its groove is pressed, and is dragged from there."""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            option = QStyleOptionSlider()
+            self.initStyleOption(option)
+            style, slider = self.style(), QStyle.ComplexControl.CC_Slider
+            handle = style.subControlRect(slider, option, QStyle.SubControl.SC_SliderHandle, self)
+            if not handle.contains(event.position().toPoint()):
+                groove = style.subControlRect(slider, option, QStyle.SubControl.SC_SliderGroove, self)
+                x = round(event.position().x()) - groove.x() - handle.width() // 2
+                room = groove.width() - handle.width()
+                self.setValue(QStyle.sliderValueFromPosition(self.minimum(), self.maximum(), x, room))
+        super().mousePressEvent(event)
 
 
 class TimelineBar(QWidget):
@@ -39,7 +56,7 @@ class TimelineBar(QWidget):
         self._step: int | None = None
         self._busy = False
         self._can_relive = False
-        self.slider = QSlider(Qt.Orientation.Horizontal)
+        self.slider = StepSlider(Qt.Orientation.Horizontal)
         self.slider.setAccessibleName("Step of the run")
         self.slider.setToolTip(HINT)
         self.field = NumberField(1, minimum=1)
@@ -52,6 +69,7 @@ class TimelineBar(QWidget):
         self.newest.setToolTip("Show the newest step again, and follow the run (Esc)")
         self.relive = Button(RELIVE, "secondary", "step-back")
         self.relive.setToolTip(RELIVE_HINT)
+        self.relive.setFixedWidth(self.relive.sizeHint().width())  # CANCEL is shorter: the slider keeps its place
         self.more = Button("This step")
         self.more.setToolTip("Debug this step, find a first step, fork the run without its batch")
         self.menu = QMenu(self.more)
