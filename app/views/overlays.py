@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 class Overlays(QObject):
     """`changed(name)` reports the chosen overlay; the other signals carry its data to the canvas.
 
-    `gradients_drawn(norms by node, lowest, highest)`, `costs_drawn(share by node, words by node, caption)`, and
-    `cost_known(NetworkCost or None)` with the cost of the net or of the open block.
+    `gradients_drawn(norms by node, lowest, highest, step or None)`, `costs_drawn(share by node, words by node,
+    caption)`, and `cost_known(NetworkCost or None)` with the cost of the net or of the open block.
     """
 
     changed = Signal(str)
-    gradients_drawn = Signal(object, float, float)
+    gradients_drawn = Signal(object, float, float, object)
     costs_drawn = Signal(object, object, str)
     cost_known = Signal(object)
 
@@ -38,9 +38,13 @@ class Overlays(QObject):
             self._chosen = name
             self.changed.emit(name)
 
-    def draw_gradients(self, norms: Mapping[str, Sequence[float]], low: float = 1e-3, high: float = 10.0) -> None:
-        """Draw gradient norms on the nodes, oldest first, on a log scale from `low` to `high`; none take them away."""
-        self.gradients_drawn.emit(norms, low, high)
+    def draw_gradients(
+        self, norms: Mapping[str, Sequence[float]], low: float = 1e-3, high: float = 10.0, step: int | None = None
+    ) -> None:
+        """Draw gradient norms on the nodes, oldest first, on a log scale from `low` to `high`; none take them away.
+        The last one is that of `step`, else the newest.
+        """
+        self.gradients_drawn.emit(norms, low, high, step)
 
     def draw_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
         """Draw the nodes' shares of a whole, with words; none take them away."""

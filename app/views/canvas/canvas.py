@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.sheet import Sheet
+from app.util.formatting import grouped_digits
 from app.views.canvas import actions
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
@@ -49,6 +50,7 @@ SAID_FOR = 6000
 TITLE_REACH = 160.0  # of a frame, px
 CACHE_KILOBYTES = 64 * 1024
 DRAWN = ("graph", "positions", "comments", "bends", "unfolded")  # fields of a project that the canvas shows
+NEWEST = "Gradient norm, oldest to newest"
 LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
 
 
@@ -87,6 +89,7 @@ class Canvas(QWidget):
         self.restores: Callable[[], bool] = lambda: False  # shows a project that is opened as it was left, if it was
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None
+        self._gradient_caption = NEWEST
         self._cost_caption = ""
         vbox(self.view, on=self, margins=0)
         self.setFocusProxy(self.view)
@@ -181,15 +184,18 @@ class Canvas(QWidget):
         if self._running:
             self._show_widths()
 
-    def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
+    def set_gradients(
+        self, norms: Mapping[str, Sequence[float]], low: float, high: float, step: int | None = None
+    ) -> None:
         """Show gradient norms on the nodes, oldest first, coloured on a log scale from `low` to `high`.
 
-        An empty mapping takes the strips away.
+        An empty mapping takes the strips away. `step` is the last one in them, None for the newest.
         """
         self.scene.set_gradients(norms, low, high)
         bounds = (f"{low:.2g}", f"{high:.2g}") if norms else None
-        if bounds != self._gradient_bounds:
-            self._gradient_bounds = bounds
+        caption = NEWEST if step is None else f"Gradient norm until step {grouped_digits(step)}"
+        if (bounds, caption) != (self._gradient_bounds, self._gradient_caption):
+            self._gradient_bounds, self._gradient_caption = bounds, caption
             self._show_heat()
 
     def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
@@ -203,7 +209,7 @@ class Canvas(QWidget):
 
     def _show_heat(self) -> None:
         if self._gradient_bounds is not None:
-            self.scales.show_heat(self._gradient_bounds, "Gradient norm, oldest to newest")
+            self.scales.show_heat(self._gradient_bounds, self._gradient_caption)
         elif self._cost_caption:
             self.scales.show_heat((f"{100 * LEAST_SHARE:g} %", "100 %"), self._cost_caption)
         else:

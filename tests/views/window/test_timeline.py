@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,8 @@ def timeline(window: WholeWindow) -> TimelineFeature:
 def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbot, trained: WholeWindow) -> None:
     bar, curves = timeline(trained).timeline, trained.curves
     nodes = trained.document.project.graph.nodes.values()
-    conv1 = trained.canvas.scene.nodes[next(node.id for node in nodes if node.name == "conv1")]
+    key = next(node.id for node in nodes if node.name == "conv1")
+    conv1 = trained.canvas.scene.nodes[key]
     steps = curves.history.steps["step"]
     trained.overlay.set_value("Gradients")
     bar.slider.setFocus()
@@ -84,6 +86,20 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     middle = bar.slider.rect().center()
     qtbot.mouseClick(bar.slider, Qt.MouseButton.LeftButton, pos=middle)
     assert abs(bar.slider.value() - len(steps) // 2) <= 1 and trained.shown_run.step == steps[bar.slider.value()]
+    norms = curves.history.gradients["conv1"][: int(np.searchsorted(curves.history.gradient_steps, 7, "right"))]
+    copy = trained.document.path.with_name("copy.tape")
+    shutil.copy(trained.document.path, copy)
+    shutil.copytree(store.runs_beside(trained.document.path), store.runs_beside(copy))
+    trained.files.open(copy)  # the strips of a stored run follow the timeline too
+    ready(qtbot, trained)
+    qtbot.waitUntil(lambda: [row.run for row in trained.runs.model.rows] == [None])
+    assert trained.shown_run.figures is None and not trained.runs.selected_rows
+    trained.runs.table.selectRow(0)
+    qtbot.waitUntil(lambda: trained.shown_run.figures is not None)
+    trained.shown_run.choose_step(7)
+    conv1 = trained.canvas.scene.nodes[key]
+    assert f"grad {figure(norms[-1], 2)}" in conv1._words
+    assert trained.canvas.scales.heat.accessibleName().startswith("Gradient norm until step 7")
 
 
 def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers_and_batch_are_shown(
@@ -121,6 +137,17 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     gradients = page.values.at_step.shown
     assert sum(gradients.counts) == sum(weights.counts) and gradients.high < recorded[page.layer]
     assert page.inside.inside.count == 64 and page.inside.shown_channels.count
+    trained.pages.show("network")
+    control.debug(step + 1)
+    trained.pages.show("code")
+    qtbot.waitUntil(lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is re-lived", timeout=60_000)
+    assert trained.pages.front("centre") == "code"  # where the work went on meanwhile
+    trained.banner.acted.emit()
+    assert (
+        trained.pages.front("centre") == "autograd" and page.run_words.text() == f"Step {step + 1} of Run 1, re-lived"
+    )
+    qtbot.waitUntil(lambda: control.batch_dialog is not None)
+    control.batch_dialog.close()
     trained.pages.show("layer")
     qtbot.mouseClick(page.newest, Qt.MouseButton.LeftButton)
     assert trained.shown_run.step is None and page.values.at_step.isHidden() and not page.values.plot.isHidden()

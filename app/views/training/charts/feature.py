@@ -15,6 +15,7 @@ from app.views.shown_run import Figures
 from app.views.ui.turns import TURN
 
 if TYPE_CHECKING:
+    from app.project.project import Project
     from app.views.training.charts.curves import Curves
     from app.views.training.charts.gradients import GradientOverlay
     from app.views.training.runs.session import Run
@@ -35,7 +36,8 @@ class ChartsFeature(Feature):
         self._painted = 0.0
         self._made = False
         self._layers: tuple[str, ...] = ()  # those that the selection was looked for in
-        self._gradients: GradientOverlay | None = None
+        self._gradients: GradientOverlay | None = None  # of the run that is shown
+        self._then: Project | None = None  # what was open when a stored run was chosen
         self._another = QTimer(self, singleShot=True, interval=TURN)  # the turn that starts a run is long enough
         self._another.timeout.connect(self._show)
 
@@ -90,12 +92,23 @@ class ChartsFeature(Feature):
 
     def _on_run(self, figures: Figures | None) -> None:
         """Show another run in a turn of its own; that of a project which was left goes at once."""
+        self._read_gradients(figures)
         if figures is None:
             self._another.stop()
             self._show()
         else:
             self.workspace.pages.demand("curves")
             self._another.start()
+
+    def _read_gradients(self, figures: Figures | None) -> None:
+        """Have the strips on the canvas follow the shown run, if its net is open."""
+        self._gradients = self._then = None
+        if figures is not None and figures.source is not None:
+            from app.views.training.charts.gradients import GradientOverlay
+
+            self._gradients = GradientOverlay(figures.source, figures.history)
+            self._then = self.workspace.document.project
+        self.paint_gradients()
 
     def _show(self) -> None:
         if not self._made:
@@ -115,9 +128,6 @@ class ChartsFeature(Feature):
         self.workspace.shown_run.select(self.curves.gradients.selected)
 
     def _run_started(self, run: Run) -> None:
-        from app.views.training.charts.gradients import GradientOverlay
-
-        self._gradients = GradientOverlay(run.job.source, run.history)
         self.workspace.shown_run.show(run.figures)
         if self._made:
             self.curves.room = self.workspace.session.room
@@ -125,11 +135,8 @@ class ChartsFeature(Feature):
 
     def _follow_cuts(self, events: list[Event]) -> None:
         """Go on with the layers of the edited net."""
-        from app.views.training.charts.gradients import GradientOverlay
-
         run = self.workspace.session.current
         if run is not None and any(isinstance(event, Cut) for event in events):
-            self._gradients = GradientOverlay(run.job.source, run.history)
             self.workspace.shown_run.show(run.figures)
 
     def _run_state(self, _state: str) -> None:
@@ -139,7 +146,6 @@ class ChartsFeature(Feature):
     def _project_replaced(self, _project: object) -> None:
         """Clear the curves of the previous project, unless its run is still active."""
         if not self.workspace.session.active:
-            self._gradients = None
             if self.workspace.shown_run.figures is not None:
                 self.workspace.shown_run.show(None)
             self.workspace.overlays.draw_gradients({})
@@ -158,23 +164,24 @@ class ChartsFeature(Feature):
             self.paint_gradients()
 
     def paint_gradients(self, _overlay: str = "") -> None:
-        """Draw strips on the nodes that are as they were when the run began."""
-        workspace, run = self.workspace, self.workspace.session.current
+        """Draw strips on the nodes that are as they were when the shown run began, or was opened."""
+        workspace, step = self.workspace, self.workspace.shown_run.step
         wanted = self._gradients is not None and workspace.overlays.chosen == GRADIENTS
-        shown = (
-            self._gradients.read(within=workspace.place.path, until=self._until())
-            if self._gradients and wanted
-            else None
-        )
-        if run is None or shown is None:
+        shown = self._gradients.read(within=workspace.place.path, until=step) if self._gradients and wanted else None
+        if shown is None:
             workspace.overlays.draw_gradients({})
             return
-        same = workspace.run_control.unchanged(run, workspace.place.block)
+        same = self._unchanged(workspace.place.block)
         norms = {node: values for node, values in shown.norms.items() if node in same}
-        workspace.overlays.draw_gradients(norms, shown.low, shown.high)
+        workspace.overlays.draw_gradients(norms, shown.low, shown.high, step)
 
-    def _until(self) -> int | None:
-        """Return the chosen step of this window's run; None for the newest, or if another run is shown."""
-        figures, run = self.workspace.shown_run.figures, self.workspace.session.current
-        same = figures is not None and run is not None and figures.history is run.history
-        return self.workspace.shown_run.step if same else None
+    def _unchanged(self, block: str) -> frozenset[str]:
+        """Return the nodes of a sheet that the shown run trained as they are now."""
+        figures, run, control = (
+            self.workspace.shown_run.figures,
+            self.workspace.session.current,
+            self.workspace.run_control,
+        )
+        if run is not None and figures is not None and figures.history is run.history:
+            return control.unchanged(run, block)
+        return control.unchanged_since(self._then, block) if self._then is not None else frozenset()

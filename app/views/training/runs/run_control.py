@@ -208,10 +208,14 @@ class RunControl(QObject):
 
     def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
         """Return the nodes of a sheet, "" for the network's, that are unchanged since the run began."""
-        then, now = self._drawn.get(run.number), self._document.project
-        before = _sheet(then, sheet) if then is not None else None
-        after = _sheet(now, sheet)
-        if then is None or before is None or after is None:
+        then = self._drawn.get(run.number)
+        return self.unchanged_since(then, sheet) if then is not None else frozenset()
+
+    def unchanged_since(self, then: Project, sheet: str = "") -> frozenset[str]:
+        """Return the nodes of a sheet, "" for the network's, that are as they were in an earlier project."""
+        now = self._document.project
+        before, after = _sheet(then, sheet), _sheet(now, sheet)
+        if before is None or after is None:
             return frozenset()
         changed = {name for name, block in now.blocks.items() if then.blocks.get(name) != block}
         other = {PREFIX + name for name in now.blocks if changed & {name, *contained(name, now.blocks)}}

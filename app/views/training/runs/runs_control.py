@@ -95,7 +95,13 @@ class RunsControl(QObject):
         panel.eventFilesChanged.connect(self.write_event_files)
         self.write_event_files(workspace.settings.event_files)
         workspace.settings.changed.connect(self._setting_changed)
+        workspace.shown_run.changed.connect(self._shown)
         keeper.refresh()
+
+    def _shown(self, figures: Figures | None) -> None:
+        """Select no run when none is shown: a click on one shows it."""
+        if figures is None:
+            self._panel.table.clearSelection()
 
     def _ask(
         self, key: str, title: str, function: Callable[[*Given], A], *arguments: *Given, then: Callable[[A], None]

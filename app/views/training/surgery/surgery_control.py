@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NOT_NOW = "The edits cannot be applied"
 PAUSE_FIRST = "Pause the run first"
+NOTHING = (
+    "The drawing gives the net that the run has: there is nothing to apply. Layers that reach no output are in no net."
+)
 
 
 class SurgeryControl(QObject):
@@ -48,7 +51,7 @@ class SurgeryControl(QObject):
         if before is None or before.opened is not None or workspace.document.project.opened is not None:
             return "The net of an opened model is code of its own. Redraw it to edit it during a run."
         if not differ(before, workspace.document.project):
-            return "The drawing is the net of the run: there is nothing to apply."
+            return NOTHING
         if not workspace.live.up_to_date or workspace.live.torch is None:
             return "The network is being checked. Try again in a moment."
         if errors := workspace.live.errors:
@@ -106,9 +109,7 @@ class SurgeryControl(QObject):
                 return
             if plan.same:
                 dialog.reject()
-                workspace.notifier.show(
-                    "info", NOT_NOW, "The drawing is the net of the run: there is nothing to apply."
-                )
+                workspace.notifier.show("info", NOT_NOW, NOTHING)
             else:
                 dialog.show_plan(plan)
 

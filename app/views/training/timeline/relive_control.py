@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KEY = "step of a run"
 NOT_STORED = "The steps of a run that is not stored cannot be re-lived: save the project, then train"
 OPERATION = "{operation} at {place} gives other results for the same inputs."
+READY = "Its graph opens on the page Autograd; its activations are on the page Layer."
 UNTRAINED = "The loss of this step was not finite, so its gradients have no recorded hashes; the steps before it have."
 
 
@@ -39,6 +40,7 @@ class ReliveControl(QObject):
         self._found: Revisited | None = None  # what is held
         self._then: Callable[[Revisited], None] | None = None
         self._folder = Path()
+        self._page = ""  # what was in front when the step was asked for
         bar.reliveRequested.connect(self.relive)
         bar.cancelRequested.connect(self.cancel)
         workspace.shown_run.changed.connect(lambda _figures: self.cancel())
@@ -56,10 +58,10 @@ class ReliveControl(QObject):
         shown.choose_step(step)
         if then is not None and shown.past is not None and self._found is not None:
             self.cancel()
-            self._show_held(self._found)
-            then(self._found)
+            self._open(self._found, then)
             return
         self._then, self._folder = then, figures.folder
+        self._page = self._workspace.pages.front("centre")
         self._bar.show_busy(True, "reading the data")
         request = Revisit(figures.folder, step, str(self._workspace.settings.data_folder))
         self._workspace.engine.ask(
@@ -110,9 +112,21 @@ class ReliveControl(QObject):
             return
         self._found = found
         workspace.shown_run.show_relived(RelivedStep(found.held, found.run, found.step, found.epoch, found.batch))
+        if workspace.pages.front("centre") == self._page:
+            self._open(found, self._then)
+        else:  # somebody went on with other work meanwhile
+            title, then = f"Step {formatting.grouped_digits(found.step)} of {found.run} is re-lived", self._then
+            workspace.notifier.show("info", title, READY, "Show graph", lambda: self._open(found, then))
+
+    def _open(self, found: Revisited, then: Callable[[Revisited], None] | None) -> None:
+        """Open the graph of a step, while the engine holds it."""
+        if self._held is None or found.held != self._held:
+            self._workspace.notifier.say("The step is no longer held", "Re-live it again.")
+            return
+        self._workspace.shown_run.choose_step(found.step)
         self._show_held(found)
-        if self._then is not None:
-            self._then(found)
+        if then is not None:
+            then(found)
 
     def _show_held(self, found: Revisited) -> None:
         """Open the graph of a step that the engine holds."""

@@ -172,8 +172,8 @@ class StepControl(QObject):
         title = f"step {grouped_digits(step)}"
         dialog = QuestionDialog(
             f"Train on without the batch of {title}?",
-            f"A new run goes on from the nearest checkpoint of {figures.title} before {title}, with its settings "
-            f"and leave_out = {step}. {figures.title} stays as it is.",
+            f"A new run goes on from the nearest checkpoint of {figures.title} before {title}, or from its start, "
+            f"with its settings and leave_out = {step}. {figures.title} stays as it is.",
             workspace.window,
         )  # fmt: skip
         dialog.offer("Cancel", DialogAnswer.CANCEL)
