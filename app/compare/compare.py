@@ -126,10 +126,22 @@ def _in_mode(model: nn.Module, mode: str) -> nn.Module:
         if mode in PRECISIONS:
             return model.to(getattr(torch, mode))
         if mode in DEVICES:
+            _check_device(mode)
             return model.to(mode)
+    except ComparisonError:
+        raise
     except Exception as error:  # whatever a module keeps, or a device that is not there
         raise ComparisonError(f"{mode}: {type(error).__name__}: {error}".split("\n")[0]) from error
     return model
+
+
+def _check_device(name: str) -> None:
+    """Raise ComparisonError for a device that is not here."""
+    if name == "cuda" and not torch.cuda.is_available():
+        why = "finds no GPU that it can use" if torch.version.cuda else "is a build for the CPU"
+        raise ComparisonError(f"cuda is not available here: this torch ({torch.__version__}) {why}")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ComparisonError(f"mps is not available here: this torch ({torch.__version__}) finds no GPU of Apple")
 
 
 class Numbers:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from app.compare.structure import ModuleFacts
+from app.util.user_frames import GENERATED
 
 _LEFT_OUT = frozenset(("training", "call_super_init", "dump_patches", "T_destination"))
 _PLAIN = (bool, int, float, complex, str, torch.dtype)
@@ -30,12 +31,18 @@ def facts_of(model: nn.Module) -> list[ModuleFacts]:
         settings = _settings(module)
         tensors = _tensors(module, path, names)
         found.append(ModuleFacts(
-            path, f"{kind.__module__}.{kind.__qualname__}", parent, known.setdefault(settings, settings), tensors
+            path, _name(kind), parent, known.setdefault(settings, settings), tensors
         ))  # fmt: skip
         at, prefix = len(found) - 1, f"{path}." if path else ""
         children = [(f"{prefix}{name}", one, at) for name, one in module._modules.items() if one is not None]
         waiting.extend(reversed(children))
     return found
+
+
+def _name(kind: type[nn.Module]) -> str:
+    """Return the name of a class; without its module where that is named after the text that was generated."""
+    of_text = kind.__module__.startswith(GENERATED)
+    return kind.__qualname__ if of_text else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _settings(module: nn.Module) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.compare.results import Added, Apart, Changed, Difference, Distance, First, Layer, finite
 from app.util.formatting import counted
+from app.util.user_frames import GENERATED
 
 MOST = 20  # lines of a list
 _NUMBER = re.compile(r"\d+")
@@ -97,7 +98,8 @@ def _first_lines(found: Difference) -> Iterator[str]:
     for side, file, line, operation in (
         ("A", first.file_a, first.line_a, first.operation_a), ("B", first.file_b, first.line_b, first.operation_b),
     ):  # fmt: skip
-        where = f"{Path(file).name}:{line}" if line else "no line known"
+        name = "generated code" if file.startswith(GENERATED) else Path(file).name
+        where = f"{name}:{line}" if line else "no line known"
         yield f"  {side}: {where}{f', {operation}' if operation else ''}"
 
 

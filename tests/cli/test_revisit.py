@@ -85,7 +85,7 @@ def test_a_step_is_printed_with_its_hashes_and_its_graph_is_written(
     assert revisit(capsys, "1", "--step", "3") == revisit(capsys, "digits.tape", "--step", "3")
     assert main(["revisit", "9", "--step", "3"]) == 2
     assert "no run, project or folder “9”" in capsys.readouterr().err
-    assert main(["revisit", "1", "--step", "9999"]) == 1
+    assert main(["revisit", "1", "--step", "9999"]) == 2
     assert "has no step 9,999: it has steps 1 to 46" in capsys.readouterr().err
 
 
@@ -153,7 +153,7 @@ def test_a_batch_is_left_out_of_a_fork_and_by_its_script(
     assert steps(by_script)[30:] == told and '"event": "skipped", "epoch": 2, "step": 33' in by_script
     again = revisit(capsys, str(fork), "--step", "40")
     assert again["parted"] is None and again["captured"] is True
-    assert main(["revisit", str(fork), "--step", "33"]) == 1
+    assert main(["revisit", str(fork), "--step", "33"]) == 2
     assert "step 33 was not trained on" in capsys.readouterr().err
     assert main([*TRAIN, "--out", str(tmp_path / "late"), "--resume", str(trained), "--leave-out", "999"]) == 0
     told = capsys.readouterr().err

@@ -34,6 +34,11 @@ def test_settings_that_differ_are_listed_with_both_values() -> None:
     assert found["2"] == {"approximate": ("none", "tanh")}
 
 
+def test_the_classes_of_two_generated_texts_are_one() -> None:
+    a, b = (type("Net", (nn.Sequential,), {"__module__": f"<tapedeck-{text}>"})(nn.ReLU()) for text in "ab")
+    assert matched(a, b).same and {one.kind for one in facts_of(a)} == {"Net", "torch.nn.modules.activation.ReLU"}
+
+
 def test_tied_and_frozen_parameters_are_settings() -> None:
     a, b = (nn.ModuleDict({"tokens": nn.Embedding(9, 4), "head": nn.Linear(4, 9, bias=False)}) for _ in range(2))
     a["head"].weight = a["tokens"].weight

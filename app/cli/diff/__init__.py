@@ -22,8 +22,8 @@ A and B are projects (net.tape), models as `tapedeck draw` takes them (file.py:C
 where no checkpoint has them, or files of weights; SOURCE@weights.pt is a model with weights.
 Their modules are matched, both run on the same batch with the same weights and seed, forward and backward, and the
 first layer that adds more than rounding can explain is named, with its line in each. With --modes A is compared with
-itself, such as in float32 and in bfloat16. Exit code 0: nothing differs beyond rounding, 1: something does. Your own
-files run only with --trust, in a separate process.
+itself, such as in float32 and in bfloat16. Exit code 0: nothing differs beyond rounding, 1: something does, 2: they
+could not be compared. Your own files run only with --trust, in a separate process.
 """
 SECONDS = 300.0
 
@@ -143,7 +143,7 @@ def _answered(request: Diff, options: argparse.Namespace) -> Difference:
         with contextlib.redirect_stdout(sys.stderr):  # what a model prints is no result
             return task.answer(request, _progress(options))
     except (CodedError, OSError) as error:
-        raise cli.CommandError(str(error), 1) from error
+        raise cli.CommandError(str(error)) from error
     finally:
         if not options.json and sys.stderr.isatty():
             print(CLEARED, end="", file=sys.stderr, flush=True)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 WORDS = """
 RUN is the folder of a run, or a project, or a folder of runs, with --run its name or number (else the newest); or that
 name or number alone, of a run beside a project of this folder. The run goes on from its nearest checkpoint before the
-step, or from its start; every step on the way is verified by the recorded hashes. Exit code 1 where they part.
+step, or from its start; every step on the way is verified by the recorded hashes. Exit code 1 where they part,
+2 where the step cannot be re-lived.
 """
 
 
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             return _first(kept, job, options)
         found, held = revisited(kept, job, options.step, labels, _progress(options))
     except (RunError, ReliveError, JobError, DataError, CaptureError) as error:
-        raise cli.CommandError(str(error), 1) from error
+        raise cli.CommandError(str(error)) from error
     finally:
         _clear()
     for note in found.notes:
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     if held is not None and options.out is not None:
         _write(held, options)
     elif options.out is not None and found.parted is None:
-        raise cli.CommandError(f"{options.out} was not written: there is no graph of this step", 1)
+        raise cli.CommandError(f"{options.out} was not written: there is no graph of this step")
     return int(found.parted is not None or found.captured is False)
 
 
