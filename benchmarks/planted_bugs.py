@@ -380,6 +380,9 @@ def named(bug: Bug, found: Difference) -> bool:
     return found.first is not None and (found.first.a in bug.paths or found.first.b in bug.paths)
 
 
+NOT_IN_BFLOAT16 = ("RegisterVit",)  # its angles are float32, and torch refuses a norm of both
+
+
 def equal_pairs(nets: Sequence[str] = NETS) -> Iterator[tuple[str, str, Callable[[], Difference]]]:
     """Yield pairs of equal models: kind, net, and what compares them."""
     for net in nets:
@@ -391,7 +394,8 @@ def equal_pairs(nets: Sequence[str] = NETS) -> Iterator[tuple[str, str, Callable
         yield "wrapped", net, lambda net=net: compare_models(make(net), _Wrapped(make(net)), batch_of(net))
         yield "other formulas", net, lambda net=net: _rewritten(net)
         yield "float32 and float64", net, lambda net=net: _in_modes(net, "float32", "float64")
-        yield "float32 and bfloat16", net, lambda net=net: _in_modes(net, "float32", "bfloat16")
+        if net not in NOT_IN_BFLOAT16:
+            yield "float32 and bfloat16", net, lambda net=net: _in_modes(net, "float32", "bfloat16")
     for net in ("ResNet", "MobileNet", "resnet18") if nets is NETS else ():
         yield "folded batch norm", net, lambda net=net: _folded(net)
 

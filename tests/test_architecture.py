@@ -90,7 +90,7 @@ TORCH_MODULES = """
     builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
     builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes
     builder.shapes.try_sizes
-    compare.borders compare.compare compare.containers compare.facts compare.metrics compare.operations
+    compare.borders compare.compare compare.containers compare.draws compare.facts compare.metrics compare.operations
     compare.other_python compare.other_python_pass compare.passes compare.weights
     data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
     engine.tasks export interpret.attention interpret.attention_maps interpret.attribution interpret.interventions

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from app.compare import metrics, weights
 from app.compare.containers import replace_tensors
+from app.compare.draws import default_precision
 from app.compare.facts import facts_of
 from app.compare.modes import DEVICES, PRECISIONS, Modes
 from app.compare.operations import first_by_name, first_different
@@ -108,7 +109,7 @@ def compare_modes(
     for pair in chosen:
         mode = "train" if pair[1] else "eval"
         tell(f"Running both in {mode} mode")
-        numbers = Numbers(one, other, structure, batch, *pair, double=False)
+        numbers = Numbers(one, other, structure, batch, *pair, double=False, single_draws=True)
         if modes.b == "compiled" or modes.a == "compiled":
             first, layers = numbers.compiled(mode)
         else:
@@ -121,27 +122,24 @@ def compare_modes(
 
 def _in_mode(model: nn.Module, mode: str) -> nn.Module:
     """Return a copy of a model in a precision, or on a device."""
+    _check_device(mode)
     try:
         model = copy.deepcopy(model)
         if mode in PRECISIONS:
             return model.to(getattr(torch, mode))
         if mode in DEVICES:
-            _check_device(mode)
             return model.to(mode)
-    except ComparisonError:
-        raise
-    except Exception as error:  # whatever a module keeps, or a device that is not there
+    except Exception as error:  # whatever a module keeps
         raise ComparisonError(f"{mode}: {type(error).__name__}: {error}".split("\n")[0]) from error
     return model
 
 
 def _check_device(name: str) -> None:
     """Raise ComparisonError for a device that is not here."""
-    if name == "cuda" and not torch.cuda.is_available():
-        why = "finds no GPU that it can use" if torch.version.cuda else "is a build for the CPU"
-        raise ComparisonError(f"cuda is not available here: this torch ({torch.__version__}) {why}")
-    if name == "mps" and not torch.backends.mps.is_available():
-        raise ComparisonError(f"mps is not available here: this torch ({torch.__version__}) finds no GPU of Apple")
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if name in there and not there[name]():
+        why = "is a build for the CPU" if name == "cuda" and not torch.version.cuda else "finds no GPU that it can use"
+        raise ComparisonError(f"{name} is not available here: this torch ({torch.__version__}) {why}")
 
 
 class Numbers:
@@ -150,9 +148,10 @@ class Numbers:
 
     def __init__(
         self, a: nn.Module, b: nn.Module, structure: Structure, batch: Batch, train_a: bool, train_b: bool,
-        double: bool = True, shared: bool = True,
+        double: bool = True, shared: bool = True, single_draws: bool = False,
     ) -> None:  # fmt: skip
         self.a, self.b, self.structure, self.batch, self._shared = a, b, structure, batch, shared
+        self._single_draws = single_draws
         self.trains = (train_a, train_b)
         self.remarks: list[str] = []
         self._double = double and train_a == train_b
@@ -256,7 +255,7 @@ class Numbers:
         for shown in (True, False) if functions and self._functions else (False,):
             recording = Recording(model, paths, watch)
             try:
-                with _default_dtype(model):
+                with default_precision(model, self._single_draws):
                     recording.run(args, kwargs, train, self.batch.seed, shown)
             except Exception as error:  # the model's own
                 failed = error
@@ -269,7 +268,7 @@ class Numbers:
         """Run B on what A computed. One that raises is compared up to there."""
         args, kwargs = self._inputs(model, self.trains[1])
         forced = Forced(model, self._to_a, reference, watch)
-        with _default_dtype(model):
+        with default_precision(model, self._single_draws):
             try:
                 forced.run(args, kwargs, self.trains[1], self.batch.seed, self._functions)
             except Exception as error:  # the model's own, on the tensors of another
@@ -597,16 +596,3 @@ def _mean_size(tensor: Tensor) -> float:
 
 def _bytes(model: nn.Module) -> int:
     return sum(one.numel() * one.element_size() for one in (*model.parameters(), *model.buffers()))
-
-
-@contextlib.contextmanager
-def _default_dtype(model: nn.Module) -> Iterator[None]:
-    """Have what a model of double precision creates be of that precision."""
-    floats = {one.dtype for one in model.parameters() if one.is_floating_point()}
-    before = torch.get_default_dtype()
-    try:
-        if floats == {torch.float64}:
-            torch.set_default_dtype(torch.float64)
-        yield
-    finally:
-        torch.set_default_dtype(before)

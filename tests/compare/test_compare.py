@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from app.compare.compare import Batch, compare_models, compare_modes
-from app.compare.modes import parse_modes
+from app.compare.modes import Modes, parse_modes
 from app.compare.report import to_plain, to_text
 from benchmarks import planted_bugs
 
@@ -73,6 +73,17 @@ def test_weights_gradients_and_the_generator_are_left_as_they_were() -> None:
     compare_models(a, b, Batch((torch.randn(3, 4, generator=torch.Generator().manual_seed(0)),)), share=False)
     assert torch.equal(state, torch.get_rng_state()) and torch.get_default_dtype() == torch.float32
     assert all(one.grad is None for one in (*a.parameters(), *b.parameters()))
+
+
+def test_a_net_that_draws_numbers_equals_itself_in_double_precision() -> None:
+    class Noise(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            drawn = torch.randn(x.shape), torch.rand_like(x), torch.empty_like(x).exponential_()
+            return x + sum(one.to(x) for one in drawn) + torch.normal(x.detach(), 1.0)
+
+    net = nn.Sequential(nn.Linear(32, 32), Noise(), nn.Linear(32, 8))
+    found = compare_modes(net, Modes("float32", "float64"), Batch((torch.randn(4, 32),)), (True,))
+    assert found.first is None and found.mode == "train"
 
 
 def test_train_and_eval_part_at_the_first_dropout() -> None:
