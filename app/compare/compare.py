@@ -136,7 +136,7 @@ def _in_mode(model: nn.Module, mode: str) -> nn.Module:
 
 def _check_device(name: str) -> None:
     """Raise ComparisonError for a device that is not here."""
-    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    there: dict[str, Callable[[], bool]] = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
     if name in there and not there[name]():
         why = "is a build for the CPU" if name == "cuda" and not torch.version.cuda else "finds no GPU that it can use"
         raise ComparisonError(f"{name} is not available here: this torch ({torch.__version__}) {why}")
