@@ -192,6 +192,10 @@ class DiffControl(QObject):
         """Show the line of a layer in each model."""
         if (request := self._request) is None:
             return
+        compared = self._page.compared
+        first = compared.found.first if compared is not None else None
+        if first is not None and not one.line_a and not one.line_b and one.a == first.a:
+            one = first  # the model itself has no line, the operation where both part has
         texts = tuple(one.model.text if isinstance(one.model, Source) else "" for one in (request.a, request.b))
         asked = (
             (one.file_a, one.line_a, texts[0] if one.file_a.startswith("<") else ""),

@@ -6,7 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QCompleter, QSplitter, QTableView, QWidget
+from PySide6.QtWidgets import QCompleter, QHeaderView, QSplitter, QTableView, QWidget
 
 from app.interpret.results import Effect, Intervention
 from app.util.formatting import counted, figure
@@ -118,6 +118,7 @@ class ChangesView(QWidget):
             table.setModel(model)
             plain(table, name, HEIGHT)
             table.horizontalHeader().setStretchLastSection(True)
+        self.each.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         self._lay_out()
         self._connect()
         self._offer()

@@ -327,7 +327,7 @@ class InterpretPage(QWidget):
             return
         group, head = int(self.group.value()), self.heads.tiles.current
         self.map.show_head(reading, group, head, sample.tokens)
-        self.scale.set_ends("0", f"{float(reading.maps[group, head].max()):.3g}, the largest weight of head {head}")
+        self.scale.set_ends("0", f"{float(reading.maps[group, head].max()):.3g}, the largest")
         self._show_overlay()
 
     def _show_overlay(self) -> None:

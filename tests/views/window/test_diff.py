@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QPushButton
@@ -26,6 +27,7 @@ from app.views.diff.layer_rows import ADDED
 from app.views.diff.merged_tree import MergedTree
 from app.views.diff.page import STRUCTURE, DiffPage
 from app.views.diff.side_reader import CompareTrustDialog
+from app.views.diff.source_lines import SourceLine
 from app.views.settings import Settings
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave
@@ -130,6 +132,11 @@ def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
     assert [one.key for one in page.structure.model.rows] == ["a:norm"]
     qtbot.keyClick(page.structure.view, Qt.Key.Key_Left)
     assert page.table.current().a == "first"
+    # where the row has no line, as that of a whole model, it is that of the operation where they part
+    page.lines.show_lines(SourceLine(), SourceLine())
+    page.layerChosen.emit(with_values(model.layer_at(0), line_a=0, line_b=0))
+    qtbot.waitUntil(lambda: "two_net.py" in page.lines.b.caption.text())
+    assert page.lines.b.edit.is_selected_line(line)
     QGuiApplication.clipboard().clear()
     page.copy_menu.actions()[1].trigger()
     qtbot.waitUntil(lambda: QGuiApplication.clipboard().text().startswith("{"))
