@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -101,7 +102,7 @@ class _Session:
             tree = ast.parse(text, name)
             if not self._snippet.function:
                 self._keep_last(tree, text)
-            with self._recorder, self._recorder.local_names:
+            with self._recorder, self._recorder.local_names, _warnings_at_lines_of(name):
                 execute(tree, name, self._scope)
                 if self._snippet.function:
                     self._call()
@@ -288,6 +289,26 @@ class _Session:
         if before is None:
             return TensorGraph(name, tape, 0)
         return TensorGraph(name, before.tape, before.line, played, stopped)
+
+
+@contextlib.contextmanager
+def _warnings_at_lines_of(name: str) -> Iterator[None]:
+    """Show warnings at the snippet's own line where one of this program's frames stands between it and torch."""
+    show = warnings.showwarning
+
+    def show_at_line(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+        frame = sys._getframe(1) if filename in LISTENING else None
+        while frame is not None and frame.f_code.co_filename != name:
+            frame = frame.f_back
+        if frame is not None:
+            filename, lineno = name, frame.f_lineno
+        show(message, category, filename, lineno, *rest, **more)
+
+    warnings.showwarning = show_at_line
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 def _too_many(graph: TensorGraph) -> str:

@@ -229,3 +229,9 @@ def test_a_function_with_arguments_gets_the_inputs_and_may_give_several_tensors(
     assert {graph.name for graph in answer.graphs} >= {"of", "of[1]"}
     assert "no tensor" in ran(FILE, name="mine.py", function="nothing").error.message
     assert "no function gone" in ran(FILE, name="mine.py", function="gone").error.message
+
+
+def test_a_warning_of_torch_names_the_line_of_the_snippet() -> None:
+    with pytest.warns(UserWarning, match="not a leaf Tensor") as told:
+        ran("x = torch.ones(3, requires_grad=True)\ny = x * 2\nprint(y.grad)")
+    assert [(one.filename, one.lineno) for one in told] == [("snippet", 3)]

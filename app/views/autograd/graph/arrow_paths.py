@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QPainterPath
@@ -36,6 +36,15 @@ def arrow_path(points: Iterable[tuple[float, float]], radius: float = 9.0) -> QP
         path.lineTo(_towards(b, a, reach))
         path.quadTo(b, _towards(b, turn, reach))
     return path
+
+
+def shortened(points: Sequence[tuple[float, float]], by: float) -> list[tuple[float, float]]:
+    """Return a route that ends earlier, within its last piece. A pattern of dashes would do the same, but Qt leaves out
+    pieces of a dashed path that is partly out of sight."""
+    (ax, ay), (bx, by_) = points[-2], points[-1]
+    length = max(math.hypot(bx - ax, by_ - ay), 0.01)
+    share = max(length - by, 0.1 * length) / length
+    return [*points[:-1], (ax + (bx - ax) * share, ay + (by_ - ay) * share)]
 
 
 def arrow_head(path: QPainterPath, size: float = 7.0) -> QPainterPath:

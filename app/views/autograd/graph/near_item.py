@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
-from PySide6.QtGui import QBrush, QColor, QPainter, QPainterPath, QPen, QTransform
+from PySide6.QtGui import QBrush, QColor, QPainter, QPen, QTransform
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.views.autograd.graph.faces import Text, paint_label
@@ -105,7 +105,7 @@ def _paint_group(painter: QPainter, part: GroupPart, now: Theme) -> None:
 
 
 def _paint_arrow(painter: QPainter, way: ArrowPath, marked: bool, flow: EdgeFlow | None) -> None:
-    pen, fill = arrow_ink(current(), marked) if flow is None else _flow_ink(way.path, flow)
+    pen, fill = arrow_ink(current(), marked) if flow is None else _flow_ink(flow)
     painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)
     if way.line is not None:
@@ -117,11 +117,12 @@ def _paint_arrow(painter: QPainter, way: ArrowPath, marked: bool, flow: EdgeFlow
     painter.drawPath(way.head)
 
 
-def _flow_ink(path: QPainterPath, flow: EdgeFlow) -> tuple[QPen, QBrush]:
-    """Return pen and brush of a flow, as wide as its norm; a thick line ends within its head."""
-    color, width = flow.color(current()), flow.width
-    pen = QPen(color, width, Qt.PenStyle.CustomDashLine, Qt.PenCapStyle.FlatCap)
-    pen.setDashPattern([3, 3] if flow.dashed else [max(path.length() - 5 - width / 2, 1) / width, 1e4])
+def _flow_ink(flow: EdgeFlow) -> tuple[QPen, QBrush]:
+    """Return pen and brush of a flow, as wide as its norm."""
+    color = flow.color(current())
+    pen = QPen(color, flow.width, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap)
+    if flow.dashed:
+        pen.setDashPattern([3, 3])
     return pen, QBrush(color)
 
 

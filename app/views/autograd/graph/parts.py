@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout import HEADER, Layout, Rect
-from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
+from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path, shortened
 from app.views.autograd.graph.faces import BoxFace, GroupFace, ItemState
 from app.views.autograd.graph.overview_item import DIMMED, Route
 from app.views.autograd.graph.playback_paint import FADED, EdgeFlow, Played
@@ -121,12 +121,12 @@ class ArrowPath(NamedTuple):
 
     @classmethod
     def from_route(cls, route: Route, flow: EdgeFlow | None = None) -> ArrowPath:
-        """Build the painted arrow of a route with its flow."""
-        path = arrow_path(route)
-        (ax, ay), (bx, by) = route[0], route[-1]
+        """Build the painted arrow of a route with its flow: a thick line ends within its head."""
+        head = arrow_head(arrow_path(route), 7.0 if flow is None else 6.0 + flow.width)
+        shaft = route if flow is None else shortened(route, 5 + flow.width / 2)
+        (ax, ay), (bx, by) = shaft[0], shaft[-1]
         straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
-        head = arrow_head(path, 7.0 if flow is None else 6.0 + flow.width)
-        return cls(path, head, QLineF(ax, ay, bx, by) if straight else None)
+        return cls(arrow_path(shaft), head, QLineF(ax, ay, bx, by) if straight else None)
 
     def near(self, at: QPointF) -> bool:
         """Return whether a point of the scene is on it."""

@@ -174,8 +174,14 @@ class StripFace:
                     plot.top())  # fmt: skip
             place = QRectF(x + 8, y, line.width, 14)
             lead = None
-            over = QRectF(self.x(piece.first) + 4, self.y(held[piece.first]) - 16, line.width, 14)
-            if over.right() <= x and not any(over.adjusted(-8, 0, 8, 0).intersects(other) for other in taken):
+            top = self.y(held[piece.first]) - 16
+            first, last = self.x(piece.first) + 4, x - line.width - 4
+            over = next((
+                each for at in (first, (first + last) / 2, last)
+                if at >= first and not any((each := QRectF(at, top, line.width, 14)).adjusted(-8, 0, 8, 0)
+                                           .intersects(other) for other in taken)
+            ), None)  # fmt: skip
+            if over is not None:
                 place = over  # above the layer's own steps
             elif place.right() > plot.right():
                 x = self.x(piece.first)

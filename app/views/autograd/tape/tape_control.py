@@ -64,6 +64,7 @@ class TapeControl(QObject):
         self._steps_wait = False  # Steps was in front as a snippet took the place of the graph
         workspace.pages.shown.connect(self._page_shown)
         snippets.turned.connect(self._page_shown)
+        snippets.turned.connect(self._show_status)
         self._page_shown()
         capture.captured.connect(self._captured)
         workspace.document.replaced.connect(lambda _project: self._released())
@@ -228,7 +229,7 @@ class TapeControl(QObject):
         tape = player.tape
         if tape is not None and tape is not room.tape and player.state not in (LOADING,) and room.tape is not None:
             room.head.set_summary(summary(tape), tape)
-        if not player.keeps:
+        if not player.keeps or self._snippets.in_front:
             status.set_tape("")
             return
         status.set_tape(_where(player))
