@@ -114,7 +114,8 @@ class ClassWriter:
         ends = [step for step in self.steps if step.spec.kind == "output" and step.refs()]
         back = [f"{self.outputs[step.id]} {self._type_text(step.refs()[0])}" for step in ends]
         if len(back) == 1:
-            back = [self._type_text(ends[0].refs()[0])]
+            only = self._type_text(ends[0].refs()[0])
+            back = [f"a tensor {only}" if only.startswith("of ") else only]
         if not given and not back:
             return [Line('    """A network under way."""')]
         takes, returns = " and ".join(given) or "nothing", " and ".join(back) or "nothing yet"
