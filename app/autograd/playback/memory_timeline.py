@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TypeVar
 
-from app.autograd.grouping import group_by_layer, node_keys
+from app.autograd.grouping import group_by_layer, held_by_module, node_keys
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Tape
 from app.util import gc_pause
@@ -39,7 +39,7 @@ def _once(tape: Tape, name: str, make: Callable[[Tape], T]) -> T:
 def prepare(tape: Tape) -> Tape:
     """Compute everything here ahead of use, on a worker; returns the tape."""
     with gc_pause.put_off():
-        stretches(tape), held_by_step(tape), categories(tape)
+        stretches(tape), held_by_step(tape), categories(tape), held_in_modules(tape)
     return tape
 
 
@@ -63,6 +63,11 @@ def held_by_step(tape: Tape) -> list[int]:
 
 def _held_by_step(tape: Tape) -> list[int]:
     return [tape.held_bytes - gone for gone in accumulate(released_by_step(tape), initial=0)]
+
+
+def held_in_modules(tape: Tape) -> dict[str, int]:
+    """Return the bytes that each module of the whole tape holds for backward, the most first."""
+    return _once(tape, "_held_in_modules", lambda tape: held_by_module(tape, range(len(tape.nodes))))
 
 
 def stretches(tape: Tape) -> tuple[Stretch, ...]:

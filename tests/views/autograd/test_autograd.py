@@ -405,11 +405,12 @@ def test_the_inspector_of_a_large_block_fits_its_panel_and_says_whose_its_tensor
         assert all(one.mapTo(inside, QPoint(one.width(), 0)).x() <= inside.width() for one in shown), item
     page.show_item(tape, next(one for one in groups if one.parent is None and len(one.nodes) > 80))
     names = [one.accessibleName() for one in page.widget().findChildren(FittingLabel)]
-    assert "encoder_with_a_long_name.blocks.3.norm · NativeBatchNormBackward0" in names
+    assert any(name.endswith(".norm · NativeBatchNormBackward0") and "encoder_with" in name for name in names)
     more = next(one for one in page.widget().findChildren(Button) if one.text().startswith("Show "))
     before = len(names)
     QTest.mouseClick(more, LEFT)
-    assert len(page.widget().findChildren(FittingLabel)) > before
+    tensors = sum(len(node.saved) for node in tape.nodes if "blocks" in node.layer)
+    qtbot.waitUntil(lambda: len(page.widget().findChildren(FittingLabel)) >= before + 2 * (tensors - 20))
     held = held_by_module(tape, range(len(tape.nodes)))
     assert sum(held.values()) == tape.held_bytes and list(held.values()) == sorted(held.values(), reverse=True)
 

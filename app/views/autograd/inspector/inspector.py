@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QScrollArea, QSizePolicy, QWidget
 
 from app.autograd.grouping import LayerGroup, held_by_module
 from app.autograd.pictures.op_category import node_category
+from app.autograd.playback.memory_timeline import held_in_modules
 from app.autograd.tape import SavedTensor, Tape, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
 from app.views.autograd.inspector.fitting_label import FittingLabel
@@ -28,7 +29,7 @@ _SHORT = {
     "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128",
 }  # fmt: skip
 MOST_MODULES = 24  # that are listed with their bytes
-MOST_ROWS = 40  # tensors, at most, of a layer that are listed at first
+MOST_ROWS = 12  # tensors of a layer that are listed at first, and in one turn
 _KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that is there anyway"}
 
 
@@ -149,12 +150,12 @@ def _tape_page(tape: Tape) -> Iterable[QWidget]:
     section = Section("Memory for backward", f"{bytes_text(tape.held_bytes)} held")
     section.body_layout.addWidget(note("Click a backward operation to see which tensors it keeps and why."))
     yield section
-    yield from _by_module_section(tape, range(len(tape.nodes)))
+    yield from _by_module_section(held_in_modules(tape))
 
 
-def _by_module_section(tape: Tape, nodes: Iterable[int]) -> Iterable[QWidget]:
+def _by_module_section(by_module: dict[str, int]) -> Iterable[QWidget]:
     """Show the bytes by module, the most first."""
-    held = [(path, count) for path, count in held_by_module(tape, nodes).items() if count]
+    held = [(path, count) for path, count in by_module.items() if count]
     if len(held) < 2:
         return
     section = Section("Held by module", f"{len(held)} modules")
@@ -179,7 +180,7 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
         note("Neighbours can keep one tensor together; the one that runs last in backward frees it.")
     )
     yield section
-    yield from _by_module_section(tape, group.nodes)
+    yield from _by_module_section(held_by_module(tape, group.nodes))
     nodes_with = [tape.nodes[node] for node in group.nodes if tape.nodes[node].saved]
     if nodes_with:
         yield _saved_section(tape, nodes_with)
@@ -219,21 +220,33 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
     section = Section("Saved tensors", f"{bytes_text(sum(blocks.values()))} held")
     if len(nodes) > 1:
         nodes = sorted(nodes, key=lambda node: -sum(s.bytes for s in node.saved if s.kind == "activation"))
-    shown = next((place for place in range(1, len(nodes)) if sum(len(n.saved) for n in nodes[:place]) >= MOST_ROWS),
-                 len(nodes))  # fmt: skip
-    section.body_layout.addWidget(_saved_table(tape, nodes[:shown], len(nodes) > 1))
-    if rest := nodes[shown:]:
-        more = Button(f"Show {sum(len(node.saved) for node in rest):,} more", "link")
+    named, parts = len(nodes) > 1, _in_turns(nodes)
+    section.body_layout.addWidget(_saved_table(tape, parts[0], named))
+    if rest := parts[1:]:
+        count = sum(len(node.saved) for part in rest for node in part)
+        more = Button(f"Show {count:,} more", "link")
 
         def show_rest() -> None:
-            section.body_layout.replaceWidget(more, _saved_table(tape, rest, True))
+            """Make one part a turn, so that the window goes on."""
             more.hide()
-            more.deleteLater()
+            section.body_layout.insertWidget(section.body_layout.indexOf(more), _saved_table(tape, rest.pop(0), named))
+            if rest:
+                QTimer.singleShot(0, section, show_rest)
 
         more.clicked.connect(show_rest)
         section.body_layout.addWidget(more)
     section.body_layout.addWidget(note(_saved_note([saved for node in nodes for saved in node.saved])))
     return section
+
+
+def _in_turns(nodes: list[TapeNode]) -> list[list[TapeNode]]:
+    """Split nodes into parts of so many tensors as can be shown in one turn of the window."""
+    parts: list[list[TapeNode]] = [[]]
+    for node in nodes:
+        if sum(len(one.saved) for one in parts[-1]) >= MOST_ROWS:
+            parts.append([])
+        parts[-1].append(node)
+    return parts
 
 
 def _saved_table(tape: Tape, nodes: Iterable[TapeNode], named: bool) -> QWidget:
