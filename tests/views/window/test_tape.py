@@ -14,6 +14,7 @@ from app.engine.requests.capture import WeightsFile
 from app.engine.requests.playback import Edit, Trouble
 from app.engine.tasks.capture import batch_of
 from app.util.formatting import bytes_text
+from app.views.autograd.graph.playback_paint import FADED
 from app.views.autograd.tape.player import PLAYING, READY, STANDING
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import DIGITS, change, press, ready
@@ -117,9 +118,11 @@ def test_the_graph_shows_what_ran_what_is_next_and_what_was_let_go_of(window, qt
     at = next(step for step, node in enumerate(tape.order) if tape.nodes[node].name == "ConvolutionBackward0")
     deck(window, "to_end")
     stands(qtbot, window, len(player))
+    assert {box.opacity() for box in scene.boxes.made.values()} == {1.0}, "where all has run, nothing steps back"
     player.seek(at)
     stands(qtbot, window, at)
     boxes = scene.boxes.made
+    assert {boxes[str(node)].opacity() for node in tape.order[:at]} == {FADED}
     assert boxes[str(tape.order[at])].played().next
     for step, node in enumerate(tape.order):
         assert boxes[str(node)].played().finished == (step < at)

@@ -60,7 +60,8 @@ class TapeAccess(GraphAccess):
         chips = (f"{chip.kind} {chip.text}" for chip in box.chips)
         played = self._scene.played.boxes.get(box.id)
         words = [kinds.get(box.shape, ""), *box.lines, *chips, *box.tags[:1],
-                 "has run" if played is not None and played.finished else ""]  # fmt: skip
+                 "has run" if played is not None and played.finished else "",
+                 "edited" if played is not None and played.edited else ""]  # fmt: skip
         folded = True if box.shape == "folded" else None
         actions = (PRESS, FOLD, MARK_PATH) if folded or box.group is not None else (PRESS, MARK_PATH)
         name = ", ".join(filter(None, (box.title, box.subtitle)))

@@ -43,7 +43,7 @@ class Part:
 
     def opacity(self) -> float:
         """Return the opacity: parts off the highlighted path, and those that have run, are dimmed."""
-        return DIMMED if self._state.dimmed else FADED if self._played is not None and self._played.finished else 1.0
+        return DIMMED if self._state.dimmed else FADED if self._played is not None and self._played.faded else 1.0
 
     def state(self) -> ItemState:
         return self._state

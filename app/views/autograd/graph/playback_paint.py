@@ -26,17 +26,24 @@ LEAST_NORM, MOST_WIDTH, DASHED_BELOW = 1.2, 8.0, 1e-4
 @dataclass(frozen=True)
 class Played:
     """Progress of a box or group: `ran` of its `count` nodes have run; `next` contains the next one. `freed` are the
-    indices of chips whose memory was freed. `edited` if a gradient that arrives in it was edited."""
+    indices of chips whose memory was freed. `edited` if a gradient that arrives in it was edited, `over` if nothing is
+    left to run anywhere."""
 
     ran: int = 0
     count: int = 1
     next: bool = False
     freed: frozenset[int] = frozenset()
     edited: bool = False
+    over: bool = False
 
     @property
     def finished(self) -> bool:
         return self.ran == self.count
+
+    @property
+    def faded(self) -> bool:
+        """Whether it steps back behind what is still to run."""
+        return self.finished and not self.over
 
     @property
     def text(self) -> str:
@@ -131,7 +138,7 @@ class PlayedParts:
     def _note(self, key: str, played: Played) -> None:
         """Update only what changes: a graph can have very many boxes."""
         rect = self._scene.layout_.boxes.get(key)
-        if rect is not None and played.finished:
+        if rect is not None and played.faded:
             if key not in self._ran:
                 self._ran[key] = _area(rect)
         else:

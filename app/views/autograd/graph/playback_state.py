@@ -77,6 +77,9 @@ class PlayedGraph(QObject):
             return
         keys, arrows = self._count(before, now)
         self._position = now
+        end = len(self._index.tape.order)
+        if end in (before, now):  # where all has run, nothing steps back
+            keys = set(self._index.counts)
         self._show(keys, arrows)
 
     def _count(self, before: int, now: int) -> tuple[set[str], set[int]]:
@@ -116,7 +119,8 @@ class PlayedGraph(QObject):
         assert self._index is not None
         count = self._index.counts[key]
         return Played(
-            self._ran[key], count, runs_next, self._index.freed(key, self._position), key in self._marked
+            self._ran[key], count, runs_next, self._index.freed(key, self._position), key in self._marked,
+            self._position == len(self._index.tape.order),
         )  # fmt: skip
 
     def _next_flows(self) -> None:
