@@ -16,6 +16,7 @@ from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.painting import TextLine, at_least, box, label, start
 from app.views.ui.widgets.segmented import Segmented
 
+DEVICE = "One batch forward on the CPU, whichever device a run uses"
 LEGENDS = 2  # optional parts that are hidden before the summary
 
 
@@ -36,6 +37,7 @@ class AutogradHeader(QWidget):
         self.grouping = Segmented([("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by")
         self.grouping.setToolTip("Block: groups nested as the modules are; ] and [ open and close a level")
         self.capture = Button("Capture again")
+        self.capture.setToolTip(DEVICE)
         self.fold_all = Button("Fold all")
         self.search = icon_button("search", "Find a node (Ctrl+F)")
         self.export = icon_button("export", "Export this picture")
@@ -139,7 +141,7 @@ class AutogradHeader(QWidget):
     def set_busy(self, busy: bool, words: str = "") -> None:
         """Turn the button that captures into one that cancels, while that lasts."""
         self.capture.setText("Cancel" if busy else "Capture again")
-        self.capture.setToolTip(f"{words} Esc cancels" if busy else "")
+        self.capture.setToolTip(f"{words} Esc cancels" if busy else DEVICE)
         self.capture.updateGeometry()
         self._fit()
 
