@@ -150,15 +150,16 @@ def _tape_page(tape: Tape) -> Iterable[QWidget]:
     section = Section("Memory for backward", f"{bytes_text(tape.held_bytes)} held")
     section.body_layout.addWidget(note("Click a backward operation to see which tensors it keeps and why."))
     yield section
-    yield from _by_module_section(held_in_modules(tape))
+    yield from _by_module_section(tape, held_in_modules(tape))
 
 
-def _by_module_section(by_module: dict[str, int]) -> Iterable[QWidget]:
-    """Show the bytes by module, the most first."""
+def _by_module_section(tape: Tape, by_module: dict[str, int]) -> Iterable[QWidget]:
+    """Show the bytes by module, or by line of a snippet without modules, the most first."""
     held = [(path, count) for path, count in by_module.items() if count]
     if len(held) < 2:
         return
-    section = Section("Held by module", f"{len(held)} modules")
+    what = "module" if tape.layers else "line"
+    section = Section(f"Held by {what}", f"{len(held)} {what}s")
     section.body_layout.addWidget(table([(path, bytes_text(count)) for path, count in held[:MOST_MODULES]]))
     rest = held[MOST_MODULES:]
     if rest:
@@ -180,7 +181,7 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
         note("Neighbours can keep one tensor together; the one that runs last in backward frees it.")
     )
     yield section
-    yield from _by_module_section(held_by_module(tape, group.nodes))
+    yield from _by_module_section(tape, held_by_module(tape, group.nodes))
     nodes_with = [tape.nodes[node] for node in group.nodes if tape.nodes[node].saved]
     if nodes_with:
         yield _saved_section(tape, nodes_with)
