@@ -103,7 +103,7 @@ MISTAKES: dict[str, Mistake] = {
         ("Add a channel dimension", "Use Conv1d"),
     ),
     "conv: flattened picture": Mistake(
-        behind((784,), "nn.Conv2d"), ("Conv2d expects 4 dimensions, gets N×784",), ("Make it 1×28×28",)
+        behind((784,), "nn.Conv2d"), ("Conv2d expects 4 dimensions, gets N×784",), ("Insert Unflatten (1×28×28)",)
     ),
     "conv: what is no picture": Mistake(behind((10,), "nn.Conv2d"), ("Conv2d expects 4 dimensions, gets N×10",)),
     "conv: too small": Mistake(
@@ -164,7 +164,7 @@ MISTAKES: dict[str, Mistake] = {
         ("Set padding=1", "Set kernel_size=1"),
     ),
     "pool: rank": Mistake(
-        behind((100,), "nn.MaxPool2d"), ("MaxPool2d expects 4 dimensions, gets N×100",), ("Make it 1×10×10",)
+        behind((100,), "nn.MaxPool2d"), ("MaxPool2d expects 4 dimensions, gets N×100",), ("Insert Unflatten (1×10×10)",)
     ),
     "functional pool: too small": Mistake(
         behind((3, 1, 4), "F.max_pool2d"),

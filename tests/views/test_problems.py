@@ -26,7 +26,7 @@ ERROR = Problem(
     "error", "n1", "Linear expects 9216 features", "64 · 12 · 12 = 9216.", "mat1 and mat2 cannot be multiplied",
     cures=(FLATTEN, REMOVE),
 )  # fmt: skip
-WARNING = Problem("warning", "n2", "fc2 does not reach an output", "Connect it on.", cures=(REMOVE,))
+WARNING = Problem("warning", "n2", "fc2 is not connected to an output", "Connect it on.", cures=(REMOVE,))
 
 
 def analysis(*problems: Problem, assumed: frozenset[str] = frozenset(), graph: Graph = GRAPH) -> Analysis:

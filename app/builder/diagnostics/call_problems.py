@@ -120,11 +120,11 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
     if not step.live:
         if step.spec.kind == "input" and sheet.given is not None:
             return []  # a block may have an input that it does not need yet
-        reason = "It is left out of the code. Connect it on, or remove it."
+        reason = "It is left out of the code. Connect it to an output, or remove it."
         cures: tuple[Cure, ...] = (Cure(f"Remove {step.node.name}", (RemoveNode(step.id),)),)
         if step.spec.kind in HOLDING:
             cures += (Cure(f"Keep {step.node.name} in the state_dict", (Keep(step.id),)),)
-        return [Problem("warning", step.id, f"{step.node.name} does not reach an output", reason, cures=cures)]
+        return [Problem("warning", step.id, f"{step.node.name} is not connected to an output", reason, cures=cures)]
     if own := custom.why_not(step.spec):
         cure = Cure("View the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),))
         return [Problem("error", step.id, *own, cures=(cure,))]
@@ -293,7 +293,7 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
     if step.spec.key == "nn.Linear" and picture and _channels_first(step, sheet):
         flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
         reason = f"Of {picture} it mixes only the last {picture.shape[-1]} values. Most networks flatten first."
-        message = f"{step.node.name} works on the last dimension only"
+        message = f"{step.node.name} acts on the last dimension only"
         problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
     return problems
 

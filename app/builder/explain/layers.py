@@ -59,7 +59,7 @@ def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]
     flat = wire.type.per_sample()
     side = math.isqrt(flat) if flat else 0
     if wanted == 4 and rank == 2 and flat and side * side == flat:
-        cures.append(Cure(f"Make it 1×{side}×{side}", (_unflatten(broken, wire, (1, side, side)),)))
+        cures.append(Cure(f"Insert Unflatten (1×{side}×{side})", (_unflatten(broken, wire, (1, side, side)),)))
     found = _OF_PICTURES.fullmatch(broken.spec.key)
     sides = max(rank - 2, 1) if "BatchNorm" in broken.spec.key else rank - 2
     plain = not any(isinstance(value, tuple) for value in broken.step.node.params.values())

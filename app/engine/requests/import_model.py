@@ -182,7 +182,7 @@ def names_in(text: str) -> tuple[str, ...]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        raise ModelImportError(f"the file is no Python: {error}", "syntax") from error
+        raise ModelImportError(f"the file is not valid Python: {error}", "syntax") from error
     found = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):

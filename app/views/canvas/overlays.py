@@ -177,7 +177,7 @@ class Callout(QWidget):
         self.more = icon_button("more", "Other cures")
         self.more.setFixedSize(22, 22)
         self.more.clicked.connect(self._list)
-        self._close = icon_button("close", "Hide this message")
+        self._close = icon_button("close", "Close this message")
         self._close.setFixedSize(20, 20)
         self._close.setIconSize(QSize(11, 11))
         head = hbox(

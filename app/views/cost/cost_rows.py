@@ -133,7 +133,7 @@ def gaps_text(one: NodeCost) -> str:
     if not one.call.tried:
         words.append("It failed while its operations were counted.")
     elif one.state == "not counted" and not one.call.gaps:
-        words.append("It computes nothing: it only copies or views values.")
+        words.append("No arithmetic: it only copies or views values.")
     elif one.call.gaps:
         also = "PyTorch has no formula for" if one.flops is None else "Not counted in it, as PyTorch has no formula:"
         words.append(f"{also} {', '.join(one.call.gaps)}.")

@@ -32,7 +32,7 @@ class WeightsFeature(Feature):
             Action("forget-weights", "Start from ran&dom weights", weights.forget, enabled=False),
             Action("take-inits", "&Initialise as the imported model", weights.take_inits, tip=INITS, enabled=False),
             Action("replace-last", "Replace the l&ast layer…", head.ask_replace),
-            Action("drop-last", "&Drop the last layer", head.drop),
+            Action("drop-last", "&Remove the last layer", head.drop),
             Action("freeze-but-last", "Free&ze all but the last layer", head.freeze, icon="snowflake"),
         )
 

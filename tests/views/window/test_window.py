@@ -194,22 +194,7 @@ def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> N
         assert dock.isVisible()
 
 
-PROPER = {
-    "PyTorch",
-    "TensorBoard",
-    "CUDA",
-    "Tapedeck",
-    "Qt",
-    "NaN",
-    "Inf",
-    "LR",
-    "K",
-    "Python",
-    "Enter",
-    "Esc",
-    "MSE",
-    "DOT",
-}
+PROPER = {"PyTorch", "TensorBoard", "CUDA", "Tapedeck", "Qt", "NaN", "Inf", "HTML", "Python", "Enter"}
 
 
 def test_every_command_is_in_sentence_case(window: WholeWindow) -> None:

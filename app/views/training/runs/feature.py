@@ -59,8 +59,8 @@ class RunsFeature(Feature):
             Action("script-batch", "Describe the next &batch of the script", control.describe_batch,
                    tip="Shapes, dtypes and ranges of what its models get next"),
             Submenu("ranks", "&Rank of the script", self.ranks.fill),
-            Submenu("places", "&Where runs are carried out", places.fill),
-            Action("watch-run", "Watch a run else&where…", places.ask_file, tip=WATCH),
+            Submenu("places", "Run i&n", places.fill),
+            Action("watch-run", "&Attach to a running job…", places.ask_file, tip=WATCH),
             Action("watch-file", "", places.watch),
         )  # fmt: skip
 

@@ -96,7 +96,7 @@ class PlacesControl(QObject):
         """Ask for the file of a run elsewhere, which need not be there yet."""
         script = frames.newest()
         folder = self._workspace.settings.export_folder if script is None else script.parent
-        dialog = QFileDialog(self._workspace.window, "Watch a run elsewhere", str(folder), LINES)
+        dialog = QFileDialog(self._workspace.window, "Attach to a running job", str(folder), LINES)
         if script is not None:
             dialog.selectFile(script.name)
         dialog.setFileMode(QFileDialog.FileMode.AnyFile)

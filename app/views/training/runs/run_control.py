@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 CANNOT_START = "The run cannot start"
-NO_SCRIPT = "Start one with tapedeck run --window train.py, or choose Run, Watch a run elsewhere."
+NO_SCRIPT = "Start one with tapedeck run --window train.py, or choose Run, Attach to a running job."
 MOST_NAME = 200  # characters of a run's name
 STARTS_WHEN = "Starts when {} (F8 cancels)"
 LONG = 200  # ms after which a check is shown on the deck
