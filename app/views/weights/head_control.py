@@ -67,7 +67,8 @@ class HeadControl(QObject):
         return self._do("Replace the last layer", lambda project: head_edits.replace_last(project, self._ops, size))
 
     def drop(self) -> None:
-        self._report_refusal(self._do("Remove the last layer", lambda project: head_edits.drop_last(project, self._ops)))
+        edit = self._do("Remove the last layer", lambda project: head_edits.drop_last(project, self._ops))
+        self._report_refusal(edit)
 
     def freeze(self) -> None:
         """Freeze all but the last layer."""
