@@ -367,10 +367,9 @@ def picture(drawing: Any, path: Path, options: argparse.Namespace | None = None,
     from app.views.export.headless_pictures import write_picture
 
     with writing(path):
-        purpose, arranged = getattr(options, "purpose", "page"), getattr(options, "arranged", None)
-        note = write_picture(
-            drawing, path, purpose, arranged, b"" if getattr(options, "no_project", False) else project
-        )
+        asked: dict[str, Any] = vars(options) if options is not None else {}
+        carried = b"" if asked.get("no_project") else project
+        note = write_picture(drawing, path, asked.get("purpose") or "page", asked.get("arranged"), carried)
     return f"{path} ({note})" if note else str(path)
 
 

@@ -1,4 +1,4 @@
-"""System package names of the shared libraries and tools that Qt needs."""
+"""System package names of the shared libraries and tools that Qt and `dot` need."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ libxcb-util.so.1         libxcb-util1          xcb-util             xcb-util
 libwayland-client.so.0   libwayland-client0    libwayland-client    wayland
 libwayland-cursor.so.0   libwayland-cursor0    libwayland-cursor    wayland
 libwayland-egl.so.1      libwayland-egl1       libwayland-egl       wayland
+dot                      graphviz              graphviz             graphviz
 fonts                    fonts-dejavu-core     dejavu-sans-fonts    ttf-dejavu
 fontconfig               fontconfig            fontconfig           fontconfig
 Xvfb                     xvfb                  xorg-x11-server-Xvfb xorg-server-xvfb

@@ -34,7 +34,7 @@ def carried(text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_picture_opens_as_the_project_that_it_shows(tmp_path: Path, ending: str, capsys) -> None:
+def test_a_picture_opens_as_the_project_that_it_shows(tmp_path: Path, ending: str, capsys, monkeypatch) -> None:
     project, bare, full = file.read(EXAMPLE), tmp_path / f"bare.{ending}", tmp_path / f"net.{ending}"
     assert run(["export", str(EXAMPLE), "--drawing", str(full), "--for", "column"]) == 0
     assert "8.5 × " in capsys.readouterr().out
@@ -44,6 +44,10 @@ def test_a_picture_opens_as_the_project_that_it_shows(tmp_path: Path, ending: st
     assert run(["export", str(EXAMPLE), "--drawing", str(bare), "--no-project"]) == 0
     assert run(["check", str(bare)]) == 2
     assert f"bare.{ending}: the picture carries no project" in capsys.readouterr().err
+    opened: list[str] = []
+    monkeypatch.setattr("app.views.app.run_window", lambda file, model=None: opened.append(file) or 0)
+    assert run(["open", str(full)]) == 0 and opened == [str(full)]
+    assert run(["open", str(bare)]) == 2 and len(opened) == 1
     before = full.read_bytes()
     with pytest.raises(ProjectFileError, match="is a picture"):
         file.write(project, full)

@@ -96,11 +96,11 @@ class Sheet:
         return words
 
 
-def fitting_scale(plate: Plate, paper: Paper) -> float:
-    """Return the largest scale at which a plate fits, within the sizes of text of the paper's upper limit."""
-    width, height = paper.room
-    scale = min(width / max(plate.width, 1.0), paper.text[2] / BODY)
-    return min(scale, height / max(plate.height, 1.0)) if paper.is_slide else scale
+def fitting(width: float, height: float, paper: Paper) -> float:
+    """Return the largest scale at which a picture fits, within the largest text of the paper."""
+    wide, high = paper.room
+    scale = min(wide / max(width, 1.0), paper.text[2] / BODY)
+    return min(scale, high / max(height, 1.0)) if paper.is_slide else scale
 
 
 def on_paper(plate: Plate, paper: Paper, arranged: Arranged, widen: bool = False, least: float = 0.0) -> Sheet:
@@ -108,7 +108,7 @@ def on_paper(plate: Plate, paper: Paper, arranged: Arranged, widen: bool = False
 
     With a scale `least` it is enlarged beyond that only as far as it is no higher than the paper.
     """
-    scale = fitting_scale(plate, paper)
+    scale = fitting(plate.width, plate.height, paper)
     if least and not paper.is_slide:
         scale = min(scale, max(least, paper.room[1] / plate.height))
     if widen and not paper.is_slide:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
 from app.diagram.diagram import Arrow, Drawing
-from app.diagram.layout import Layout, Places, Rect, Sizes, arrange, keep_places
+from app.diagram.layout import Layout, Places, Rect, arrange, keep_places
 from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.canvas.wires.detour import around
@@ -16,10 +16,12 @@ from app.views.canvas.wires.routes import route, runs_back
 from app.views.export.printing.faces import BACK, TEXT2, WIRE, box_marks, group_marks, label_marks, sizes_of, text_mark
 from app.views.export.printing.marks import BODY, Mark, Path, Plate, Segment, Words
 from app.views.export.printing.narrow import bare, narrowed
-from app.views.export.printing.paper import Choice, Paper, Sheet, on_paper
+from app.views.export.printing.paper import Choice, Paper, Sheet, fitting, on_paper
+from app.views.ui.graphview.spatial import RectIndex
 
 SCALES = (1.0, 0.875, 0.75)  # of the largest text that are tried for rows
 TRIES = 4
+MANY = 400  # boxes of a picture that no page holds: one style and one scale are tried
 NARROWEST = 160.0  # pixels of a row
 NARROW_GAP = 26.0
 THICK = 1.1
@@ -40,30 +42,44 @@ def printed(drawing: Drawing, choice: Choice) -> Sheet:
     paper = choice.paper
     if choice.arranged != "rows" and drawing.places:
         asked = choice.arranged == "canvas"
-        tries = [on_paper(plate, paper, "canvas", widen=asked) for plate in _arrangements(drawing)]
-        if tries and (best := _best(tries)) and (asked or best.text >= paper.text[0] - 0.01):
-            return best
-    return _best([_in_rows(one, paper, spacing) for one, spacing in _styles(drawing)])
+        found = _arrangement(drawing, paper)
+        if found is not None and (asked or fitting(found[1].width, found[1].height, paper) * BODY >= paper.text[0]):
+            return on_paper(_as_placed(*found), paper, "canvas", widen=asked)
+    return _best(_in_rows(one, paper, spacing) for one, spacing in _styles(drawing))
 
 
-def _best(sheets: list[Sheet]) -> Sheet:
+def _best(sheets: Iterable[Sheet]) -> Sheet:
     """Return the first whose text is well readable and that fits, else the most readable one."""
-    good = (one for one in sheets if one.fits and one.text >= one.paper.text[1] - 0.01)
-    return next(good, None) or max(sheets, key=lambda one: (one.fits, one.text if one.fits else -one.height))
+    seen = []
+    for sheet in sheets:
+        if sheet.fits and sheet.text >= sheet.paper.text[1] - 0.01:
+            return sheet
+        seen.append(sheet)
+    return max(seen, key=lambda one: (one.fits, one.text if one.fits else -one.height))
 
 
 def _styles(drawing: Drawing) -> Iterator[tuple[Drawing, Spacing]]:
-    yield drawing, Spacing()
     tight = Spacing(column=NARROW_GAP, bend=12.0, track=9.0)
-    yield narrowed(drawing), tight
-    yield bare(drawing), tight
+    yield drawing, Spacing()
+    if len(drawing.boxes) <= MANY:
+        yield narrowed(drawing), tight
+        yield bare(drawing), tight
 
 
-def _arrangements(drawing: Drawing) -> Iterator[Plate]:
+def _arrangement(drawing: Drawing, paper: Paper) -> tuple[Drawing, Places] | None:
+    """Return the first style whose text is well readable as its owner arranged it, else the most readable one."""
+    best: tuple[Drawing, Places] | None = None
+    largest = 0.0
     for one, _ in _styles(drawing):
-        plate = _as_placed(one, sizes_of(one))
-        if plate is not None:
-            yield plate
+        places = keep_places(one, sizes_of(one))
+        if places is None:
+            return None
+        text = fitting(places.width, places.height, paper) * BODY
+        if text > largest:
+            best, largest = (one, places), text
+        if text >= paper.text[1]:
+            break
+    return best
 
 
 def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing) -> Sheet:
@@ -73,7 +89,7 @@ def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing) -> Sheet:
         return on_paper(_plate(drawing, arrange(drawing, sizes, None, spacing, paper.room)), paper, "rows")
     width, height = paper.room
     layout, sheet = None, None
-    for share in SCALES:
+    for share in SCALES if len(drawing.boxes) <= MANY else SCALES[-1:]:
         scale = max(paper.text[0], paper.text[2] * share) / BODY
         limit = most = width / scale
         for _ in range(TRIES):  # wires beside the rows take some of the width
@@ -105,11 +121,8 @@ def _plate(drawing: Drawing, layout: Layout) -> Plate:
     return _cropped(marks, drawing.title)
 
 
-def _as_placed(drawing: Drawing, sizes: Sizes) -> Plate | None:
-    """Return the marks of the owner's arrangement, with wires as the canvas leads them; None if it has none."""
-    places = keep_places(drawing, sizes)
-    if places is None:
-        return None
+def _as_placed(drawing: Drawing, places: Places) -> Plate:
+    """Return the marks of the owner's arrangement, with wires as the canvas leads them."""
     marks: list[Mark] = []
     for group in drawing.groups:
         if group.id in places.groups:
@@ -135,29 +148,31 @@ class _Way:
 
 def _wires(drawing: Drawing, places: Places) -> Iterator[tuple[Arrow, _Way]]:
     """Lead the wires around all other boxes, those that run back last."""
-    rects = {key: _rect(rect) for key, rect in places.boxes.items()}
-    frames = {key: _rect(rect) for key, rect in places.groups.items()}
+    rects = {("box", key): _rect(rect) for key, rect in places.boxes.items()}
+    frames = {("group", key): _rect(rect) for key, rect in places.groups.items()}
+    near: RectIndex[tuple[str, str]] = RectIndex()
+    for key, rect in (rects | frames).items():
+        near.put(key, rect)
     enclosing = _enclosing(drawing)
-    lanes: list[QRectF] = []
+    lanes: RectIndex[int] = RectIndex()
     ends = [(_side(places.boxes[a.source], 1), _side(places.boxes[a.target], 0)) for a in drawing.arrows]
     order = sorted(range(len(ends)), key=lambda number: runs_back(*ends[number]))
     for number in order:
         arrow, (start, end) = drawing.arrows[number], ends[number]
-        source, target = rects[arrow.source], rects[arrow.target]
-        passed = {*enclosing[arrow.source], *enclosing[arrow.target]}
-        others = [rect for key, rect in rects.items() if key not in (arrow.source, arrow.target)]
-        others += [rect for key, rect in frames.items() if key not in passed]
+        source, target = rects["box", arrow.source], rects["box", arrow.target]
+        passed = {("group", group) for box in (arrow.source, arrow.target) for group in enclosing[box]}
+        passed |= {("box", arrow.source), ("box", arrow.target)}
 
-        def obstacles(area: QRectF, others: list[QRectF] = others) -> list[QRectF]:
-            return [rect for rect in others if rect.intersects(area)]
+        def obstacles(area: QRectF, passed: set[tuple[str, str]] = passed) -> list[QRectF]:
+            return [near[key] for key in near.inside(area) if key not in passed]
 
         def lanes_in(area: QRectF) -> list[QRectF]:
-            return [lane for lane in lanes if lane.intersects(area)]
+            return [lanes[key] for key in lanes.inside(area)]
 
         way = route(start, end, source, target, obstacles, lanes_in)
         way = around(way, start, end, source, target, obstacles, lanes_in)
         if not way.lane.isEmpty():
-            lanes.append(way.lane)
+            lanes.put(number, way.lane)
         yield arrow, _Way(way.path, (way.label.x(), _level(way.path, way.label) - RISE), way.run)
 
 

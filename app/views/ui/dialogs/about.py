@@ -13,7 +13,7 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.icons import app_icon
 from app.views.ui.widgets.painting import label
 
-PARTS = ("torch", "torchvision", "PySide6-Essentials", "pyqtgraph", "scikit-learn", "numpy", "safetensors")
+PARTS = ("torch", "torchvision", "PySide6-Essentials", "pyqtgraph", "scikit-learn", "numpy", "safetensors", "graphviz")
 
 
 def versions() -> tuple[tuple[str, str], ...]:
