@@ -145,7 +145,7 @@ def test_a_norm_above_the_bound_stops_it(window, qtbot) -> None:
     deck(window, "run")
     stands(qtbot, window)
     assert player.last.reason == "norm" and player.position == 1
-    assert page.words.toolTip().startswith("Stopped by a norm of ")
+    assert page.words.text().startswith("<b>Norm</b> ") and " stopped it" in page.words.text(), "what it is is not cut"
     last = player.tape.order[-1]
     player.run_to(last)
     stands(qtbot, window, 2)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QSizePolicy, QStackedWidget, QWidget
 
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import TapeNode
-from app.util.formatting import bytes_text, figure
+from app.util.formatting import bytes_text, figure, plural
 from app.views.autograd.tape.player import EMPTY, LEFT, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
 from app.views.ui.layouts import hbox, vbox
@@ -194,8 +194,8 @@ def stopped_by(stop: Stop | None) -> str:
     if stop is None or stop.value is None:
         return ""
     if stop.reason == "norm":
-        return f"Stopped by a norm of {figure(stop.value)}"
-    return f"Stopped by {stop.value:,.0f} values that are NaN or infinite"
+        return f"Norm {figure(stop.value)} stopped it"
+    return f"{stop.value:,.0f} NaN or infinite {plural(int(stop.value), 'value')} stopped it"
 
 
 def _held_text(now: int, most: int, narrow: bool) -> str:
