@@ -85,6 +85,15 @@ def test_the_state_dict_of_a_checkpoint_is_found_and_said(tmp_path) -> None:
     assert "model_state_dict" in state.notes[0] and "epoch" in state.notes[0] and "DataParallel" in state.notes[1]
 
 
+def test_values_that_are_not_finite_are_said(tmp_path) -> None:
+    given = weights()
+    key = next(iter(given))
+    given[key].view(-1)[0] = float("nan")
+    (note,) = state_dicts.read(saved(given, tmp_path / "w.pt")).notes
+    assert note.startswith(f"Values that are NaN or infinite in {key}:")
+    assert not state_dicts.read(saved(weights(), tmp_path / "sound.pt")).notes
+
+
 def test_the_table_has_key_shape_dtype_and_bytes(tmp_path) -> None:
     path = tmp_path / "w.safetensors"
     save_file({"a.weight": torch.ones(3, 2), "b": torch.tensor(1)}, path)

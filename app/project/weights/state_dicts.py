@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Keys under which checkpoints store a state_dict, in order of preference.
 NESTED = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
+MOST_CHECKED = 1 << 30  # bytes of a file whose values are looked at
 # Key prefixes of wrapper modules, and their wrapper.
 WRAPPERS = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
 _CURES = {
@@ -61,7 +62,21 @@ def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
     found, notes = (held, ()) if tensors_alone else _unwrapped(held, path)
     if not found:
         raise WeightsError(f"{path} holds no tensors.")
-    return _without_wrappers(path, found, notes)
+    state = _without_wrappers(path, found, notes)
+    return replace(state, notes=(*state.notes, *_nonfinite(state.tensors)))
+
+
+def _nonfinite(tensors: Mapping[str, Tensor]) -> Iterable[str]:
+    """Say which tensors have values that are NaN or infinite; a very large file is not read for that."""
+    if sum(one.nbytes for one in tensors.values()) > MOST_CHECKED:
+        return
+    odd = []
+    for name, tensor in tensors.items():
+        with suppress(RuntimeError, NotImplementedError):  # of dtypes and layouts that torch cannot compare
+            if (tensor.is_floating_point() or tensor.is_complex()) and not bool(tensor.isfinite().all()):
+                odd.append(name)
+    if odd:
+        yield f"Values that are NaN or infinite in {_some(odd)}: a net that starts from them may compute NaN."
 
 
 def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
