@@ -129,5 +129,5 @@ def _search_field(window: QWidget, command: QAction) -> QWidget:
     button.setToolTip("Search layers, settings, nodes and commands")
     button.clicked.connect(command.trigger)
     holder = QWidget(window)
-    hbox(button, on=holder, margins=(0, 2, 12, 2))
+    hbox(button, on=holder, margins=(0, 0, 12, 4))
     return holder

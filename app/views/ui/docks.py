@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QDockWidget, QStackedWidget, QWidget
 
@@ -36,6 +36,7 @@ class TabbedPane(QWidget):
         self.bar, self._row_below, self._extras = QWidget(self), QWidget(self), QWidget(self)
         for row in (self.bar, self._row_below):
             row.setProperty("role", "tabbar")
+            row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._bar_row = hbox(self.tabs, 1, self._extras, on=self.bar, margins=(EDGES[0], 0, EDGES[1], 0), spacing=GAP)
         self._below = hbox(1, on=self._row_below, margins=(EDGES[0], 0, EDGES[1], 0), spacing=GAP)
         self._extras_row = hbox(on=self._extras, margins=0, spacing=GAP)

@@ -36,7 +36,7 @@ class CurveControls(QWidget):
         self._slider = QSlider(Qt.Orientation.Horizontal)
         self._slider.setRange(0, len(STEPS) - 1)
         self._slider.setValue(STEPS.index(START))
-        self._slider.setFixedWidth(84)
+        self._slider.setFixedWidth(72)
         self._slider.setAccessibleName("Loss smoothing")
         self._slider.setToolTip("Weight of past values in the smoothed loss (exponential moving average)")
         self._weight = label("", "caption")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QWidget
 
 from app.source.generated import Source
@@ -64,6 +64,9 @@ def made_in_steps() -> Generator[None, None, Charts]:
     throughput = ThroughputChart()
     yield
     return Charts(loss, accuracy, rate, gradients, memory, throughput)
+
+
+TWO = 230  # px, from which two charts have room one above the other
 
 
 class Curves(QWidget):
@@ -157,6 +160,13 @@ class Curves(QWidget):
             chart.plot.pointed.connect(self._on_pointed)
         theme.manager().changed.connect(self._restyle)
         self.set_smoothing(self.controls.smoothing)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the lower charts where two would be too low to be read."""
+        super().resizeEvent(event)
+        room = self.height() - (self._below.sizeHint().height() if self._below is not None else 0)
+        for chart in (self.rate, self.throughput):
+            chart.setVisible(room >= TWO)
 
     def add_below(self, widget: QWidget) -> None:
         """Put a widget under the charts."""

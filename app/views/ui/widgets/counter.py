@@ -66,6 +66,7 @@ class Counter(QWidget):
         self._text, self._icon, self._tone = "", "", "text2"
         self._message = TextLine("", "message")
         self._gap = float(GAP)
+        self._fitting = 0  # figures that have room
         self._reserved = 0.0  # for a message
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
@@ -162,13 +163,20 @@ class Counter(QWidget):
     # where it is
 
     def _fit(self) -> None:
-        """Give the message what the figures leave, which stand closer where it would be cut."""
+        """Give the message what the figures leave, which stand closer where it would be cut, and go from the end where
+        it still would be."""
         full = TextLine(self._text, "message")
-        gaps = max(len(self._widths) - 1, 0)
-        room = self.width() - FIELDS - sum(self._widths) - 14 - (ICON_ROOM if self._icon or self._reserved else 8)
-        left = room - max(full.width, self._reserved)
-        self._gap = min(max(left / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
-        room -= self._gap * gaps
+        wanted = max(full.width, self._reserved)
+        self._fitting = len(self._widths)
+        while True:
+            gaps = max(self._fitting - 1, 0)
+            room = self.width() - FIELDS - sum(self._widths[: self._fitting]) - 14
+            room -= ICON_ROOM if self._icon or self._reserved else 8
+            self._gap = min(max((room - wanted) / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
+            room -= self._gap * gaps
+            if room >= full.width or self._fitting <= 2:
+                break
+            self._fitting -= 1
         self._message = full if full.width <= room else elided(self._text, "message", room)
 
     def _cut(self) -> None:
@@ -231,7 +239,7 @@ class Counter(QWidget):
     def _paint_figures(self, painter: QPainter, theme: Theme) -> None:
         x = float(FIELDS)
         rest = self._color == "text4"
-        for figure, width in zip(self._figures, self._widths, strict=True):
+        for figure, width in zip(self._figures[: self._fitting], self._widths, strict=False):
             figure.caption.draw(painter, x, 2, theme.text3)
             figure.head.draw(painter, x, 14, theme.text2 if rest else theme.text)
             figure.tail.draw(painter, x + figure.head.width, 14, theme.text3)

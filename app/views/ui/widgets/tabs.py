@@ -13,7 +13,7 @@ from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box
 
 HEIGHT = 34
 PAD, BARE_PAD = 14, 9
-NAME_PADS = (12, 10, 8, 6, 5)  # of names without icons, from the roomiest
+NAME_PADS = (12, 10, 8, 6, 5, 4)  # of names without icons, from the roomiest
 ICON = 15
 BADGE, BADGE_GAP = 16, 7  # least width of a badge, and its distance from the name, px
 
