@@ -383,6 +383,17 @@ def test_gradients_add_a_strip_below_and_leave_the_ports(show) -> None:
     assert not canvas.scales.isVisible()
 
 
+def test_the_gradient_is_said_on_every_layer_whose_parameters_are_known_later(show) -> None:
+    conv = ("nn.Conv2d", {"out_channels": 4, "kernel_size": 3})
+    project, (_, conv) = chain(("input", {"shape": (1, 8, 8)}), conv)
+    canvas = show(project)
+    item = canvas.scene.nodes[conv]
+    canvas.set_gradients({conv: [0.1, 0.5]}, 0.01, 10)
+    assert item._words == "", "it is not known whether it has parameters"
+    canvas.set_analysis(analyse(project.graph))
+    assert item._words == "grad 0.50"
+
+
 def test_gradient_cells() -> None:
     assert cells_of([2.0] * 7) == [2.0] * 7 + [None] * 17
     assert len(cells_of(list(range(30)))) == 30

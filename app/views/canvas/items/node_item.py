@@ -42,6 +42,7 @@ class NodeItem:
         self._ground = ground
         self._face = face
         self._norms: tuple[list[float | None], float, float] | None = None
+        self._newest: float | None = None  # norm
         self._cost: tuple[float, float, float, str] | None = None
         self._cells: QPixmap | None = None
         self._words = ""
@@ -168,6 +169,8 @@ class NodeItem:
         if face == self._face:
             return False
         before, self._face = self._face, face
+        if self._norms is not None:
+            self._words = self._gradient_words()  # the number of parameters may be known only now
         return self._remake() or _ends(before) != _ends(face)
 
     def retheme(self) -> None:
@@ -179,13 +182,12 @@ class NodeItem:
         """Show the gradient strip, oldest norm first, or none; return whether the shape changed."""
         if norms is None and self._norms is None:
             return False
-        gradient = ""
-        if norms is None:
-            self._norms = None
-        else:
-            self._norms = (cells_of(norms), low, high)
-            gradient = f"grad {figure(norms[-1], 2)}" if len(norms) and self._face.count else ""
-        return self._show_strip(gradient)
+        self._norms = None if norms is None else (cells_of(norms), low, high)
+        self._newest = None if norms is None or not len(norms) else float(norms[-1])
+        return self._show_strip(self._gradient_words())
+
+    def _gradient_words(self) -> str:
+        return f"grad {figure(self._newest, 2)}" if self._newest is not None and self._face.count else ""
 
     def set_cost(self, share: float | None, low: float, high: float, words: str) -> bool:
         """Show a share of the whole as a strip of one colour, or none; return whether the shape changed.
