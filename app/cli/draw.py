@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app.diagram.diagram import Drawing
     from app.engine.requests.observe import Observe
     from app.observe.observation import Observation
     from app.sources.spec import AskedModel
@@ -31,7 +32,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     add_source(parser)
     parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
     cli.add_paper(parser)
-    parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation")
+    parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation; "
+                        "otherwise as many levels are open as fit the size")  # fmt: skip
     parser.add_argument(
         "--weights", metavar="LAYER", help="of hf:FOLDER, describe the stored weights of a layer too, reading no others"
     )
@@ -122,16 +124,31 @@ def _write(found: Observation, options: argparse.Namespace) -> None:
     import msgspec
 
     from app import cli
-    from app.observe.folding import Tree
-    from app.observe.picture import to_drawing
     from app.observe.plain import to_plain
 
     if options.out.suffix.lower() == ".json":
         plain = msgspec.json.format(json.dumps(to_plain(found)).encode(), indent=1)  # json itself indents slowly
         cli.write_text(options.out, plain.decode() + "\n")
         return
-    opened = frozenset(Tree(found).by_key) if options.unfolded else None
-    print(cli.picture(to_drawing(found, opened), options.out, options))
+    print(cli.picture(_drawing(found, options), options.out, options))
+
+
+def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
+    """Draw with everything open, or with as many levels as fit the size of the picture."""
+    from app.graphviz_export import TEXTS
+    from app.observe.folding import Tree
+    from app.observe.picture import to_drawing
+
+    tree = Tree(found)
+    if options.unfolded:
+        return to_drawing(found, frozenset(tree.by_key), tree)
+    first = tree.opened()
+    if options.out.suffix.lower().removeprefix(".") in TEXTS or options.arranged == "dot":
+        return to_drawing(found, first, tree)
+    from app.views.export.headless_pictures import first_that_fits
+
+    levels = [first, *reversed([opened for opened, _ in tree.levels() if opened < first])]
+    return first_that_fits((to_drawing(found, opened, tree) for opened in levels), options.purpose, options.arranged)
 
 
 def _report(found: Observation) -> int:

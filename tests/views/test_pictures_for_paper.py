@@ -17,6 +17,7 @@ from app.project import picture_file
 from app.project.file import read
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
+from app.views.export.headless_pictures import first_that_fits
 from app.views.export.picture import write
 from app.views.export.printing.marks import BODY, Frame, Words
 from app.views.export.printing.paper import PAPERS, POINT, Choice
@@ -103,6 +104,12 @@ def test_boxes_never_overlap_and_keep_their_order(qapp) -> None:
     a, b, c, d, e = rest
     assert a.x + a.width < b.x and b.x + b.width < group.x and c.y > a.y + a.height and d.y > c.y + c.height
     assert group.x < e.x and e.x + e.width < group.x + group.width
+
+
+def test_as_many_levels_are_open_as_fit_the_paper(qapp) -> None:
+    wide, fits, small = chain(300), chain(30), chain(3)
+    assert first_that_fits(iter((wide, fits, small)), "page", None) is fits
+    assert first_that_fits(iter((wide, chain(299))), "page", None) is wide
 
 
 def test_tikz_is_a_picture_to_include_that_compiles_alone_too(qapp, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,20 @@ def write_picture(
 
     with _collected_here():
         return write(drawing, path, Choice(purpose, arranged), project).note
+
+
+def first_that_fits(drawings: Iterable[Drawing], purpose: Purpose, arranged: Arranged | None) -> Drawing:
+    """Return the first drawing that fits its paper with readable text; the first of all if none does."""
+    application()
+    from app.views.export.printing.plate import printed
+
+    first: Drawing | None = None
+    for drawing in drawings:
+        first = first or drawing
+        if not drawing.boxes or printed(drawing, Choice(purpose, arranged)).fits_readably:
+            return drawing
+    assert first is not None
+    return first
 
 
 @contextmanager

@@ -84,6 +84,11 @@ class Sheet:
         return self.width <= self.paper.width + 0.5 and self.height <= self.paper.height + 0.5
 
     @property
+    def fits_readably(self) -> bool:
+        """Return whether it fits its paper with text that is well readable."""
+        return self.fits and self.text >= self.paper.text[1] - 0.01
+
+    @property
     def note(self) -> str:
         """Format the size, and what does not fit the paper: `8.5 x 11.2 cm, text from 6.4 pt`."""
         words = f"{self.width / POINT:.1f} × {self.height / POINT:.1f} cm, text from {self.text:.1f} pt"

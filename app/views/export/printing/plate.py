@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
@@ -21,6 +21,7 @@ from app.views.ui.graphview.spatial import RectIndex
 
 SCALES = (1.0, 0.875, 0.75)  # of the largest text that are tried for rows
 TRIES = 4
+LOWER = 0.9  # of the height of wide boxes, from which narrow ones are better
 MANY = 400  # boxes of a picture that no page holds: one style and one scale are tried
 NARROWEST = 160.0  # pixels of a row
 NARROW_GAP = 26.0
@@ -45,17 +46,19 @@ def printed(drawing: Drawing, choice: Choice) -> Sheet:
         found = _arrangement(drawing, paper)
         if found is not None and (asked or fitting(found[1].width, found[1].height, paper) * BODY >= paper.text[0]):
             return on_paper(_as_placed(*found), paper, "canvas", widen=asked)
-    return _best(_in_rows(one, paper, spacing) for one, spacing in _styles(drawing))
+    return _best([_in_rows(one, paper, spacing) for one, spacing in _styles(drawing)])
 
 
-def _best(sheets: Iterable[Sheet]) -> Sheet:
-    """Return the first whose text is well readable and that fits, else the most readable one."""
-    seen = []
-    for sheet in sheets:
-        if sheet.fits and sheet.text >= sheet.paper.text[1] - 0.01:
-            return sheet
-        seen.append(sheet)
-    return max(seen, key=lambda one: (one.fits, one.text if one.fits else -one.height))
+def _best(sheets: list[Sheet]) -> Sheet:
+    """Return the first sheet that fits with readable text, or the second if that is much lower; else the most readable.
+
+    The last leaves sizes out, so it is taken only where the others do not fit.
+    """
+    good = [sheet for sheet in sheets if sheet.fits_readably]
+    if not good:
+        return max(sheets, key=lambda one: (one.fits, one.text if one.fits else -one.height))
+    lower = [sheet for sheet in sheets[:2] if sheet.fits_readably and sheet.height < LOWER * good[0].height]
+    return (lower or good)[0]
 
 
 def _styles(drawing: Drawing) -> Iterator[tuple[Drawing, Spacing]]:
