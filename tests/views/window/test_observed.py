@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt
+from PySide6.QtGui import QPaintEvent, QRegion
+from PySide6.QtWidgets import QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.observe.figures import ModuleFigures
@@ -133,6 +134,20 @@ def nested(parts: int = 3) -> Observation:
     return Observation("Net", tuple(calls), flows, {})
 
 
+class Painted(QObject):
+    """Whether all that is seen of a widget was painted at once, from now on."""
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(widget)
+        self.whole = False
+        widget.installEventFilter(self)
+
+    def eventFilter(self, widget: QObject, event: QEvent) -> bool:
+        if isinstance(event, QPaintEvent) and isinstance(widget, QWidget):
+            self.whole |= QRegion(widget.rect()).subtracted(event.region()).isEmpty()
+        return False
+
+
 def places(page: ObservedPage) -> dict[str, QPoint]:
     """Where the corners of all boxes are in the view."""
     return {key: page.view.mapFromScene(rect.x, rect.y) for key, rect in page.scene.layout_.boxes.items()}
@@ -157,6 +172,10 @@ def test_the_first_picture_can_be_read_and_a_capture_moves_nothing(qtbot: QtBot)
     assert places(page) == before and page.scene.current_key() == key
     assert page.scene.boxes[key].face.box.tags[-1] == "‖grad‖ 0.250"
     assert "5,130 parameters" in page.scene.boxes[key].tooltip
+    for parts in (3, 1):  # around the smaller one nothing of the larger one stays
+        painted = Painted(page.view.viewport())
+        page.set_observation(nested(parts), "mine:Net")
+        qtbot.waitUntil(lambda painted=painted: painted.whole, timeout=5000)
 
 
 def test_a_level_keeps_what_is_selected_where_it_is(qtbot: QtBot) -> None:

@@ -53,6 +53,8 @@ class TapeView(PanZoomView):
         )
         self.setCursor(Qt.CursorShape.ArrowCursor)
         manager().changed.connect(self.viewport().update)
+        # Qt repaints the area of the new drawing, and leaves what a larger one before it showed around that.
+        scene.redrawn.connect(self.viewport().update)
 
     def _make_access(self) -> GraphAccess:
         from app.views.autograd.graph.accessible import TapeAccess
