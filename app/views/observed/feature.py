@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.engine.requests.observe import opened_model
 from app.preflight.opened import project_of
-from app.sources.finding import digest_of
+from app.sources.finding import digest_of, file_of
 from app.sources.spec import AskedModel
 from app.views.feature import Action, Feature, Page
 from app.views.navigation import OPENED
+from app.views.observed.file_watch import ModelFileWatch
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe
@@ -60,6 +62,8 @@ class ObservedFeature(Feature):
         yield Action("show-call", "", self._show_call)
 
     def begin(self) -> None:
+        self._file = ModelFileWatch(self.workspace.window)
+        self._file.changed.connect(self._file_changed)
         self.workspace.pages.set_offered("observed", False)
         self.workspace.document.changed.connect(self._project_changed)
         self.workspace.sheet.refused.connect(self._refused)
@@ -91,7 +95,9 @@ class ObservedFeature(Feature):
 
     def show(self, found: Observation, model: Observe) -> None:
         """Show what a model called."""
+        self._withdraw_stale()
         self._model, self._digest = model, digest_of(model.source, model.folder)
+        self._file.follow(file_of(model.source, model.folder) if self._digest else None)
         self.call_inspector.figures = {}
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")
@@ -195,14 +201,49 @@ class ObservedFeature(Feature):
         source = ModelSource("", name, spec=model.source, folder=model.folder, part=path)
         self.workspace.commands.trigger("redraw", source, dict(model.arguments), inputs, self._digest)
 
+    # -- its file ------------------------------------------------------------------------------------------------------
+
+    def _file_changed(self) -> None:
+        """Say that the file is not the one that ran, also as what prevents a run; take it back if it is again."""
+        self._withdraw_stale()
+        if not self.workspace.pages.is_offered("centre", "observed"):
+            return
+        self._unchanged("draw, capture or train")
+        self.workspace.live.refresh()
+
     def _unchanged(self, what: str) -> bool:
         """Return whether the model's file is as it was when it was opened; if it is not, say so."""
         assert self._model is not None
-        if digest_of(self._model.source, self._model.folder) == self._digest:
+        source, folder = self._model.source, self._model.folder
+        now = digest_of(source, folder)
+        if now == self._digest:
             return True
-        changed = f"{self._model.source} has changed since it was opened"
-        self.workspace.notifier.refuse(changed, f"Open it again to {what} it.")
+        changed, gone = self._stale_titles()
+        if now:
+            self.workspace.notifier.show(
+                "error", changed, f"Open it again to {what} it.", "Open it again", self._open_again
+            )
+        else:
+            self.workspace.notifier.refuse(gone, f"Restore {file_of(source, folder) or source.where} to {what} it.")
         return False
+
+    def _stale_titles(self) -> tuple[str, str]:
+        """Return the titles of banners about a file that has changed, and about one that is gone."""
+        assert self._model is not None
+        source = self._model.source
+        short = f"{Path(source.where).name}:{source.name}" if source.kind == "file" else str(source)
+        return f"{short} has changed since it was opened", f"The file of {short} cannot be read"
+
+    def _withdraw_stale(self) -> None:
+        for title in self._stale_titles() if self._model is not None else ():
+            self.workspace.notifier.withdraw(title)
+
+    def _open_again(self) -> None:
+        model = self._model
+        assert model is not None
+        arguments = json.dumps(dict(model.arguments)) if model.arguments else ""
+        inputs = tuple(map(str, model.inputs))
+        self.open(AskedModel(str(model.source), arguments, inputs, model.train, model.meta, folder=model.folder))
 
     # -- its backward graph --------------------------------------------------------------------------------------------
 

@@ -137,9 +137,18 @@ def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
     qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))  # its code is trusted, so it is observed at once
     ready(qtbot, window)
     assert window.pages.is_front("observed") and not window.live.errors
-    (tmp_path / "mine_opened.py").write_text(MINE.replace("width=8", "width=4"))
-    window.live.refresh()
-    assert window.live.errors[0].message == "mine_opened.py:Net has changed since it was opened"
+    changed = "mine_opened.py:Net has changed since it was opened"
+    for text in (MINE.replace("width=8", "width=4"), MINE, MINE.replace("width=8", "width=4")):  # and back in between
+        (tmp_path / "mine_opened.py").write_text(text)
+        wanted = "" if text == MINE else changed
+        qtbot.waitUntil(lambda wanted=wanted: window.notifier.title == wanted)
+        assert [one.message for one in window.live.errors] == [wanted] * bool(wanted)
+    banner = window.findChildren(QPushButton)
+    qtbot.mouseClick(next(one for one in banner if one.text() == "Open it again"), Qt.MouseButton.LeftButton)
+    (question,) = window.findChildren(ObserveTrustDialog)
+    question.reject()
+    next(iter(window.findChildren(OpenModelDialog))).reject()
+    qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))
     window.document.new()
     assert window.files.open(path)
     (question,) = window.findChildren(ObserveTrustDialog)  # it was edited: nothing of it runs before it is reviewed
