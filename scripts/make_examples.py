@@ -30,6 +30,7 @@ from app.training.config import Choice, TrainingConfig
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 
+STANDS_IN = FrozenMap(stand_in=True)  # until the data are downloaded
 CE, NLL, BCE = Choice("CrossEntropyLoss"), Choice("NLLLoss"), Choice("BCEWithLogitsLoss")
 
 
@@ -106,10 +107,13 @@ def mnist_net() -> Project:
     net.then("F.log_softmax", "log_softmax", dim=1)
     notes = (
         "PyTorch's MNIST example: two convolutions, dropout of whole channels, log_softmax with the negative "
-        "log-likelihood. It trains on MNIST, a download of 12 MB that is made only when you ask for it."
+        "log-likelihood. It is for MNIST, a download of 12 MB that is made only when you ask for it (Training, Data). "
+        "Until then it trains on a stand-in: scikit-learn's small digits, enlarged."
     )
     plan = training(10, NLL, name="SGD", lr=0.01, momentum=0.5)
-    return net.finish("log_probs", "MNIST net", notes, plan, DataConfig(MNIST))
+    usual = (Transform("Normalize", FrozenMap(mean=(0.1307,), std=(0.3081,))),)
+    data = DataConfig(MNIST, options=STANDS_IN, train_transforms=usual, eval_transforms=usual)
+    return net.finish("log_probs", "MNIST net", notes, plan, data)
 
 
 def cifar_net() -> Project:
@@ -128,11 +132,12 @@ def cifar_net() -> Project:
     net.then("nn.Linear", "fc3", out_features=10)
     notes = (
         "The net of PyTorch's CIFAR-10 tutorial, for colour photographs of 3×32×32 in ten classes, normalised. "
-        "It trains on CIFAR-10, a download of 170 MB that is made only when you ask for it."
+        "It is for CIFAR-10, a download of 170 MB that is made only when you ask for it (Training, Data). Until then "
+        "it trains on a stand-in: generated pictures of ten coloured shapes."
     )
     plan = training(10, name="SGD", lr=0.001, momentum=0.9)
     half = (Transform("Normalize"),)
-    data = DataConfig("torchvision.CIFAR10", train_transforms=half, eval_transforms=half)
+    data = DataConfig("torchvision.CIFAR10", options=STANDS_IN, train_transforms=half, eval_transforms=half)
     return net.finish("logits", "CIFAR-10 net", notes, plan, data)
 
 

@@ -49,6 +49,8 @@ class ProgressBar:
                 self._steps = event.steps_per_epoch
                 count = parameters_text(event.parameters + event.frozen, event.frozen)
                 print(f"training on {event.device}: {count}, {event.train_count:,} samples")
+                if event.stand_in:
+                    print(event.stand_in)
             case events.StepDone() if self._terminal:
                 self._bar(event)
             case events.EpochDone():

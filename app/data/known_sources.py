@@ -17,6 +17,10 @@ _TEN_DIGITS = tuple("0123456789")
 STANDARDISE = Option(
     "standardise", "bool", True, doc="Standardise each column with mean and standard deviation of the training part."
 )
+STAND_IN = Option(
+    "stand_in", "bool", False,
+    doc="Until the data are downloaded, train on a small stand-in, which runs and lists of runs name as such.",
+)  # fmt: skip
 _MADE = (
     Option("count", "int", 1000, minimum=4, maximum=1_000_000, doc="Number of points."),
     Option("noise", "float", 0.1, minimum=0, maximum=10, doc="Standard deviation of the noise added to the points."),
@@ -178,6 +182,7 @@ def _pictures(name: str, label: str, what: str, shape: tuple[int, ...], classes:
     return SourceSpec(
         key, f"{label} (torchvision)", summary, shape, classes, per_class, own_split=True, held_out=held_out,
         download_bytes=COLLECTIONS[key].size, host=host, as_bytes=shape[0] == 3,
+        options=(STAND_IN,) if key in (MNIST, "torchvision.CIFAR10") else (),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data import readers, streams, synthetic_fields
+from app.data import readers, stand_ins, streams, synthetic_fields
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
 from app.data.fields import Fields
@@ -74,6 +74,9 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
     options = options_of(config)
     if SOURCES[config.source].own_split:
         spec = spec_of(config)
+        if stand_ins.is_used(config, root):
+            spec = stand_ins.described(spec)
+            return _dataset(config, spec, _held_out(config, stand_ins.parts(spec)), spec.notes[0])
         return _dataset(config, spec, _authors_parts(config, spec, root))
     if SOURCES[config.source].picks:
         found = read_files(config, watch)
@@ -269,12 +272,17 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
         training, held_out = (_AUTHORS[spec.key](root, part) for part in (True, False))
     except (ValueError, OSError, KeyError, RuntimeError) as error:
         raise DataError(f"The {spec.label} files in {root} cannot be read: {error}. Download them again.") from error
-    inputs, labels = held_out
+    return _held_out(config, (training, held_out))
+
+
+def _held_out(config: DataConfig, parts: tuple[Pair, Pair]) -> Parts:
+    """Split what was held out into validation and test samples."""
+    training, (inputs, labels) = parts
     validation, _, test = stratified_split(labels, 0.0, config.test_fraction, config.split_seed)
     return training, (inputs[validation], labels[validation]), (inputs[test], labels[test])
 
 
-def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
+def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts, stand_in: str = "") -> Dataset:
     as_bytes = not isinstance(parts[0][0], Fields) and parts[0][0].dtype == torch.uint8
     learning, seeing = (readying(each, as_bytes) for each in (config.train_transforms, config.eval_transforms))
     training, validation, test = (
@@ -306,6 +314,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
         spec.targets,
         counts,
         spec.inputs,
+        stand_in,
     )
     return Dataset(training, validation, test, info)
 

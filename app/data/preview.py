@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.data import stand_ins
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
 from app.data.fields import Fields
@@ -35,6 +36,8 @@ def preview(
     """
     config = replace(config, bad="skip")  # unreadable samples are reported separately
     data, spec = load(config, root, watch), read_spec(config, watch)
+    if data.info.stand_in:
+        spec = stand_ins.described(spec)
     order = first_batch(len(data.train), batch, config.shuffle and not one_batch, seed)
     given, labels = data.batch_of(order)
     fields = spec.inputs if isinstance(given, Fields) else ()

@@ -203,6 +203,7 @@ class DataInfo:
     targets: tuple[TargetInfo, ...] = ()
     target_counts: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
     inputs: tuple[FieldInfo, ...] = ()
+    stand_in: str = ""  # says what stands in for data that are not downloaded
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:

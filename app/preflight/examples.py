@@ -104,4 +104,6 @@ def _training(project: Project, analysis: Analysis, data_root: Path | None) -> t
         return NO_DATA, "Its data are not available here yet, so it cannot be trained"
     if is_present(spec.key, data_root):
         return OFFLINE, f"{spec.label}, trains offline"
+    if project.data.options.get("stand_in"):
+        return OFFLINE, f"A stand-in for {spec.label}, until its {spec.megabytes:.0f} MB are downloaded"
     return DOWNLOAD, f"{spec.label}, a download of {spec.megabytes:.0f} MB"

@@ -25,6 +25,7 @@ Name = Annotated[str, msgspec.Meta(max_length=200)]
 Note = Annotated[str, msgspec.Meta(max_length=4000)]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
 MOST_TAGS = 20
+STAND_IN = "stand-in"  # the tag of a run on data that stand in for those of the project
 TAGGED = "\u2002#"  # between the name and a tag of a run; the first character is in neither
 
 

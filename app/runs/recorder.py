@@ -183,6 +183,12 @@ class Recorder:
             self._record = msgspec.structs.replace(
                 self._record, beginning=begun, environment=where, device=event.device, epochs=event.epochs
             )
+        if event.stand_in and not event.resumed_at:
+            with self._noting():  # where names and tags are looked up, as the user may change them
+                self._record = record.with_annotations(self._record, self.kept.folder)
+                tags = tuple(dict.fromkeys((*self._record.tags, record.STAND_IN)))
+                self._record = msgspec.structs.replace(self._record, tags=tags)
+                record.write(self.kept.folder, self._record)
 
     def _run(self) -> None:
         while not self._closing:

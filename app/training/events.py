@@ -49,6 +49,7 @@ class Started(_Event, frozen=True, eq=False):
     device_name: str = ""
     threads: int = 0
     frozen: int = 0  # parameters of the net that are not trained
+    stand_in: str = ""  # says what stands in for data that are not downloaded
 
     def __eq__(self, other: object) -> bool:
         """Compare the run and ignore the environment."""

@@ -214,6 +214,7 @@ class _Run:
             device_name(device),
             torch.get_num_threads(),
             sum(p.numel() for p in self.stepper.model.parameters() if not p.requires_grad),
+            data.info.stand_in,
         )
 
     def _parameters(self) -> int:

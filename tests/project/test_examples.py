@@ -10,11 +10,15 @@ import pytest
 
 from app.builder.analysis import analyse
 from app.builder.layout.arrange import DEFAULT
+from app.data.loaders import load
+from app.data.spec import NotDownloadedError
 from app.preflight import preflight
 from app.project.custom_layers import ops_of
 from app.project.file import dumps, loads, read
 from app.project.project import Project
-from app.training.events import EpochDone, Failed, StepDone
+from app.runs import store
+from app.runs.recorder import Recorder
+from app.training.events import EpochDone, Failed, Started, StepDone
 from app.training.loop import train
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
@@ -85,6 +89,25 @@ def test_the_file_is_what_the_script_makes(make: Callable[[], Project]) -> None:
     assert replace(kept, positions=made.positions, blocks=without_places(kept)) == replace(
         made, blocks=without_places(made)
     )
+
+
+@pytest.mark.parametrize("name", ["MNIST net", "CIFAR-10 net"])
+def test_what_is_not_downloaded_trains_on_a_stand_in_that_says_so(name: str, tmp_path: Path) -> None:
+    project = read(resource_path("examples", f"{name}.tape"))
+    project = replace(project, training=replace(project.training, epochs=1, max_steps=25, device="cpu"))
+    job = preflight.job(project, analyse(project.graph, ops_of(project)), str(tmp_path))
+    events = list(train(job))
+    started = events[0]
+    assert isinstance(started, Started) and started.stand_in.startswith("This is a stand-in for ")
+    assert any(isinstance(event, EpochDone) for event in events)
+    recorder = Recorder(store.begin(tmp_path / "runs", project), project, job.source.text)
+    recorder.begin()
+    for event in events:
+        recorder.take(event)
+    recorder.close()
+    assert store.listed(tmp_path / "runs")[0].record.tags == ("stand-in",)
+    with pytest.raises(NotDownloadedError):
+        load(replace(project.data, options=FrozenMap()), tmp_path)
 
 
 @pytest.mark.parametrize("name", OFFLINE)

@@ -70,6 +70,9 @@ def test_what_is_said_of_an_example_is_read_and_counted() -> None:
 def test_data_that_must_be_fetched_and_nets_without_data_are_told_apart(tmp_path: Path) -> None:
     mnist = examples.read(resource_path("examples", "MNIST net.tape"))
     told = facts(mnist.project, tmp_path)
+    assert told.training == examples.OFFLINE and "A stand-in for MNIST" in told.data and "12 MB" in told.data
+    plain = replace(mnist.project, data=replace(mnist.project.data, options=FrozenMap()))
+    told = facts(plain, tmp_path)
     assert told.training == examples.DOWNLOAD and "12 MB" in told.data
     unet = examples.read(resource_path("examples", "U-Net.tape"))
     assert facts(unet.project).training == examples.OFFLINE

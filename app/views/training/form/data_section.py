@@ -184,7 +184,8 @@ class DataSection(Section):
         self.download.setVisible(missing)
         self.trust.setVisible(waits)
         self.pick.setVisible(bare is not None and bool(bare.picks))
-        in_the_way = bare is None or missing or problem or waits or self.reader.busy
+        missing_stays = missing and not config.options.get("stand_in")
+        in_the_way = bare is None or missing_stays or problem or waits or self.reader.busy
         self.show_batch.setVisible(not in_the_way)
         self._update_text(bare, spec, problem, missing)
         self._show_transforms(bare)
@@ -219,7 +220,13 @@ class DataSection(Section):
             sentences.append(f"{Path(self._config.path).name} has not been read yet.")
         if bare.download_bytes:
             here = f"Downloaded to {self._root}."
-            sentences.append("Not downloaded yet; nothing is downloaded without asking." if missing else here)
+            stands_in = bool(self._config.options.get("stand_in"))
+            until = (
+                "Not downloaded yet: runs train on a small stand-in, and say so."
+                if stands_in
+                else ("Not downloaded yet; nothing is downloaded without asking.")
+            )
+            sentences.append(until if missing else here)
         sentences += [*spec.notes, description.bad(spec, self._config.bad)]
         picking = bool(bare.picks) and not self._config.path
         set_property(self.state, "tone", "error" if problem and not picking else "text3")

@@ -76,6 +76,8 @@ def _started(event: Started) -> list[ConsoleLine]:
             "text",
         )
     ]
+    if event.stand_in:
+        lines.append(ConsoleLine(event.stand_in, "warn"))
     if event.device_note:
         lines.append(ConsoleLine(event.device_note, "warn"))
     if event.changed:

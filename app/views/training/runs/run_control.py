@@ -284,7 +284,8 @@ class RunControl(QObject):
     def _wants_data(self, project: Project) -> bool:
         """Return whether the data must be downloaded first; then request that."""
         source = project.data.source
-        wanted = not is_present(source, self._settings.data_folder)
+        stands_in = bool(project.data.options.get("stand_in"))
+        wanted = not stands_in and not is_present(source, self._settings.data_folder)
         if wanted:
             self.download_wanted.emit(source)
         return wanted
