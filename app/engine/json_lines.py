@@ -41,13 +41,15 @@ class Reader:
     """Parses lines to events. `now` returns seconds since the start of the run, nan if unknown; `batches` returns the
     batches per epoch for a number of samples, where rounding up is not right.
 
-    Steps and samples missing from a line are derived from those of "started".
+    Steps and samples missing from a line are derived from those of "started". With `timed` false, `now` is not the
+    time of the run but of whoever reads its file, of which no speed follows; lines of scripts have their own times.
     """
 
     def __init__(
-        self, now: Callable[[], float], note: str | None = None, batches: Callable[[int], int] | None = None
-    ) -> None:
-        self._now, self._note, self._batches = now, note, batches
+        self, now: Callable[[], float], note: str | None = None, batches: Callable[[int], int] | None = None,
+        timed: bool = True,
+    ) -> None:  # fmt: skip
+        self._now, self._note, self._batches, self._timed = now, note, batches, timed
         self._started: Started | None = None
         self.epoch = self.step = 0
         self._rate = math.nan
@@ -163,7 +165,7 @@ class Reader:
         batches = batches if "train_count" in fields and count else 0
         return Started(
             fields["device"], self._note, epochs, size, batches, fields["seed"], fields["parameters"], (), count,
-            fields["validation_count"], fields.get("resumed_at", 0),
+            fields["validation_count"], fields.get("resumed_at", 0), timed=self._timed or not batches,
         )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class Started(_Event, frozen=True, eq=False):
     threads: int = 0
     frozen: int = 0  # parameters of the net that are not trained
     stand_in: str = ""  # says what stands in for data that are not downloaded
+    timed: bool = True  # whether the seconds of the steps are those of the run, and not when its file was read
 
     def __eq__(self, other: object) -> bool:
         """Compare the run and ignore the environment."""

@@ -208,9 +208,11 @@ class History:
             columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
     def samples_per_second(self, window: float = 2.0) -> float | None:
-        """Return the throughput over the last `window` seconds; None with fewer than two steps in them."""
+        """Return the throughput over the last `window` seconds; None with fewer than two steps in them, or where the
+        times of the steps are not known.
+        """
         seconds = self.steps["seconds"]
-        if len(seconds) < 2:
+        if len(seconds) < 2 or (self.started is not None and not self.started.timed):
             return None
         # Steps that were read in one batch, as from the file of a watched run, imply no speed.
         together = int(np.searchsorted(seconds, seconds[0], "right")) - 1

@@ -153,7 +153,7 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
     def now() -> float:
         return at
 
-    reader = Reader(now, NOTE)
+    reader = Reader(now, NOTE, timed=False)
     ending: Finished | Failed | None = None
     note = LEFT
     try:

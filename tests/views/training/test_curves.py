@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +16,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
+from app.engine.json_lines import Reader
 from app.runs.record import TAGGED
 from app.training.events import Cut, MemorySample, Started, StepDone
 from app.training.history import History
@@ -26,7 +28,7 @@ from app.views.training.charts import export
 from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
 from app.views.training.charts.curves import Curves
 from app.views.training.charts.plot import CutLine
-from app.views.training.runs.session import Run
+from app.views.training.runs.session import Run, measure_progress
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job
 
@@ -388,3 +390,21 @@ def test_a_line_marks_where_the_net_of_a_run_or_of_one_beside_it_was_edited(curv
     assert (cut.x, cut.text) == (step, "Run 2: conv2 inserted") and cut.series >= 0
     curves.set_mode("epoch")
     assert curves.loss.plot.backdrop.cuts[0].x == step / run.history.started.steps_per_epoch
+
+
+def test_a_run_whose_lines_have_no_times_has_no_throughput(curves, events):
+    """What its file was read with is no speed of the run."""
+    history = History()
+    untimed = [msgspec.structs.replace(e, timed=False) if isinstance(e, Started) else e for e in events]
+    history.extend(untimed)
+    curves.set_history(history)
+    assert history.samples_per_second() is None and measure_progress(history).eta is None
+    assert not len(curves.throughput._curve.points()[0])
+    assert curves.throughput.heading.texts[1:] == ("unknown: the lines of this run have no times", "")
+    curves.throughput.point_at(3)
+    assert curves.throughput.heading.texts[2] == ""
+    reader = Reader(lambda: 5.0, timed=False)
+    begun = {"event": "started", "device": "cpu", "epochs": 2, "batch_size": 8, "seed": 0, "parameters": 3,
+             "train_count": 80, "validation_count": 0}  # fmt: skip
+    assert not reader.event(json.dumps(begun)).timed
+    assert reader.event(json.dumps(begun | {"train_count": 0})).timed, "a script tells its own times"

@@ -338,7 +338,7 @@ class ThroughputChart(Chart):
         x = self.scale.of_steps()
         window = self._window(x)
         seconds, samples = steps["seconds"][window], steps["samples"][window]
-        ends = stretches(seconds, self.plot.pixels // 2, self.STRETCH)
+        ends = stretches(seconds if self._timed else seconds[:0], self.plot.pixels // 2, self.STRETCH)
         if len(ends) < 2:
             self._x = self._rates = np.empty(0)
         else:
@@ -352,7 +352,15 @@ class ThroughputChart(Chart):
             self.plot.set_y_range(0.0, top)
             self._curve.fill_to(0.0, 0.13)
 
+    @property
+    def _timed(self) -> bool:
+        started = self.history.started
+        return started is None or started.timed
+
     def show_legend(self, index: int | None = None) -> None:
+        if not self._timed:
+            self.heading.set(value="", note="unknown: the lines of this run have no times")
+            return
         rate = self.history.samples_per_second() if index is None else self._rate_at(index)
         self.heading.set(value="" if rate is None else f"{rate:,.0f}", note=self._unit)
 

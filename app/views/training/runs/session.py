@@ -346,7 +346,7 @@ def measure_progress(history: History) -> RunProgress:
     step, epoch = int(history.steps["step"][-1]), int(history.steps["epoch"][-1])
     loss = float(history.steps["loss"][-1])
     left = started.epochs * batches - step
-    eta = _seconds_a_step(history) if batches else None
+    eta = _seconds_a_step(history) if batches and started.timed else None
     return RunProgress(
         epoch, started.epochs, step - (epoch - 1) * batches, batches, step, loss,
         history.samples_per_second(), None if eta is None else eta * left,
