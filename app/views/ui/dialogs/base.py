@@ -43,7 +43,8 @@ class Dialog(QDialog):
 
     def give_mnemonics(self) -> None:
         """Give each button with words a letter that presses it together with Alt, those at the bottom first."""
-        rows = [self._buttons.itemAt(place).widget() for place in range(self._buttons.count())]
+        items = (self._buttons.itemAt(place) for place in range(self._buttons.count()))
+        rows = [item.widget() for item in items if item is not None]
         buttons = [each for each in rows if isinstance(each, Button)]
         buttons += [each for each in self.findChildren(Button) if each not in buttons]
         taken: set[str] = set()
