@@ -67,6 +67,7 @@ class AutogradPage(QWidget):
         # The unfolded groups of the grouping that is not shown.
         self._kept: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
         self._grouping = "layer"
+        self._searched: frozenset[str] = frozenset()  # groups that are open for what was found last
         self._quiet = False
         self._row: float | None = None
         self.scene = TapeScene(self)
@@ -117,8 +118,8 @@ class AutogradPage(QWidget):
         self.head.frame.clicked.connect(self.view.frame_all)
         self.head.fold_all.clicked.connect(self._fold_all)
         self.head.search.clicked.connect(lambda: self.find_nodes())
-        self.finder.found.connect(self.reveal)
-        self.finder.closed.connect(self.view.setFocus)
+        self.finder.found.connect(self._show_found)
+        self.finder.closed.connect(self._end_search)
         self.view.resized.connect(self._resized.start)
         self.view.folded.connect(self.toggle)
         self.view.led.connect(self.way.mark)
@@ -374,6 +375,19 @@ class AutogradPage(QWidget):
             self._redraw_quietly()
         self.scene.choose(str(node))
         self.view.show_near(self.scene.area_of_boxes([str(node)]))
+
+    def _show_found(self, node: int) -> None:
+        """Reveal a node that was found; groups that were opened for the one before it close again."""
+        known = self._unfolded - self._searched
+        if closing := self._searched - self._around(node):
+            self._unfolded -= closing
+            self._redraw_quietly()
+        self.reveal(node)
+        self._searched = self._unfolded - known
+
+    def _end_search(self) -> None:
+        self._searched = frozenset()
+        self.view.setFocus()
 
     def _around(self, node: int) -> frozenset[str]:
         """Return the keys of the groups that contain a node."""

@@ -147,6 +147,10 @@ def test_ctrl_f_finds_a_node_and_opens_what_hides_it(room, qtbot) -> None:
     assert room.finder.count.text() == "2 of 3" and room.scene.current_key() != key
     QTest.keyClick(room.finder.field, Qt.Key.Key_Return, SHIFT)
     assert room.scene.current_key() == key
+    assert "stage.1" not in titles(room) and "stage.0" in titles(room)
+    room.finder.field.selectAll()
+    QTest.keyClicks(room.finder.field, "stage.0 conv conv")
+    assert "stage.0" not in titles(room) and "stage.1" in titles(room), "what was opened for another match closes"
     QTest.keyClicks(room.finder.field, " never")
     assert room.finder.count.text() == "none found"
     QTest.keyClick(room.finder.field, Qt.Key.Key_Escape)
