@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
@@ -84,6 +86,13 @@ def test_what_is_held_is_said_over_no_other_words(qtbot) -> None:
     strip.set_tape(tape)
     strip.grab()
     assert strip._face.labels
+    nodes = tuple(with_values(node, layer="last") if node.id >= 38 else node for node in tape.nodes)
+    storages = tuple(with_values(one, bytes=4000) if one.id >= 38 else one for one in tape.storages)
+    strip.set_tape(replace(tape, nodes=nodes, storages=storages))  # the last layer has less room than its words
+    strip.grab()
+    assert all(strip._face.plot.right() >= words.right() for words in strip._face.labels)
+    strip.set_tape(tape)
+    strip.grab()
     for position in range(41):
         area = strip.held_area(position, 90)
         assert strip.rect().contains(area.toRect()), position

@@ -176,11 +176,9 @@ class StripFace:
             lead = None
             top = self.y(held[piece.first]) - 16
             first, last = self.x(piece.first) + 4, x - line.width - 4
-            over = next((
-                each for at in (first, (first + last) / 2, last)
-                if at >= first and not any((each := QRectF(at, top, line.width, 14)).adjusted(-8, 0, 8, 0)
-                                           .intersects(other) for other in taken)
-            ), None)  # fmt: skip
+            tries = (QRectF(at, top, line.width, 14) for at in (first, (first + last) / 2, last) if first <= last)
+            free = (one for one in tries if not any(one.adjusted(-8, 0, 8, 0).intersects(other) for other in taken))
+            over = next(free, None)
             if over is not None:
                 place = over  # above the layer's own steps
             elif place.right() > plot.right():
