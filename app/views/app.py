@@ -16,7 +16,9 @@ from app.sources.spec import AskedModel
 from app.util import gc_pause
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
-from app.views.ui import icons, theme
+from app.views.shell import appearance
+from app.views.ui import icons
+from app.views.ui.scaling import fit
 
 LINES = ".jsonl"  # the ending of a file with the lines of a run
 
@@ -59,12 +61,12 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
     gc_pause.begin()  # for the rest of the process: `Housekeeping` collects
     application = make_application()
     settings = Settings()
-    theme.manager().set_reduced_motion(settings.reduced_motion)
-    theme.apply(application, settings.theme)
+    appearance.apply(application, settings)
     window = MainWindow(settings)
     unexpected = Unexpected(window)
     unexpected.happened.connect(window.notifier.show_unexpected)
     unexpected.install()
+    fit(window)
     window.show()
     if file is None:
         window.open_first()

@@ -22,7 +22,7 @@ from app.views.drawing import CanvasFacade
 from app.views.engine_service import EngineService
 from app.views.feature import Action, Adopted, Feature, Page, Submenu
 from app.views.files.files import FileMenu
-from app.views.menus import build_menus
+from app.views.menus import build_menus, fit_corners
 from app.views.navigation import Navigation, SheetDocument
 from app.views.newest_weights import NewestWeightsSource
 from app.views.notifier import Notifier
@@ -39,8 +39,9 @@ from app.views.training.runs.keeper import RunsKeeper
 from app.views.training.runs.run_control import RunControl
 from app.views.training.runs.run_guard import RunGuard
 from app.views.training.runs.session import RunSession
+from app.views.ui import theme
 from app.views.ui.background import Background
-from app.views.ui.docks import TabbedDock, TabbedPane
+from app.views.ui.docks import TabbedDock, TabbedPane, beside_text
 from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
 from app.views.ui.layouts import hbox, vbox
@@ -191,7 +192,7 @@ class MainWindow(QMainWindow):
         # The right dock runs full height; the bottom dock spans left and centre.
         self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
-        self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
+        self.resizeDocks([self.left, self.right], [beside_text(220), beside_text(304)], Qt.Orientation.Horizontal)
 
     def _make_dock(self, name: str, title: str, size: QSize, least: int) -> TabbedDock:
         dock = TabbedDock(name, title, size, least, self)
@@ -237,6 +238,20 @@ class MainWindow(QMainWindow):
         self.centre.shown.connect(lambda _page: self.toasts.place_again())
         self.pages.shown.connect(self._demand)
         self._focus = FocusHome(self, self._home)
+        theme.manager().changed.connect(self._fit_docks)
+        self._text_size = theme.manager().scale
+
+    def _fit_docks(self) -> None:
+        """Make room at the sides for larger text: in the docks and in the corners of the menu bar."""
+        scale = theme.manager().scale
+        if scale != self._text_size:
+            share = beside_text(1000) / 1000 * 2 / (1 + self._text_size)
+            widths = [round(dock.width() * share) for dock in (self.left, self.right)]
+            self._text_size = scale
+            for dock in (self.left, self.right):
+                dock.set_least()
+            self.resizeDocks([self.left, self.right], widths, Qt.Orientation.Horizontal)
+            fit_corners(self.menuBar())
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:

@@ -12,11 +12,13 @@ from app.builder.edits import alignment
 from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Submenu
 from app.views.ui.layouts import hbox
+from app.views.ui.theme import grown, manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, label
 
 WAYS = ("left", "right", "up", "down")
 # Keys of commands in their order; a line is "-", a menu in a menu its text and its rows.
+SEARCH, SHORT_SEARCH = "Layers, settings, commands    Ctrl K", "Ctrl K"
 Row = str | tuple[str, tuple[str, ...]]
 
 
@@ -38,7 +40,7 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
         "show.network", "show.autograd", "show.observed", "show.attention", "show.diff", "show.code", "-",
         *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"), "-",
         "show.problems", "show.tape", "show.cost", "show.curves", "show.console", "show.runs", "show.evaluation",
-        "show.layer", "-", "docks", "theme", "reduce-motion",
+        "show.layer", "-", "docks", "theme", "text-size", "thick-wires", "reduce-motion", "projector",
     )),
     "layer": ("&Layer", (
         *_canvas("search", "edit", "rename", "replace", "connect", "disconnect", "mute", "freeze", "lay_out"),
@@ -115,6 +117,17 @@ def _put(
         action.setEnabled(one.enabled)
 
 
+def fit_corners(bar: QMenuBar) -> None:
+    """Lay out the corners of the menu bar again for another text size."""
+    for corner in (Qt.Corner.TopLeftCorner, Qt.Corner.TopRightCorner):
+        widget = bar.cornerWidget(corner)
+        for button in widget.findChildren(Button):
+            button.setText(SHORT_SEARCH if manager().scale > 1.5 else SEARCH)
+            button.setFixedHeight(grown(22, "button") - 4 if manager().scale > 1.0 else 22)
+        widget.adjustSize()
+        bar.setCornerWidget(widget, corner)
+
+
 def _brand(window: QWidget) -> QWidget:
     """Return the program's icon and name for the start of the menu bar."""
     brand = QWidget(window)
@@ -124,7 +137,7 @@ def _brand(window: QWidget) -> QWidget:
 
 def _search_field(window: QWidget, command: QAction) -> QWidget:
     """Return a button that looks like a search field and opens the list of commands."""
-    button = Button("Layers, settings, commands    Ctrl K", "secondary", "search", window)
+    button = Button(SEARCH, "secondary", "search", window)
     button.setFixedHeight(22)
     button.setToolTip("Search layers, settings, nodes and commands")
     button.clicked.connect(command.trigger)

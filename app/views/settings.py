@@ -10,8 +10,8 @@ from typing import Any
 from PySide6.QtCore import QByteArray, QObject, QSettings, QStandardPaths, Signal
 
 from app.data.sources import default_root
+from app.views.ui.theme import CHOICES, LEAST_SCALE, MOST_SCALE
 
-THEMES = ("dark", "light", "system")
 RECENT_FILES = 10
 MOST_PROCESSES = 64
 HIDDEN_RUN_COLUMNS = "loss"
@@ -106,14 +106,14 @@ class Settings(QObject):
 
     @property
     def theme(self) -> str:
-        """dark, light or system."""
+        """The chosen theme, one of `CHOICES`."""
         kept = self._store.value("look/theme", "dark")
-        return kept if kept in THEMES else "dark"
+        return kept if kept in CHOICES else "dark"
 
     @theme.setter
     def theme(self, value: str) -> None:
-        if value not in THEMES:
-            raise ValueError(f"a theme is one of {', '.join(THEMES)}, not {value!r}")
+        if value not in CHOICES:
+            raise ValueError(f"a theme is one of {', '.join(CHOICES)}, not {value!r}")
         self._put("look/theme", value)
 
     @property
@@ -124,6 +124,39 @@ class Settings(QObject):
     @reduced_motion.setter
     def reduced_motion(self, value: bool) -> None:
         self._put("look/reduced_motion", "true" if value else "false")
+
+    @property
+    def font_scale(self) -> float:
+        """The text size, 1 to 2 times the design's."""
+        try:
+            kept = float(str(self._store.value("look/font_scale", 1.0)))
+        except ValueError:
+            return LEAST_SCALE
+        return min(max(kept, LEAST_SCALE), MOST_SCALE) if kept == kept else LEAST_SCALE
+
+    @font_scale.setter
+    def font_scale(self, value: float) -> None:
+        if not LEAST_SCALE <= value <= MOST_SCALE:
+            raise ValueError(f"a text size is from {LEAST_SCALE:g} to {MOST_SCALE:g} times the usual, not {value:g}")
+        self._put("look/font_scale", str(value))
+
+    @property
+    def thick_wires(self) -> bool:
+        """Return whether wires and curves are drawn thicker than designed."""
+        return self._switch("look/thick_wires")
+
+    @thick_wires.setter
+    def thick_wires(self, value: bool) -> None:
+        self._put("look/thick_wires", "true" if value else "false")
+
+    @property
+    def before_projector(self) -> str:
+        """The look that the projector preset replaced, as text; "" while it is off."""
+        return str(self._store.value("look/before_projector", "") or "")
+
+    @before_projector.setter
+    def before_projector(self, value: str) -> None:
+        self._put("look/before_projector", value)
 
     @property
     def recent_files(self) -> tuple[Path, ...]:

@@ -138,9 +138,7 @@ class SharedWindow:
         window.toasts.__dict__.pop("show", None)  # of `windows.messages`
         window.settings._store.clear()
         shell = window.findChild(ShellFeature)
-        shell.set_theme("dark") if theme.current().name != "dark" else None
-        shell.set_reduced_motion(False)
-        window.settings._store.clear()
+        shell.appearance.take_settings()
         window.actions_by_key["launch-blocking"].setChecked(False)
         window.actions_by_key["place.own"].trigger()
         window.session.runs.clear()

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.views.ui import icons, theme
 
-MODES = ("dark", "light")
+MODES = theme.THEMES
 CATEGORIES = {"io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss", "error"}
 
 
@@ -47,6 +47,31 @@ def test_a_theme_is_whole_and_readable(mode):
         assert contrast(t.onFill, fill) >= 4.5
 
 
+@pytest.mark.parametrize("mode", [name for name in MODES if theme.load(name).contrast])
+def test_in_high_contrast_texts_have_7_to_1_and_graphics_3_to_1(mode):
+    t = theme.load(mode)
+    surfaces = (t.window, t.canvas, t.frame, t.panel, t.raised, t.sunken, t.plot)
+    for surface in surfaces:
+        for name in ("text", "text2", "text3", "accent", "back", "run", "warn", "error"):
+            assert contrast(t.color(name), surface) >= 7, name
+        assert contrast(t.text4, surface) >= 4.5  # of disabled controls, of which WCAG asks nothing
+        graphics = {name: t.color(name) for name in ("line", "line2", "line3", "wire", "wireTrain", "wireIdle")}
+        graphics |= t.categories | {f"series {number}": color for number, color in enumerate(t.series)}
+        for name, color in graphics.items():
+            assert contrast(color, surface) >= 3, name
+    for fill in (t.accentFill, t.errorFill):
+        assert contrast(t.onFill, fill) >= 7
+        assert contrast(fill, t.panel) >= 3
+    for color, fill in ((t.accent, t.accentBg), (t.back, t.backBg), (t.run, t.runBg), (t.warn, t.warnBg),
+                        (t.error, t.errorBg)):  # fmt: skip
+        assert contrast(color, fill) >= 4.5 and contrast(t.text, fill) >= 7
+    for fill in (t.hover, t.pressed):
+        assert contrast(t.text, fill) >= 7 and contrast(t.text2, fill) >= 7
+    for category in t.categories.values():  # a name on the header of a node
+        assert contrast(t.text, theme.mix(t.raised, category, t.header)) >= 7
+        assert contrast(category, theme.mix(t.raised, category, t.header)) >= 3
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_stylesheet_has_every_value_and_every_picture(mode, tmp_path):
     text = theme.stylesheet(theme.load(mode), tmp_path)
@@ -63,7 +88,7 @@ def test_apply_changes_palette_and_tells(qapp, qtbot):
         theme.apply(qapp, "light")
     assert theme.current().name == "light" == theme.manager().choice
     assert QApplication.palette().window().color() == theme.current().panel
-    with pytest.raises(ValueError, match="dark, light or system"):
+    with pytest.raises(ValueError, match="dark, light, .*, system"):
         theme.apply(qapp, "blue")
 
 

@@ -138,7 +138,7 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
         "frame_all": canvas.frame_all,
         "zoom_in": partial(view.zoom_by, 1.25),
         "zoom_out": partial(view.zoom_by, 0.8),
-        "zoom_100": partial(view.zoom_to, 1.0),
+        "zoom_100": lambda: view.zoom_to(view.unit),
         "cancel": hand.cancel,
         **{way: partial(hand.walk, getattr(keyboard_navigation, way.upper())) for way in steps},
         **{f"nudge_{way}": partial(commands.nudge, *by) for way, by in steps.items()},

@@ -41,6 +41,7 @@ class Breadcrumb(QWidget):
         self._shown: tuple[tuple[Crumb, ...], str] | None = None
         self.note = label("", "caption", "text3")
         self.set_crumbs((NETWORK,))
+        theme.manager().changed.connect(self._remake)
 
     def set_crumbs(self, crumbs: Sequence[Crumb], note: str = "") -> bool:
         """Show another path; `note` describes the last part. Return whether it was another."""
@@ -58,7 +59,7 @@ class Breadcrumb(QWidget):
                 self._strokes.append(label("/", "section", "text3"))
                 self._put(self._strokes[-1])
             button = Button(crumb.text.replace("&", "&&"), "flat", crumb.icon)
-            button.setFixedHeight(22)
+            button.setFixedHeight(theme.grown(22, "button"))
             button.setToolTip(crumb.tip)
             button.setAccessibleName(f"{crumb.text}: {crumb.tip}")
             button.setCheckable(len(crumbs) > 1)
@@ -74,6 +75,12 @@ class Breadcrumb(QWidget):
         self.setAccessibleName(" / ".join(crumb.text for crumb in crumbs))
         self.fit(10_000)
         return True
+
+    def _remake(self) -> None:
+        """Make the parts again for another text size."""
+        if self._shown is not None and self.height() != theme.grown(22, "button") + 4:
+            (crumbs, note), self._shown = self._shown, None
+            self.set_crumbs(crumbs, note)
 
     def _put(self, part: QWidget) -> None:
         """Append a part to the row, and show it at once, since hidden parts have no size."""
@@ -97,7 +104,7 @@ class Breadcrumb(QWidget):
                 for part in parts:
                     part.hide()
         whole = self._width() <= room and not any(button.isHidden() for button in self.buttons)
-        self.setFixedSize(min(self._width(), max(room, 80)), 26)
+        self.setFixedSize(min(self._width(), max(room, 80)), theme.grown(22, "button") + 4)
         return whole
 
     def _width(self) -> int:

@@ -133,7 +133,7 @@ class Canvas(QWidget):
         self.commands.refused.connect(self.said)
         self.commands.marked.connect(self._enable)
         view = self.view
-        view.zoomed.connect(self.zoom_control.set_zoom)
+        view.zoomed.connect(lambda zoom: self.zoom_control.set_zoom(zoom / view.unit))
         view.moved.connect(self._moved)
         view.refusal.connect(self._refuse)
         view.hint.connect(self._hint)
@@ -155,7 +155,7 @@ class Canvas(QWidget):
         view.focus_ring.connect(self.ring.setVisible)
         self.zoom_control.out.clicked.connect(lambda: view.zoom_by(0.8))
         self.zoom_control.into.clicked.connect(lambda: view.zoom_by(1.25))
-        self.zoom_control.percent.clicked.connect(lambda: view.zoom_to(1.0))
+        self.zoom_control.percent.clicked.connect(lambda: view.zoom_to(view.unit))
         self.zoom_control.all.clicked.connect(self.frame_all)
         self.scene.redrawn.connect(self.minimap.refresh)
         self.callout.cure_wanted.connect(self.cureRequested)

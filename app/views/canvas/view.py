@@ -55,6 +55,8 @@ class CanvasView(PanZoomView):
     dragging = Signal(bool)
     focus_ring = Signal(bool)
 
+    SHOWS_END = False
+
     def __init__(
         self, scene: CanvasScene, commands: Commands, selection: Selection, parent: QWidget | None = None
     ) -> None:

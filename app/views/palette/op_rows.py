@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPixmap
@@ -48,9 +49,14 @@ class OpRow:
 
 
 def row_size(heading: bool = False) -> QSize:
-    """Return the size of a row."""
-    text = QFontMetrics(theme.font("label")).height() + 6
-    return QSize(60, max(text, CATEGORY_ROW if heading else OP_ROW))
+    """Return the size of a row at the text size in force."""
+    return QSize(60, _row_height(heading, theme.manager().scale))
+
+
+@cache
+def _row_height(heading: bool, scale: float) -> int:
+    text = QFontMetrics(theme.font_at("label", scale)).height() + 6
+    return max(text, CATEGORY_ROW if heading else OP_ROW)
 
 
 class RowPainter(QStyledItemDelegate):
@@ -135,12 +141,8 @@ def write(painter: QPainter, area: QRect, text: str, font: QFont, color: object,
 class RowDelegate(RowPainter):
     """A `RowPainter` for models that do not provide heights."""
 
-    def __init__(self, row_of: Callable[[Index], OpRow | None]) -> None:
-        super().__init__(row_of)
-        self._size = row_size()
-
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return self._size
+        return row_size()
 
 
 def node_picture(spec: OpSpec, dpr: float = 1.0) -> QPixmap:

@@ -17,6 +17,7 @@ from app.util.late_dataclass import dataclass
 from app.views.palette.op_rows import CATEGORY_NAMES, Index, OpRow, RowPainter, node_picture, row_size
 from app.views.ui import fuzzy, theme
 from app.views.ui.layouts import vbox
+from app.views.ui.present import present
 from app.views.ui.widgets import EmptyState, SearchField
 
 MIME = "application/x-tapedeck-op"
@@ -119,6 +120,15 @@ class OpModel(QStandardItemModel):
             heading.setSizeHint(heights[0])
             heading.appendRows([self._row_item(spec, heights[1]) for spec in group.specs or (None,)])
             self.appendRow(heading)
+
+    def resize_rows(self, _share: float = 1.0) -> None:
+        """Give the rows the height of the text size in force."""
+        heights = row_size(heading=True), row_size()
+        for number in range(self.rowCount()):
+            heading = present(self.item(number))
+            heading.setSizeHint(heights[0])
+            for each in range(heading.rowCount()):
+                present(heading.child(each)).setSizeHint(heights[1])
 
     def _row_item(self, spec: OpSpec | None, size: QSize) -> QStandardItem:
         """Return the item of an op, or of the placeholder in an empty category."""
@@ -289,6 +299,7 @@ class Palette(QWidget):
         super().__init__(parent)
         self.field = SearchField("Search layers", hint="Tab")
         self.model = OpModel(catalog, self)
+        theme.manager().scaled.connect(self.model.resize_rows)
         self.tree = OpTree(self.model)
         self.empty = EmptyState("search", "Nothing fits", "Try fewer letters, or another of PyTorch's names.")
         self._folded: set[str] = set()

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import QApplication
 
 from app.builder.results import Analysis
 from app.engine.requests.shapes import Torch
-from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Feature, Submenu
-from app.views.shell.preferences import THEMES
-from app.views.ui import icons, theme
+from app.views.shell.appearance import Appearance
+from app.views.ui import icons
 from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 
@@ -25,6 +24,7 @@ class ShellFeature(Feature):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
+        self.appearance = Appearance(workspace.settings, self)
         self._ending = ""  # how the last engine ended, until there is another
 
     def actions(self) -> Iterable[Action | Adopted | Submenu]:
@@ -39,8 +39,11 @@ class ShellFeature(Feature):
             Adopted("undo", undo),
             Adopted("redo", redo),
             Action("settings", "&Settings…", self.show_settings, "Ctrl+,", "inspector"),
-            Submenu("theme", "&Theme", self._offer_themes),
-            Adopted("reduce-motion", self._motion_action()),
+            Submenu("theme", "&Theme", self.appearance.offer_themes),
+            Submenu("text-size", "Te&xt size", self.appearance.offer_sizes),
+            Adopted("thick-wires", self.appearance.thick),
+            Adopted("reduce-motion", self.appearance.motion),
+            Adopted("projector", self.appearance.projector),
             Action("commands", "Search &commands", self._search_commands, ("Ctrl+K", "Ctrl+Shift+P"), "search"),
             Action("shortcuts", "&Shortcuts", self._show_shortcuts, ("?", "F1"), "help"),
             Action("about", "&About Tapedeck", self._show_about),
@@ -62,48 +65,8 @@ class ShellFeature(Feature):
         self.workspace.document.replaced.connect(lambda _project: status.set_parameters(None))
         self.workspace.document.replaced.connect(lambda _project: self.workspace.selection.set(()))
         self.workspace.commands["settings"].setData("preferences options configure")
-        self.workspace.settings.changed.connect(self._setting_changed)
 
     # -- commands -----------------------------------------------------------------------------------------------------
-
-    def _offer_themes(self, actions: Actions, menu: QMenu) -> None:
-        self._themes = actions.choices(
-            menu, "theme", THEMES, self.set_theme, "Theme", "settings preferences appearance"
-        )
-        self._themes[self.workspace.settings.theme].setChecked(True)
-
-    def set_theme(self, choice: str) -> None:
-        """Apply a theme, and store the choice."""
-        self.workspace.settings.theme = choice
-        self._apply_theme()  # also where it was chosen already: the program may show another
-
-    def _apply_theme(self) -> None:
-        application = QApplication.instance()
-        assert isinstance(application, QApplication)
-        theme.apply(application, self.workspace.settings.theme)
-        self._themes[self.workspace.settings.theme].setChecked(True)
-
-    def _setting_changed(self, name: str) -> None:
-        """Put a setting into effect that the whole window shows."""
-        if name == "theme":
-            self._apply_theme()
-        elif name == "reduced_motion":
-            still = self.workspace.settings.reduced_motion
-            theme.manager().set_reduced_motion(still)
-            self._motion.setChecked(still)
-
-    def _motion_action(self) -> QAction:
-        """Return the switch "Reduce motion" for animations."""
-        self._motion = still = QAction("Reduce &motion", self, checkable=True)
-        still.setData("settings preferences animation accessibility")
-        still.setChecked(self.workspace.settings.reduced_motion)
-        still.toggled.connect(self.set_reduced_motion)
-        return still
-
-    def set_reduced_motion(self, still: bool) -> None:
-        """Turn animations off or on, and store the choice."""
-        self.workspace.settings.reduced_motion = still
-        theme.manager().set_reduced_motion(still)
 
     # The dialogs are imported when they are first asked for.
 

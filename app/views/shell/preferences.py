@@ -12,7 +12,11 @@ from typing import Any
 from app.util.late_dataclass import dataclass
 from app.views.settings import MOST_AUTOSAVE_SECONDS, MOST_PROCESSES
 
-THEMES = (("dark", "Dark"), ("light", "Light"), ("system", "Same as the system"))
+THEMES = (
+    ("dark", "Dark"), ("light", "Light"), ("contrast-dark", "High contrast, dark"),
+    ("contrast-light", "High contrast, light"), ("system", "Same as the system"),
+)  # fmt: skip
+SIZES = tuple((size, f"{round(100 * size)} %") for size in (1.0, 1.1, 1.25, 1.5, 1.75, 2.0))
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,11 @@ class Preference:
 
 PREFERENCES: dict[str, tuple[Preference, ...]] = {
     "Appearance": (
-        Preference("theme", "Theme", choices=THEMES, words="dark light colours colors"),
+        Preference("theme", "Theme", choices=THEMES, words="dark light high contrast colours colors accessibility"),
+        Preference("font_scale", "Text size", "Of all texts; graphs are enlarged as a whole.", choices=SIZES,
+                   words="font scale larger zoom accessibility"),
+        Preference("thick_wires", "Thicker wires", "Wires and curves are drawn 1.75 times as thick.",
+                   words="width lines curves accessibility projector"),
         Preference(
             "reduced_motion", "Reduce motion", "Turns animations off.", words="animation accessibility"
         ),

@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QDockWidget, QStackedWidget, QWidget
 
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
+from app.views.ui.scaling import fit
+from app.views.ui.theme import manager
 from app.views.ui.widgets.tabs import HEIGHT, ToolTabs
 
 EDGES = 6, 8  # room at the left and the right of the row of tabs, px
@@ -69,10 +71,12 @@ class TabbedPane(QWidget):
         self.stack.removeWidget(placeholder)
         placeholder.deleteLater()
         self.stack.setCurrentIndex(shown)
+        fit(page)
 
     def add_controls(self, key: str, widget: QWidget) -> None:
         """Put a widget at the right end of the row of tabs, shown while the page `key` is in front."""
         self._extras_row.addWidget(widget)
+        fit(widget)
         self._controls[key] = widget
         widget.setVisible(self.page == key)
         self._fit()
@@ -127,8 +131,15 @@ class _DockPane(TabbedPane):
         super().__init__(parent)
         self._size = size
 
+        manager().changed.connect(self.updateGeometry)
+
     def sizeHint(self) -> QSize:
-        return self._size
+        return QSize(beside_text(self._size.width()), self._size.height())
+
+
+def beside_text(width: int) -> int:
+    """Return the width of a dock at the text size in force: half as much wider as the text is larger."""
+    return round(width * (1 + (manager().scale - 1) / 2))
 
 
 class TabbedDock(QDockWidget):
@@ -140,5 +151,12 @@ class TabbedDock(QDockWidget):
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
         self.setTitleBarWidget(QWidget(self))
         self.pane = _DockPane(size, self)
-        self.pane.setMinimumSize(min(size.width(), least), min(size.height(), 120))
+        self._least = min(size.width(), least), min(size.height(), 120)
+        self.set_least()
         self.setWidget(self.pane)
+
+    def set_least(self) -> None:
+        """Set the smallest size at the text size in force."""
+        width, height = self._least
+        beside = self.objectName() != "bottom"
+        self.pane.setMinimumSize(beside_text(width) if beside else width, height)

@@ -1,7 +1,7 @@
 """Colours, fonts and the stylesheet of the window, read from `resources/themes`.
 
 `current()` is the theme in force: a value whose attributes are the tokens by name (`current().accentFill`).
-`apply(app, "dark" | "light" | "system")` sets it for the whole program; `manager().changed` is emitted when it changes.
+`apply(app, choice)` sets one of `CHOICES` for the whole program; `manager().changed` is emitted when it changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from string import Template
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QFontMetricsF, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
 from app.util.late_dataclass import dataclass
@@ -23,6 +23,11 @@ from app.util.leftovers import TemporaryFolder
 from app.util.resources import path as resource_path
 
 RESOURCES = resource_path()
+
+THEMES = ("dark", "light", "contrast-dark", "contrast-light")
+CHOICES = (*THEMES, "system")
+
+LEAST_SCALE, MOST_SCALE = 1.0, 2.0  # of the text
 
 SANS = ("Inter", "DejaVu Sans")
 MONO = ("JetBrains Mono", "DejaVu Sans Mono")
@@ -66,6 +71,7 @@ class Theme:
 
     name: str
     dark: bool
+    contrast: bool  # texts of 7:1 and graphics of 3:1 at least, and lines around what else has only a fill
     header: float  # share of the category in a node's header
     window: QColor
     canvas: QColor
@@ -127,12 +133,12 @@ TOKENS = tuple(f.name for f in fields(Theme) if f.type == "QColor")
 def load(name: str) -> Theme:
     """Read `resources/themes/<name>.json`."""
     data: dict[str, Any] = json.loads((RESOURCES / "themes" / f"{name}.json").read_text(encoding="utf-8"))
-    colors = {key: QColor(value) for key, value in data["colors"].items()}
+    colors = {key: QColor(value) for key, value in ({"onFill": "#FFFFFF"} | data["colors"]).items()}
     return Theme(
         name=data["name"],
         dark=data["dark"],
+        contrast=data.get("contrast", False),
         header=data["header"],
-        onFill=QColor("#FFFFFF"),
         plot=colors["canvas"] if data["dark"] else colors["raised"],
         categories={key: QColor(value) for key, value in data["categories"].items()},
         series=tuple(QColor(value) for value in data["series"]),
@@ -207,8 +213,9 @@ def _family(wished: tuple[str, ...], system: QFontDatabase.SystemFont) -> str:
 
 
 @cache
-def _font(role: str) -> QFont:
+def _font(role: str, scale: float) -> QFont:
     size, weight, mono = ROLES[role]
+    size *= scale
     kind = QFontDatabase.SystemFont.FixedFont if mono else QFontDatabase.SystemFont.GeneralFont
     result = QFont(_family(MONO if mono else SANS, kind))
     result.setWeight(QFont.Weight(weight))
@@ -223,13 +230,30 @@ def _font(role: str) -> QFont:
     return result
 
 
+def font_at(role: str, scale: float) -> QFont:
+    """Return the font of a role at a text size."""
+    return QFont(_font(role, scale))
+
+
 def font(role: str) -> QFont:
-    """Return the font of a role of `ROLES`; needs the application.
+    """Return the font of a role of `ROLES` at the text size in force; needs the application.
 
     Raises:
         KeyError: there is no such role.
     """
-    return QFont(_font(role))
+    return QFont(_font(role, manager().scale))
+
+
+def scene_font(role: str) -> QFont:
+    """Return the font of a role for what is drawn in a graph view, which is enlarged as a whole."""
+    return QFont(_font(role, 1.0))
+
+
+def grown(height: int, role: str = "body") -> int:
+    """Return the height of a control in pixels: `height`, and more where the text size asks for it."""
+    if manager().scale == 1.0:
+        return height
+    return max(height, round(QFontMetricsF(_font(role, manager().scale)).height()) + 8)
 
 
 def svg(name: str, color: QColor) -> bytes:
@@ -250,14 +274,16 @@ class ThemeManager(QObject):
     """Holds the current theme. Use the shared instance, `manager()`."""
 
     changed = Signal()
+    scaled = Signal(float)  # before `changed`: by how much the text grew
 
     def __init__(self) -> None:
         super().__init__()
+        self._scale = self._strokes = 1.0
         self._choice = "dark"
         self._theme = load("dark")
         self._app: QApplication | None = None
         self._pictures: TemporaryFolder | None = None
-        self._sheets: dict[str, str] = {}  # the stylesheet of each theme that was shown
+        self._sheets: dict[tuple[str, float], str] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
 
     @property
@@ -266,7 +292,7 @@ class ThemeManager(QObject):
 
     @property
     def choice(self) -> str:
-        """The chosen theme: dark, light or system."""
+        """The chosen theme, one of `CHOICES`."""
         return self._choice
 
     @property
@@ -278,35 +304,63 @@ class ThemeManager(QObject):
         """Turn animations off or on; widgets check this before they animate."""
         self._reduced_motion = still
 
-    def apply(self, app: QApplication, choice: str) -> None:
-        """Set the theme of the program. `system` follows the desktop, also when it changes.
+    @property
+    def scale(self) -> float:
+        """The text size, 1 to 2 times the design's."""
+        return self._scale
+
+    def set_scale(self, scale: float) -> None:
+        """Set the text size of the program, in everything that is there and that is made from now on."""
+        before, self._scale = self._scale, min(max(scale, LEAST_SCALE), MOST_SCALE)
+        if self._scale != before and self._app is not None:
+            self._show(self._theme.name, before)
+
+    @property
+    def strokes(self) -> float:
+        """How many times thicker than designed wires and curves are drawn."""
+        return self._strokes
+
+    def set_strokes(self, strokes: float) -> None:
+        """Set how thick wires and curves are drawn."""
+        before, self._strokes = self._strokes, strokes
+        if strokes != before:
+            self.changed.emit()
+
+    def apply(self, app: QApplication, choice: str, scale: float | None = None) -> None:
+        """Set the theme of the program, and a text size with it. `system` follows the desktop, also when it changes.
 
         Raises:
-            ValueError: `choice` is none of dark, light, system.
+            ValueError: `choice` is none of `CHOICES`.
         """
-        if choice not in ("dark", "light", "system"):
-            raise ValueError(f"a theme is dark, light or system, not {choice!r}")
+        if choice not in CHOICES:
+            raise ValueError(f"a theme is one of {', '.join(CHOICES)}, not {choice!r}")
         hints = app.styleHints()
         if self._app is not app:
             self._app = app
             _font.cache_clear()
             hints.colorSchemeChanged.connect(self._follow)
+            hints.accessibility().contrastPreferenceChanged.connect(self._follow)
         self._choice = choice
         # Title bars and native dialogs follow the same scheme.
-        schemes = {"dark": Qt.ColorScheme.Dark, "light": Qt.ColorScheme.Light, "system": Qt.ColorScheme.Unknown}
-        hints.setColorScheme(schemes[choice])
-        self._show(self._resolved_name())
+        dark = Qt.ColorScheme.Dark if choice.endswith("dark") else Qt.ColorScheme.Light
+        hints.setColorScheme(Qt.ColorScheme.Unknown if choice == "system" else dark)
+        before, self._scale = self._scale, self._scale if scale is None else min(max(scale, LEAST_SCALE), MOST_SCALE)
+        self._show(self._resolved_name(), before)
 
     def _resolved_name(self) -> str:
         if self._choice != "system" or self._app is None:
             return self._choice
-        return "light" if self._app.styleHints().colorScheme() == Qt.ColorScheme.Light else "dark"
+        hints = self._app.styleHints()
+        name = "light" if hints.colorScheme() == Qt.ColorScheme.Light else "dark"
+        more = hints.accessibility().contrastPreference() == Qt.ContrastPreference.HighContrast
+        return f"contrast-{name}" if more else name
 
     def _follow(self) -> None:
         if self._choice == "system" and self._resolved_name() != self._theme.name:
             self._show(self._resolved_name())
 
-    def _show(self, name: str) -> None:
+    def _show(self, name: str, before: float | None = None) -> None:
+        """Show a theme at the text size in force, which was `before` until now."""
         app = self._app
         assert app is not None
         self._theme = load(name)
@@ -314,20 +368,31 @@ class ThemeManager(QObject):
             app.setStyle("Fusion")
         if self._pictures is None:
             self._pictures = TemporaryFolder()  # removed when the program ends
-        if name not in self._sheets:  # each writes its pictures
-            self._sheets[name] = stylesheet(self._theme, Path(self._pictures.name))
-        colors, sheet = palette(self._theme), self._sheets[name]
+        key = name, self._scale
+        if key not in self._sheets:  # each writes its pictures
+            self._sheets[key] = stylesheet(self._theme, Path(self._pictures.name), self._scale)
+        colors, sheet = palette(self._theme), self._sheets[key]
         if app.styleSheet() == sheet and app.palette() == colors:  # shown already: every widget would be styled again
             self._set_fonts(app)
             return
         app.setPalette(colors)
         app.setStyleSheet(sheet)
         self._set_fonts(app)
+        grows = self._scale / (before or self._scale)
+        if before is None or grows == 1.0:
+            self.changed.emit()
+            return
+        from app.views.ui import scaling
+
+        # After the stylesheet, which gives widgets their fonts of before, and before anybody takes others.
+        scaling.scale_fonts(before)
+        self.scaled.emit(grows)
         self.changed.emit()
+        scaling.fit_all()
 
     @staticmethod
     def _set_fonts(app: QApplication) -> None:
-        """Set the fonts, which are the same in all themes; after the stylesheet, the first of which resets them."""
+        """Set the fonts, the same in all themes of a size; after the stylesheet, the first of which resets them."""
         # The stubs want bytes, which PySide itself refuses: a class name is a str.
         of_fields = app.font("QLineEdit")  # type: ignore[call-overload]
         if app.font() == font("body") and of_fields == font("label"):
@@ -348,9 +413,9 @@ def current() -> Theme:
     return manager().theme
 
 
-def apply(app: QApplication, choice: str) -> None:
-    """Set the theme of the program: dark, light or system."""
-    manager().apply(app, choice)
+def apply(app: QApplication, choice: str, scale: float | None = None) -> None:
+    """Set the theme of the program, one of `CHOICES`, and a text size with it if there is one."""
+    manager().apply(app, choice, scale)
 
 
 def palette(theme: Theme) -> QPalette:
@@ -377,13 +442,22 @@ _PICTURE = re.compile(r"\$(up|down|right|check|close|remove)_(\w+)")
 _PICTURE_ICONS = {"up": "chevron-up", "down": "chevron-down", "right": "chevron-right"}
 
 
-def stylesheet(theme: Theme, pictures: Path) -> str:
-    """Return the stylesheet in a theme's colours.
+_SIZED, _LEAST = re.compile(r"font-size: (\d+)px"), re.compile(r"min-height: (1[89]|2\d)px")  # of what has text
+
+
+def stylesheet(theme: Theme, pictures: Path, scale: float = 1.0) -> str:
+    """Return the stylesheet in a theme's colours, for a text size.
 
     A stylesheet can refer to pictures only by file, so the few that it needs are written to `pictures` as SVG, which Qt
     draws sharp at every scale.
     """
     text = (RESOURCES / "themes" / "tapedeck.qss").read_text(encoding="utf-8")
+    if theme.contrast:
+        text += (RESOURCES / "themes" / "contrast.qss").read_text(encoding="utf-8")
+    if scale != 1.0:
+        line = round(15 * scale)  # high, of a control's text
+        text = _SIZED.sub(lambda one: f"font-size: {round(int(one[1]) * scale)}px", text)
+        text = _LEAST.sub(lambda one: f"min-height: {max(int(one[1]), line)}px", text)
     values = {token: getattr(theme, token).name() for token in TOKENS}
     values |= {
         "accentLine": mix(theme.raised, theme.accent, 0.45).name(),

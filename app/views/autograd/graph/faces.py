@@ -25,7 +25,7 @@ from app.views.autograd.graph.playback_paint import (
     paint_tick,
 )
 from app.views.ui import icons
-from app.views.ui.theme import ROLES, Theme, faded, font, mix
+from app.views.ui.theme import ROLES, Theme, faded, mix, scene_font
 
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
 LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
@@ -38,7 +38,7 @@ TAG_OVERHANG = 8.0  # by which the text of a tag may be wider than its box
 @cache
 def _picture_font(role: str) -> QFont:
     """Return the role's font in whole pixels."""
-    result = font(role)
+    result = scene_font(role)
     result.setPixelSize(round(ROLES[role][0]))
     return result
 

@@ -15,7 +15,7 @@ from app.views.autograd.graph.overview_item import DIMMED
 from app.views.autograd.graph.parts import TAG, ArrowPath, BoxPart, GroupPart
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
-from app.views.ui.theme import Theme, current, mix
+from app.views.ui.theme import Theme, current, manager, mix
 
 if TYPE_CHECKING:
     from app.views.autograd.graph.scene import TapeScene
@@ -59,7 +59,7 @@ class NearGraph(SpriteItem):
         apart = [number for number in numbers if number in flows or scene.is_marked(number)]
         plain = [scene.path_of(number) for number in sorted(set(numbers).difference(apart))]
         painter.setOpacity(DIMMED if scene.highlighted else 1.0)
-        pen, fill = arrow_ink(current(), False)
+        pen, fill = arrow_ink(current(), False, manager().strokes)
         painter.setPen(pen)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawLines([way.line for way in plain if way.line is not None])
@@ -89,10 +89,10 @@ class NearGraph(SpriteItem):
 
 
 @lru_cache(maxsize=8)
-def arrow_ink(theme: Theme, marked: bool) -> tuple[QPen, QBrush]:
-    """Return pen and brush of an arrow and its head."""
+def arrow_ink(theme: Theme, marked: bool, strokes: float) -> tuple[QPen, QBrush]:
+    """Return pen and brush of an arrow and its head, `strokes` times as thick as designed."""
     color = theme.back if marked else mix(theme.canvas, theme.back, 0.72)
-    return QPen(color, 2.4 if marked else 1.6), QBrush(color)
+    return QPen(color, strokes * (2.4 if marked else 1.6)), QBrush(color)
 
 
 def _paint_group(painter: QPainter, part: GroupPart, now: Theme) -> None:
@@ -105,7 +105,7 @@ def _paint_group(painter: QPainter, part: GroupPart, now: Theme) -> None:
 
 
 def _paint_arrow(painter: QPainter, way: ArrowPath, marked: bool, flow: EdgeFlow | None) -> None:
-    pen, fill = arrow_ink(current(), marked) if flow is None else _flow_ink(flow)
+    pen, fill = arrow_ink(current(), marked, manager().strokes) if flow is None else _flow_ink(flow)
     painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)
     if way.line is not None:

@@ -15,12 +15,14 @@ from app.views.autograd.tape.player import EMPTY, LEFT, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
+from app.views.ui.theme import manager
 from app.views.ui.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property
 
 SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
 
-NARROW = 1040  # px below which words are short
+NARROW = 1040  # px below which words are short, at the designed text size
+TIGHT = 640  # px below which what is held is not repeated beside the controls
 
 
 class TapePage(QWidget):
@@ -142,7 +144,7 @@ class TapePage(QWidget):
         node = player.next_node
         self.words.setToolTip(self._status_text(tape.nodes[node] if node is not None else None))
         self._fit()
-        self.held.setText(_held_text(player.held[position], tape.held_bytes, self.width() < NARROW))
+        self.held.setText(_held_text(player.held[position], tape.held_bytes, self.width() < NARROW * manager().scale))
         self.strip.setAccessibleDescription(self.words.toolTip())
 
     def _deck_state(self) -> str:
@@ -179,7 +181,9 @@ class TapePage(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.width() < NARROW
+        narrow = self.width() < NARROW * manager().scale
+        for each in (self._divider, self.held):  # the strip shows it too
+            each.setVisible(self.width() >= TIGHT * manager().scale)
         self.non_finite.setText("NaN or Inf" if narrow else "Break on NaN or Inf")
         self.above.setText("Norm above" if narrow else "Break when norm above")
         self.non_finite.setToolTip("Break on NaN or Inf")

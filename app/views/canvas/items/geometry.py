@@ -11,7 +11,7 @@ from PySide6.QtGui import QFontMetricsF
 from app.builder.layout.arrange import GRID, Size
 from app.util.late_dataclass import dataclass
 from app.views.canvas.items.faces import Face
-from app.views.ui.theme import font
+from app.views.ui.theme import scene_font
 
 NARROWEST, WIDEST = 76.0, 160.0
 TALL, SHORT, STRIP = 72.0, 50.0, 8.0
@@ -103,7 +103,7 @@ def _spread(count: int, height: float) -> tuple[float, ...]:
 @lru_cache(maxsize=8192)
 def text_width(text: str, role: str) -> float:
     """Return the width of a text in the font of a role."""
-    return QFontMetricsF(font(role)).horizontalAdvance(text)
+    return QFontMetricsF(scene_font(role)).horizontalAdvance(text)
 
 
 def forget_fonts() -> None:

@@ -304,13 +304,13 @@ def _top(line: TextLine, role: str, baseline: float) -> float:
 def _ascent(role: str) -> float:
     from PySide6.QtGui import QFontMetricsF
 
-    return QFontMetricsF(theme.font(role)).ascent()
+    return QFontMetricsF(theme.scene_font(role)).ascent()
 
 
 @lru_cache(maxsize=TEXTS)
 def _line_of(text: str, role: str, width: float | None = None) -> TextLine:
     """Return a text laid out, in a width if there is one: most of a node that an edit changes are as before."""
-    return TextLine(text, role) if width is None else elided(text, role, width)
+    return TextLine(text, role, scene=True) if width is None else elided(text, role, width, scene=True)
 
 
 def forget_fonts() -> None:
@@ -326,7 +326,7 @@ def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
     painter.setPen(QPen(now.categories.get(color, now.line3), 1))
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.drawRoundedRect(area, RADIUS, RADIUS)
-    line = elided(text.partition("\n")[0], "caption", max(area.width() - 2 * INSET, 0))
+    line = elided(text.partition("\n")[0], "caption", max(area.width() - 2 * INSET, 0), scene=True)
     line.draw(painter, area.left() + INSET, area.top() + 6, now.text3)
 
 

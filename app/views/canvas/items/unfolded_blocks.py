@@ -278,7 +278,9 @@ class InnerLook:
             wire.paint(painter)
         painter.translate(-shift)
         if shape.width > self.plan.width:
-            painter.setPen(QPen(theme.current().wire, 2, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap))
+            painter.setPen(
+                QPen(theme.current().wire, 2 * theme.manager().strokes, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap)
+            )
             for y in self.plan.outputs:
                 painter.drawLine(QPointF(self.plan.width, y), QPointF(shape.width, y))
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.builder.sheet import FRAME, Comment
 from app.views.ui import theme
-from app.views.ui.theme import Theme, font
+from app.views.ui.theme import Theme, scene_font
 from app.views.ui.widgets.painting import TextLine, elided
 
 FRAMES, COMMENTS, TITLES = -3.0, -2.0, 8.0  # layers: frames and comments behind everything, far titles before it
@@ -121,9 +121,9 @@ class NoteItem(QGraphicsItem):
             return
         # The words of the title's end are left out before the title itself is cut.
         room = (note.width - 2 * TITLE_LEFT) / scale
-        line = elided(note.text, "section", room)
+        line = elided(note.text, "section", room, scene=True)
         self._lines = [(QPointF(TITLE_LEFT / scale, 0.0), line)]
-        rest = elided(self._words, "caption", room - line.width - 8)
+        rest = elided(self._words, "caption", room - line.width - 8, scene=True)
         if rest.text == self._words:
             self._lines.append((QPointF(TITLE_LEFT / scale + line.width + (8 if line.text else 0), 0.0), rest))
 
@@ -134,12 +134,12 @@ class NoteItem(QGraphicsItem):
         width = (note.width - 2 * PAD_X) / scale
         room = (note.height - 2 * PAD_Y) / scale
         lines = wrapped(note.text, width)
-        height = QFontMetricsF(font("label")).lineSpacing()
+        height = QFontMetricsF(scene_font("label")).lineSpacing()
         count = max(1, int((room + 2) // height))
         if len(lines) > count:
             lines = [*lines[: count - 1], lines[count - 1].rstrip() + "…"]
         self._lines = [
-            (QPointF(PAD_X / scale, PAD_Y / scale + i * height), elided(text, "label", width))
+            (QPointF(PAD_X / scale, PAD_Y / scale + i * height), elided(text, "label", width, scene=True))
             for i, text in enumerate(lines)
         ]
         self._text_scale = scale
@@ -202,7 +202,7 @@ class NoteItem(QGraphicsItem):
         painter.save()
         painter.scale(scale, scale)
         for i, (place, line) in enumerate(self._lines):
-            ascent = QFontMetricsF(font("caption" if i else "section")).ascent()
+            ascent = QFontMetricsF(scene_font("caption" if i else "section")).ascent()
             line.draw(painter, place.x(), base / scale - ascent, now.text3 if i else now.text)
         painter.restore()
 
@@ -236,7 +236,7 @@ class FarTitle(QGraphicsItem):
 
     def __init__(self) -> None:
         super().__init__()
-        self._line = TextLine("", "section")
+        self._line = TextLine("", "section", scene=True)
         self._scale = 1.0
         self._color = ""
         self.setZValue(TITLES)
@@ -247,7 +247,7 @@ class FarTitle(QGraphicsItem):
         """Show the title, at most as wide as its frame."""
         self.prepareGeometryChange()
         self._scale, self._color = scale, note.color
-        self._line = elided(note.text, "section", max(note.width / scale - 12, 24.0))
+        self._line = elided(note.text, "section", max(note.width / scale - 12, 24.0), scene=True)
         self.setPos(note.x, note.y + 4)
         self.update()
 
@@ -276,7 +276,7 @@ def _shade(note: Comment, now: Theme) -> QColor | None:
 
 def wrapped(text: str, width: float) -> list[str]:
     """Wrap the text to lines of at most `width` pixels in the font of comments; too long words are broken."""
-    face = font("label")
+    face = scene_font("label")
     lines: list[str] = []
     for paragraph in text.split("\n"):
         layout = QTextLayout(paragraph, face)
@@ -298,4 +298,4 @@ def wrapped(text: str, width: float) -> list[str]:
 
 def height_for(text: str, width: float) -> float:
     """Return the height of a comment of a width for its text."""
-    return len(wrapped(text, width - 2 * PAD_X)) * QFontMetricsF(font("label")).lineSpacing() + 2 * PAD_Y
+    return len(wrapped(text, width - 2 * PAD_X)) * QFontMetricsF(scene_font("label")).lineSpacing() + 2 * PAD_Y

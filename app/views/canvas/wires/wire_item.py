@@ -188,7 +188,7 @@ class WireItem:
         return now.text3 if self._hovered else now.wire
 
     def _pen(self, now: Theme) -> QPen:
-        width = self._width or 2.0
+        width = (self._width or 2.0) * theme.manager().strokes
         pen = QPen(self._color(now), width + (0.5 if self._hovered and not self._selected else 0.0))
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
         dash = DASHES.get(self._state)
@@ -250,7 +250,7 @@ def paint_chip(painter: QPainter, look: tuple[str, str, bool], width: float) -> 
     painter.setPen(pen)
     painter.setBrush(fill)
     painter.drawPath(_chip(width))
-    line = TextLine(text, "shape")
+    line = TextLine(text, "shape", scene=True)
     line.draw(painter, LABEL_PAD, (LABEL_HEIGHT - line.height) / 2, ink)
 
 

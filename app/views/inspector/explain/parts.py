@@ -131,13 +131,22 @@ class FormulaBox(QWidget):
 
     def __init__(self, lines: Sequence[Line], remark: str) -> None:
         super().__init__()
-        self._plain, self._strong = theme.font("formula"), theme.font("formula")
-        self._strong.setWeight(QFont.Weight.Bold)
         self._lines, self._remark = tuple(lines), remark
-        self._metrics = QFontMetricsF(self._plain)
+        self._take_fonts()
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(". ".join([*self.texts(), remark]).strip(". "))
         self._rows = self._wrapped(10_000)
+        theme.manager().scaled.connect(self._rescale)
+
+    def _take_fonts(self) -> None:
+        self._plain, self._strong = theme.font("formula"), theme.font("formula")
+        self._strong.setWeight(QFont.Weight.Bold)
+        self._metrics = QFontMetricsF(self._plain)
+
+    def _rescale(self, _share: float) -> None:
+        self._take_fonts()
+        self._rows = self._wrapped(self.width() - 2 * self.PAD)
+        self.setFixedHeight(self._height())
 
     def texts(self) -> list[str]:
         """Return the lines as text."""

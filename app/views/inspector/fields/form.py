@@ -14,6 +14,7 @@ from app.util.late_dataclass import dataclass
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.row import LABEL_MOST, ParamRow
 from app.views.inspector.fields.values import BlockScope, ParamLike
+from app.views.ui.theme import manager
 from app.views.ui.widgets import Button, icon_button
 
 _TOOLS = 20  # room for the button with what can be done with a parameter, px
@@ -72,7 +73,7 @@ class ParamForm(QWidget):
     def _align(self, grid: QGridLayout) -> None:
         widest = max((row.name.sizeHint().width() for row in self.rows.values()), default=0)
         room = _TOOLS if self._tools is not None else 0
-        grid.setColumnMinimumWidth(0, min(max(widest + room, 96), LABEL_MOST))
+        grid.setColumnMinimumWidth(0, min(max(widest + room, 96), round(LABEL_MOST * manager().scale)))
 
     @property
     def params(self) -> tuple[ParamLike, ...]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.builder.literals import AUTO
@@ -57,6 +57,23 @@ class _Note(QLabel):
         painter.end()
 
 
+class ParamName(QLabel):
+    """The name of a parameter, shortened in the middle where it is too long."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._whole = text
+        self.setFont(theme.font("code"))
+        self.setProperty("tone", "text2")
+        self._fit()
+        theme.manager().changed.connect(self._fit)
+
+    def _fit(self) -> None:
+        most = round(LABEL_MOST * theme.manager().scale)
+        self.setText(QFontMetrics(theme.font("code")).elidedText(self._whole, Qt.TextElideMode.ElideMiddle, most))
+        self.setMaximumWidth(most)
+
+
 class ParamRow:
     """One row. Rarely needed parts, such as the error label, are created on demand."""
 
@@ -69,11 +86,7 @@ class ParamRow:
         self._known = False
         self._doc = self._message = self._blame = ""
         self.parts: dict[str, QWidget] = {}
-        self.name = QLabel()
-        self.name.setFont(theme.font("code"))
-        self.name.setText(self.name.fontMetrics().elidedText(param.name, Qt.TextElideMode.ElideMiddle, LABEL_MOST))
-        self.name.setProperty("tone", "text2")
-        self.name.setMaximumWidth(LABEL_MOST)
+        self.name = ParamName(param.name)
         self.name.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.name.customContextMenuRequested.connect(lambda place: self.open_menu(self.name.mapToGlobal(place)))
         self._cell = hbox(spacing=6)

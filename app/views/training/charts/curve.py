@@ -13,6 +13,7 @@ from app.views.training.charts.series import Floats
 from app.views.ui import theme
 
 FAR = 10_000.0  # pixels outside of the view that a line is drawn to at most: the rasteriser counts in 32 bits
+CLEAR = 0.62  # the least opacity in a theme of high contrast
 
 
 class Curve(PlotLayer):
@@ -52,7 +53,10 @@ class Curve(PlotLayer):
 
     def restyle(self) -> None:
         """Take the colour from the theme in force."""
-        self._pen = QPen(theme.faded(self.color, self._opacity), self._width)
+        self._pen = QPen(
+            theme.faded(self.color, max(self._opacity, CLEAR) if theme.current().contrast else self._opacity),
+            self._width * theme.manager().strokes,
+        )
         self._pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
         if self._dashed:
             self._pen.setDashPattern([5, 3])

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QDialog, QPushButton, QWidget
 
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
+from app.views.ui.scaling import fit
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -66,5 +67,6 @@ class Dialog(QDialog):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.give_mnemonics()
+        fit(self)
         # A wrapped label knows its height only once its width is known.
         self.resize(self.width(), max(self.height(), present(self.layout()).totalHeightForWidth(self.width())))

@@ -21,12 +21,14 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
 from app.views.ui.graphview.grid_dots import GridDots
+from app.views.ui.theme import manager
 
 if TYPE_CHECKING:
     from app.views.ui.graphview.accessible import GraphAccess
 
 WHEEL = 1.0015  # zoom for an eighth of a degree
 NEARLY = 0.6  # of `READABLE`: what would be smaller is shown whole and without names
+LEGIBLE = 0.8  # of the zoom at which texts have the size that is set, where larger text is asked for
 Pads = tuple[int, int, int, int]
 
 
@@ -43,6 +45,7 @@ class PanZoomView(QGraphicsView):
     LEAST, MOST = 0.05, 4.0  # zoom
     MARGIN = 2000.0  # scene pixels that the view reaches past the picture at least
     READABLE = 0.0  # zoom from which names are drawn: what would nearly fit so is not made smaller
+    SHOWS_END = True  # of what does not fit; else its beginning
     PADS: Pads = (48, 64, 48, 72)  # left, top, right, bottom: room for overlays
 
     def __init__(self, scene: QGraphicsScene, parent: QWidget | None = None) -> None:
@@ -54,6 +57,7 @@ class PanZoomView(QGraphicsView):
         self._dots = GridDots()
         self._space = False
         self.whole = False  # everything is framed, also after the view is resized
+        manager().scaled.connect(self._rescale)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -90,6 +94,17 @@ class PanZoomView(QGraphicsView):
 
     def zoom_changed(self, zoom: float) -> None:
         """React to a zoom; for subclasses with levels of detail."""
+
+    @property
+    def unit(self) -> float:
+        """The zoom at which texts have the size that is set for the program."""
+        return manager().scale
+
+    def _rescale(self, share: float) -> None:
+        if self.whole and not self.whole_area().isEmpty():
+            self.frame(self.whole_area())
+        else:
+            self.zoom_by(share)
 
     @property
     def zoom(self) -> float:
@@ -132,14 +147,20 @@ class PanZoomView(QGraphicsView):
         left, top, right, bottom = pads or self.PADS
         width = max(self.viewport().width() - left - right, 80)
         height = max(self.viewport().height() - top - bottom, 80)
-        zoom = min(width / area.width(), height / area.height(), most)
-        if NEARLY * self.READABLE <= zoom < self.READABLE:
-            zoom = self.READABLE
+        whole = min(width / area.width(), height / area.height())
+        zoom = min(whole, most * self.unit)
+        if self.unit > 1.0 and LEGIBLE * self.unit / 3 <= whole < LEGIBLE * self.unit:
+            zoom = LEGIBLE * self.unit  # larger text is worth more than the rest of the picture
+        readable = self.READABLE * self.unit
+        if NEARLY * self.READABLE <= zoom < readable:
+            zoom = readable
         self.zoom_to(zoom)
         self.widen()
-        # Of what does not fit its end is shown: there the backward pass begins.
-        x = max(area.center().x(), area.right() - width / 2 / zoom)
-        y = max(area.center().y(), area.bottom() - height / 2 / zoom)
+        # Of what does not fit its end is shown, where the backward pass begins, or its beginning.
+        across, down = width / 2 / zoom, height / 2 / zoom
+        x, y = max(area.center().x(), area.right() - across), max(area.center().y(), area.bottom() - down)
+        if not self.SHOWS_END:
+            x, y = min(area.center().x(), area.left() + across), min(area.center().y(), area.top() + down)
         self._put(QPointF(x, y), QPointF(left + width / 2, top + height / 2))
         self.whole = area == self.whole_area()
         self.moved.emit()

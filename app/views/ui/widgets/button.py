@@ -7,7 +7,7 @@ from PySide6.QtGui import QFontMetrics, QHelpEvent, QIcon, QKeySequence, QPainte
 from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionButton, QStylePainter, QToolTip, QWidget
 
 from app.views.ui import icons
-from app.views.ui.theme import current
+from app.views.ui.theme import current, grown
 from app.views.ui.widgets.painting import KeyboardFocus, set_property
 
 HEIGHT = 26
@@ -96,7 +96,10 @@ class Button(KeyboardFocus, QPushButton):
     def sizeHint(self) -> QSize:
         self.ensurePolished()
         more = self.text().count("\n") * QFontMetrics(self.font()).lineSpacing()
-        return QSize(sum(self._parts()) + 2 * KINDS[self._kind][2], (HEIGHT if self._kind != "link" else 20) + more)
+        return QSize(
+            sum(self._parts()) + 2 * KINDS[self._kind][2],
+            grown(HEIGHT if self._kind != "link" else 20, "button") + more,
+        )
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()

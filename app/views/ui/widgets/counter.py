@@ -20,7 +20,6 @@ from app.views.ui.widgets.painting import TextLine, at_least, box, elided, start
 HEIGHT = 38
 REEL = 12.0  # radius of a reel, px
 HUB = 3.6
-REELS = QRect(8, 6, 56, 26)
 FIELDS = 74  # where the figures begin, px
 GAP = 26  # between two figures, px
 LEAST_GAP = 10  # where room is short
@@ -54,7 +53,8 @@ class Counter(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setFixedHeight(HEIGHT)
+        self.setFixedHeight(self._high)
+        manager().scaled.connect(self._rescale)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Tape counter")
         self.setMouseTracking(True)
@@ -70,6 +70,22 @@ class Counter(QWidget):
         self._reserved = 0.0  # for a message
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
+
+    @property
+    def _high(self) -> int:
+        """The height at the text size in force."""
+        return round(HEIGHT * manager().scale)
+
+    @property
+    def _reels(self) -> QRect:
+        return QRect(8, round(self._high / 2) - 13, 56, 26)
+
+    def _rescale(self, _share: float) -> None:
+        self.setFixedHeight(self._high)
+        self._widths = [figure.width for figure in self._figures]
+        self._cut()
+        self._fit()
+        self.updateGeometry()
 
     def set_fields(self, fields: Iterable[tuple[str, str]]) -> None:
         """Set the numbers as (caption, value) pairs, such as ("Epoch", "3/10")."""
@@ -132,7 +148,7 @@ class Counter(QWidget):
     def message_rect(self) -> QRect:
         """Return the area of the message with its icon."""
         width = int(self._message.width) + 28
-        return QRect(self.width() - 14 - width, 0, width + 14, HEIGHT - 6)
+        return QRect(self.width() - 14 - width, 0, width + 14, self._high - 6)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self._over_link(event):
@@ -154,7 +170,7 @@ class Counter(QWidget):
         self._turned_at = now
         if batches > 0 and not manager().reduced_motion:
             self._angle = (self._angle + min(batches * TURN_A_BATCH, elapsed)) % 1.0
-            self.update(REELS)
+            self.update(self._reels)
 
     def angle(self) -> float:
         """Return the rotation of the reels, in turns, 0 to 1."""
@@ -189,19 +205,19 @@ class Counter(QWidget):
             return
         width = (room - gap * (count - 1)) / count
         if width < SEGMENT_LEAST:
-            self._segments = [QRectF(FIELDS, HEIGHT - 6, room, 3)]
+            self._segments = [QRectF(FIELDS, self._high - 6, room, 3)]
         else:
-            self._segments = [QRectF(FIELDS + i * (width + gap), HEIGHT - 6, width, 3) for i in range(count)]
+            self._segments = [QRectF(FIELDS + i * (width + gap), self._high - 6, width, 3) for i in range(count)]
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._cut()
         self._fit()
 
     def sizeHint(self) -> QSize:
-        return at_least(330, HEIGHT)
+        return at_least(330, self._high)
 
     def minimumSizeHint(self) -> QSize:
-        return at_least(200, HEIGHT)
+        return at_least(200, self._high)
 
     # how it looks
 
@@ -211,9 +227,9 @@ class Counter(QWidget):
         box(painter, QRectF(self.rect()), 7, theme.sunken, theme.line)
         tape = theme.color(self._color)
         share = self._done / self._epochs if self._epochs else 0.0
-        self._paint_reel(painter, theme, QPointF(8 + REEL, HEIGHT / 2), 1.0 - share, tape)
-        self._paint_reel(painter, theme, QPointF(8 + 3 * REEL + 6, HEIGHT / 2), share, tape)
-        if not REELS.contains(event.rect()):
+        self._paint_reel(painter, theme, QPointF(8 + REEL, self._high / 2), 1.0 - share, tape)
+        self._paint_reel(painter, theme, QPointF(8 + 3 * REEL + 6, self._high / 2), share, tape)
+        if not self._reels.contains(event.rect()):
             self._paint_figures(painter, theme)
             self._paint_segments(painter, theme, tape)
         painter.end()
@@ -238,16 +254,16 @@ class Counter(QWidget):
 
     def _paint_figures(self, painter: QPainter, theme: Theme) -> None:
         x = float(FIELDS)
-        rest = self._color == "text4"
+        rest, below = self._color == "text4", round(14 * manager().scale)
         for figure, width in zip(self._figures[: self._fitting], self._widths, strict=False):
             figure.caption.draw(painter, x, 2, theme.text3)
-            figure.head.draw(painter, x, 14, theme.text2 if rest else theme.text)
-            figure.tail.draw(painter, x + figure.head.width, 14, theme.text3)
+            figure.head.draw(painter, x, below, theme.text2 if rest else theme.text)
+            figure.tail.draw(painter, x + figure.head.width, below, theme.text3)
             x += width + self._gap
         if self._text:
             color = theme.color(self._tone)
             left = self.width() - 14 - self._message.width
-            area = QRectF(0, 0, self.width(), HEIGHT - 6)
+            area = QRectF(0, 0, self.width(), self._high - 6)
             self._message.draw_in(painter, left, area, color)
             if self._icon:
                 icons.draw(painter, self._icon, self._tone, left - 20, area.center().y() - 7, 14)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 from app.views.ui import icons
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present
-from app.views.ui.theme import current
+from app.views.ui.theme import current, manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label, start
 
@@ -52,7 +52,8 @@ class EmptyState(QWidget):
         self._title = label(title, "title")
         self._hint = label(hint, "label", "text3", wrap=True)
         self._hint.setAlignment(centre | Qt.AlignmentFlag.AlignTop)
-        self._hint.setMaximumWidth(320)
+        self._hint.setMaximumWidth(round(320 * manager().scale))
+        manager().scaled.connect(self._rescale)
         self.button = Button(action, "primary", parent=self)
         self.button.setVisible(bool(action))
         self.button.clicked.connect(self.acted)
@@ -81,6 +82,10 @@ class EmptyState(QWidget):
     def title(self) -> str:
         return self._title.text()
 
+    def _rescale(self, _share: float) -> None:
+        self._hint.setMaximumWidth(round(320 * manager().scale))
+        self._fit()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
@@ -91,8 +96,9 @@ class EmptyState(QWidget):
 
     def _fit(self) -> None:
         # A centred label with word wrap has no natural width: it gets what the room or the text allows.
+        most = round(320 * manager().scale)
         natural = self._hint.fontMetrics().horizontalAdvance(self._hint.text()) + 4
-        width = max(min(natural, 230 if natural > 320 else 320, self.width() - 48), 80)
+        width = max(min(natural, most * 23 // 32 if natural > most else most, self.width() - 48), 80)
         wrap = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignHCenter
         text = self._hint.fontMetrics().boundingRect(0, 0, width, 1000, wrap, self._hint.text())
         self._hint.setFixedSize(width, max(text.height(), 1))

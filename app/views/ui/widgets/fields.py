@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QSizePolicy, Q
 from shiboken6 import isValid
 
 from app.views.ui import icons
+from app.views.ui.theme import grown
 from app.views.ui.widgets.focus import go_back
 from app.views.ui.widgets.painting import set_property
 
@@ -89,7 +90,7 @@ class TextField(Marked, QLineEdit):
         self._parse, self._show = parse, show
         self._emitted: list[Any] = []  # emitted, and not yet set again from outside
         self._linked = self._typing = self._clicked = self._in_menu = False
-        self.setFixedHeight(HEIGHT)
+        self.setFixedHeight(grown(HEIGHT, "label"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMinimumWidth(44)
         self.textEdited.connect(self._read)
@@ -299,7 +300,7 @@ class ChoiceField(Marked, QComboBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
-        self.setFixedHeight(HEIGHT)
+        self.setFixedHeight(grown(HEIGHT, "label"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._clicked = False
         self._show = show

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import icons
 from app.views.ui.layouts import hbox
+from app.views.ui.theme import grown
 from app.views.ui.widgets.fields import HEIGHT, TextField
 from app.views.ui.widgets.painting import label
 
@@ -153,7 +154,7 @@ class NumberField(TextField):
 
     def sizeHint(self) -> QSize:
         digits = max(len(self.text()), 3)
-        return QSize(QFontMetrics(self.font()).horizontalAdvance("0") * digits + ARROWS + 18, HEIGHT)
+        return QSize(QFontMetrics(self.font()).horizontalAdvance("0") * digits + ARROWS + 18, grown(HEIGHT, "label"))
 
     # mouse and keys
 
@@ -258,7 +259,7 @@ class NumbersField(QWidget):
         self._kind, self._minimum, self._optional = kind, minimum, optional
         self._value: Any = value
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFixedHeight(HEIGHT)
+        self.setFixedHeight(grown(HEIGHT, "label"))
         layout = hbox(on=self, margins=0, spacing=6 if count < 3 else 3)
         if count:
             first = value[0] if isinstance(value, tuple) and value else value if not isinstance(value, tuple) else 0

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from app.views.ui import icons
-from app.views.ui.theme import current, font
+from app.views.ui.theme import current, font, manager, scene_font
 
 KEY_REASONS = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
 
@@ -27,23 +27,45 @@ RETURNS = (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReas
 
 
 class TextLine:
-    """One line of text in the font of a role, laid out when it is made and not when it is painted."""
+    """One line of text in the font of a role, laid out when it is made and not when it is painted.
 
-    __slots__ = ("text", "width", "height", "_font", "_static")
+    It is laid out again when the text size has changed, but for one of a `scene`, which is enlarged as a whole.
+    """
 
-    def __init__(self, text: str, role: str) -> None:
-        self.text = text
-        self._font = font(role)
+    __slots__ = ("text", "_role", "_scene", "_scale", "_width", "_height", "_font", "_static")
+
+    def __init__(self, text: str, role: str, scene: bool = False) -> None:
+        self.text, self._role, self._scene = text, role, scene
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        self._scale = manager().scale
+        self._font = scene_font(self._role) if self._scene else font(self._role)
         metrics = QFontMetricsF(self._font)
-        self.width = metrics.horizontalAdvance(text)
-        self.height = metrics.height()
-        self._static = QStaticText(text)
+        self._width = metrics.horizontalAdvance(self.text)
+        self._height = metrics.height()
+        self._static = QStaticText(self.text)
         self._static.setTextFormat(Qt.TextFormat.PlainText)
         self._static.setPerformanceHint(QStaticText.PerformanceHint.AggressiveCaching)
         self._static.prepare(font=self._font)
 
+    def _refresh(self) -> None:
+        if not self._scene and self._scale != manager().scale:
+            self._lay_out()
+
+    @property
+    def width(self) -> float:
+        self._refresh()
+        return self._width
+
+    @property
+    def height(self) -> float:
+        self._refresh()
+        return self._height
+
     def draw(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
         """Paint with the top left corner at (x, y)."""
+        self._refresh()
         painter.setFont(self._font)
         painter.setPen(color)
         painter.drawStaticText(QPointF(x, y), self._static)
@@ -53,10 +75,10 @@ class TextLine:
         self.draw(painter, x, round(area.center().y() - self.height / 2), color)
 
 
-def elided(text: str, role: str, width: float) -> TextLine:
+def elided(text: str, role: str, width: float, scene: bool = False) -> TextLine:
     """`text` as a line of at most `width` pixels, with an ellipsis where it was cut."""
-    metrics = QFontMetricsF(font(role))
-    return TextLine(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(width, 0.0)), role)
+    metrics = QFontMetricsF(scene_font(role) if scene else font(role))
+    return TextLine(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(width, 0.0)), role, scene)
 
 
 def box(

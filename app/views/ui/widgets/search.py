@@ -7,7 +7,7 @@ from PySide6.QtGui import QAction, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QLineEdit, QSizePolicy, QWidget
 
 from app.views.ui import icons
-from app.views.ui.theme import current
+from app.views.ui.theme import current, grown
 from app.views.ui.widgets.painting import TextLine, box
 
 HEIGHT = 28
@@ -20,7 +20,7 @@ class SearchField(QLineEdit):
         super().__init__(parent)
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(placeholder)
-        self.setFixedHeight(HEIGHT)
+        self.setFixedHeight(grown(HEIGHT, "label"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._clear = QAction(icons.icon("close", "text3"), "Clear", self)
         self._clear.triggered.connect(self.clear)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.theme import current, font
+from app.views.ui.theme import current, font, grown
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, at_least, elided, label, set_property, start
 
@@ -39,7 +39,7 @@ class _Header(KeyboardFocus, QAbstractButton):
         self.setCheckable(True)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
-        self.setFixedHeight(HEADER)
+        self.setFixedHeight(grown(HEADER, "section"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._line = TextLine(title, "section")
         self._shown = self._line

@@ -9,7 +9,7 @@ from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QSizePolicy, QWidget
 
 from app.views.ui.layouts import hbox
-from app.views.ui.theme import current
+from app.views.ui.theme import current, grown
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
 
 HEIGHT = 24
@@ -33,7 +33,7 @@ class _Segment(KeyboardFocus, QAbstractButton):
             super().keyPressEvent(event)
 
     def sizeHint(self) -> QSize:
-        return at_least(self._lines[1].width + 20, HEIGHT)
+        return at_least(self._lines[1].width + 20, grown(HEIGHT, "button"))
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()

@@ -1,0 +1,98 @@
+"""The text size put on widgets that exist: their fonts, and the heights and widths that were fixed for the design's."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QWidget,
+)
+
+from app.views.ui import theme
+
+TEXT_HEIGHTS = range(18, 61)  # fixed heights of what has one line of text in it; the others are of pictures
+TEXT_WIDTHS = range(44, 261)
+DESIGNED = "designedSize"  # a property: fixed height and width as they were before they grew
+RESTORED = "_q_styleSheetWidgetFont"  # what Qt's stylesheets set on a widget when it is styled again
+FIELDS = (QLineEdit, QComboBox, QAbstractSpinBox)
+
+
+def scale_fonts(before: float) -> None:
+    """Set every font that a widget has of its own at the text size in force; `before` was the one until now."""
+    now = theme.manager().scale
+    roles = {theme.font_at(role, before).key(): role for role in theme.ROLES}
+    for widget in QApplication.allWidgets():
+        if widget.testAttribute(Qt.WidgetAttribute.WA_SetFont):
+            role = roles.get(widget.font().key())
+            font = theme.font(role) if role is not None else _scaled(widget.font(), now / before)
+            widget.setFont(font)
+            if widget.property(RESTORED) is not None:
+                widget.setProperty(RESTORED, font)
+
+
+def _scaled(font: QFont, share: float) -> QFont:
+    result = QFont(font)
+    if font.pixelSize() > 0:
+        result.setPixelSize(max(round(font.pixelSize() * share), 1))
+    elif font.pointSizeF() > 0:
+        result.setPointSizeF(font.pointSizeF() * share)
+    return result
+
+
+def fit_all() -> None:
+    """Fit all windows to the text size."""
+    for window in QApplication.topLevelWidgets():
+        fit(window)
+
+
+def fit(root: QWidget) -> None:
+    """Give controls in a widget the size that their text needs, and what they are in; at the design's their own."""
+    scale = theme.manager().scale
+    if scale != 1.0:
+        _grew.add(True)
+    elif not _grew:
+        return
+    for widget in (*reversed(root.findChildren(QWidget)), root):  # what is inside before what it is in
+        layout = widget.layout()
+        if layout is not None:
+            layout.invalidate()
+        _fit_one(widget, scale)
+        if isinstance(widget, QAbstractItemView):
+            widget.doItemsLayout()  # rows know their height again
+
+
+_grew: set[bool] = set()  # whether anything ever did
+
+
+def _fit_one(widget: QWidget, scale: float) -> None:
+    designed = widget.property(DESIGNED)
+    height, width = designed if designed is not None else (_fixed(widget, True), _fixed(widget, False))
+    if designed is None:
+        if height not in TEXT_HEIGHTS and width not in TEXT_WIDTHS:
+            return
+        widget.setProperty(DESIGNED, (height, width))
+    pictured = isinstance(widget, QAbstractButton) and not widget.text() and width == height
+    if height in TEXT_HEIGHTS and not pictured:
+        widget.setFixedHeight(max(height, _needed(widget)) if scale != 1.0 else height)
+    if width in TEXT_WIDTHS and isinstance(widget, FIELDS):
+        widget.setFixedWidth(round(width * scale))
+
+
+def _needed(widget: QWidget) -> int:
+    layout = widget.layout()
+    if layout is not None and layout.count():
+        return max(layout.minimumSize().height() + 2, widget.fontMetrics().height() + 6)
+    return widget.fontMetrics().height() + 8
+
+
+def _fixed(widget: QWidget, high: bool) -> int:
+    """Return the fixed height or width of a widget, 0 if it is free."""
+    least, most = widget.minimumSize(), widget.maximumSize()
+    low, top = (least.height(), most.height()) if high else (least.width(), most.width())
+    return low if low == top else 0
