@@ -129,7 +129,7 @@ def _compute(tree: ast.expr, values: Mapping[str, Any]) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ExpressionError(f"{value!r:.40} is no number")
+        raise ExpressionError(f"{value!r:.40} is not a number")
     return value
 
 

@@ -225,7 +225,8 @@ def blocks_from(records: list[BlockRecord], ops: Catalog, network: GraphRecord) 
     for i, record in enumerate(records):
         place = f"$.blocks[{i}]"
         if not record.name.isidentifier() or record.name in drafts:
-            raise ProjectFileError(f"{record.name!r:.60} is no name for a block, or two have it - at `{place}.name`")
+            words = f"{record.name!r:.60} is not a valid name for a block, or is used twice"
+            raise ProjectFileError(f"{words} - at `{place}.name`")
         params = tuple(_block_param(param, f"{place}.params[{n}]") for n, param in enumerate(record.params))
         nodes = _nodes(record.graph.nodes, f"{place}.graph.nodes")
         drafts[record.name] = Block(record.name, Graph(nodes), params=params, note=record.note)
@@ -252,7 +253,7 @@ def _check_nesting(network: GraphRecord, drafts: Mapping[str, Block]) -> None:
 def _block_param(record: ParamRecord, place: str) -> Param:
     kinds = (*COMPUTED, "choice", "dtype")
     if record.kind not in kinds or not record.name.isidentifier():
-        raise ProjectFileError(f"{record.name!r:.40} of kind {record.kind!r:.40} is no parameter - at `{place}`")
+        raise ProjectFileError(f"{record.name!r:.40} of kind {record.kind!r:.40} is not a parameter - at `{place}`")
     param = Param(record.name, record.kind, None, choices=tuple(record.choices), count=record.count,
                   optional=record.optional, minimum=record.minimum, maximum=record.maximum)  # fmt: skip
     try:

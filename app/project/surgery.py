@@ -96,7 +96,7 @@ def surgery_between(before: Project, after: Project, run: Analysis, edited: Anal
     Raises SurgeryError for a net with errors, one without anything of the run's, and opened models.
     """
     if before.opened is not None or after.opened is not None:
-        raise SurgeryError("An opened model is code of its own, which is not edited during a run.")
+        raise SurgeryError("An opened model has its own code, which is not edited during a run.")
     for analysis, which in ((run, "net of the run"), (edited, "edited net")):
         if not analysis.runnable:
             told = analysis.errors[0].message if analysis.errors else "It has not been analysed."

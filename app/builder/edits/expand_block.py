@@ -33,7 +33,7 @@ def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, 
     node = graph.nodes[instance]
     block = project.blocks.get(block_of(node.op))
     if block is None:
-        raise BlockError(f"{node.name} is no instance of a block")
+        raise BlockError(f"{node.name} is not an instance of a block")
     if len(graph.sharing(instance)) > 1:
         raise BlockError(f"{node.name} shares its module with other nodes; it cannot be expanded")
     if node.muted:

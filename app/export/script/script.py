@@ -55,7 +55,7 @@ def training_script(
     model_module_name = job.source.module_name if model_module_name is None else model_module_name
     for name in (model_module_name, job.source.class_name):
         if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
-            raise JobError(f"“{name}” is no name that Python can import.")
+            raise JobError(f"“{name}” is not a name that Python can import.")
     values = context(job, model_module_name, start_file(Path(script)).name, hands)
     template = _template()
     return template.render(values, imports=imports_of(template.render(values, imports=[])))

@@ -16,7 +16,7 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets.painting import label
 
 CANVAS = (("", "As on the canvas, where it fits"), ("canvas", "As on the canvas"))
-ROWS, DOT = (("rows", "In rows"),), (("dot", "By Graphviz, in a size of its own"),)
+ROWS, DOT = (("rows", "In rows"),), (("dot", "Laid out by Graphviz"),)
 ROOM = QSize(600, 340)
 PROJECT = "An SVG or PNG can then be opened as the project. Switch this off to show the picture alone."
 

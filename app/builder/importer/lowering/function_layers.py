@@ -91,7 +91,7 @@ def _named(node: fx.Node) -> tuple[str, Any]:
         raise BindingError(f"Tensor.{name} is not among the ops")
     known = _public().get(node.target) if callable(node.target) else None
     if known is None:
-        raise BindingError(f"{getattr(node.target, '__name__', node.target)} is no public function of torch")
+        raise BindingError(f"{getattr(node.target, '__name__', node.target)} is not a public function of torch")
     room, _, name = known.rpartition(".")
     plain = name[:-1] if name.endswith("_") and hasattr(_module(room), name[:-1]) else name
     return f"{room}.{plain}", getattr(_module(room), plain)

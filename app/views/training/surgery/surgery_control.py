@@ -49,7 +49,7 @@ class SurgeryControl(QObject):
             return "A run of several processes has a copy of the net in each. Stop it, and start a run of one process."
         before = workspace.run_control.drawn(run)
         if before is None or before.opened is not None or workspace.document.project.opened is not None:
-            return "The net of an opened model is code of its own. Redraw it to edit it during a run."
+            return "The net of an opened model is its own code. Redraw it to edit it during a run."
         if not differ(before, workspace.document.project):
             return NOTHING
         if not workspace.live.up_to_date or workspace.live.torch is None:
