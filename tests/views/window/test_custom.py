@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
+from PySide6.QtGui import QDropEvent, QImage
 
 from app.engine.client import shared
 from app.project import file
+from app.project.picture_file import into_png
 from app.project.project import Project
 from app.source import layer_files
 from app.source.trust import TrustStore
 from app.views.custom_layers.trust_dialog import TrustDialog
+from app.views.export.picture import png_bytes
 from tests.support import own_layers_nets as own
 from tests.support.whole_window import WholeWindow
 
@@ -58,11 +60,15 @@ def file_rows(window: WholeWindow) -> list[tuple[str, str]]:
 
 
 def test_a_project_with_an_untrusted_file_opens_and_runs_nothing_of_it(qtbot, window, tape, marker) -> None:
-    open_and_wait(qtbot, window, tape)
-    assert messages(window) == {"my_layers.py is not trusted yet"}
-    assert not marker.exists()
-    assert file_rows(window) == [("my_layers.py", "not trusted yet")]
-    assert window.banner.isVisible() and "my_layers.py" in window.banner.title()
+    picture = tape.with_suffix(".png")
+    picture.write_bytes(into_png(png_bytes(QImage(4, 4, QImage.Format.Format_RGB32)), tape.read_bytes()))
+    for path in (picture, tape):
+        open_and_wait(qtbot, window, path)
+        assert messages(window) == {"my_layers.py is not trusted yet"}
+        assert not marker.exists()
+        assert file_rows(window) == [("my_layers.py", "not trusted yet")]
+        assert window.banner.isVisible() and "my_layers.py" in window.banner.title()
+        assert window.run_control.blocked
     spec = window.catalog[own.SCALED]
     assert [port.name for port in spec.inputs] == ["x"] and spec.param("features") is not None
     assert window.run_control.blocked
