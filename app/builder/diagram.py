@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog
+from app.builder.edits.comments import framed
 from app.builder.graph import Edge, Graph, Node
 from app.builder.layout.arrange import complete
+from app.builder.sheet import Comments, Positions
 from app.builder.summary import compact, detail_line, summary_line
-from app.diagram.diagram import Arrow, Box, Drawing, Group
+from app.diagram.diagram import Arrow, Box, Drawing, Frame, Group
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -31,7 +33,10 @@ class DrawnSheet(Protocol):
     def graph(self) -> Graph: ...
 
     @property
-    def positions(self) -> Mapping[str, tuple[float, float]]: ...
+    def positions(self) -> Positions: ...
+
+    @property
+    def comments(self) -> Comments: ...
 
     @property
     def unfolded(self) -> frozenset[str]: ...
@@ -76,7 +81,14 @@ def to_drawing(
         for node in _shown(one):
             boxes.append(_box(one, node, catalog))
     arrows = [arrow for one in sheets for arrow in _arrows(one)]
-    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title, _places(sheets))
+    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title, _places(sheets), _frames(sheet))
+
+
+def _frames(sheet: DrawnSheet) -> tuple[Frame, ...]:
+    """Return the frames of a sheet that have nodes in them."""
+    found = framed(sheet.comments, sheet.positions, {})
+    notes = {key: (sheet.comments[key], frozenset(nodes)) for key, nodes in found.items() if nodes}
+    return tuple(Frame(note.text, nodes, note.color) for note, nodes in notes.values())
 
 
 def _places(sheets: list[_Sheet]) -> FrozenMap[str, tuple[float, float]]:

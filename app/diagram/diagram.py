@@ -80,10 +80,20 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """A titled frame that the owner put around boxes and groups, by id, where they are arranged by `places`."""
+
+    title: str
+    members: frozenset[str]
+    category: str = ""
+
+
+@dataclass(frozen=True)
 class Drawing:
     """`direction` is that of the arrows: "LR" for data, "RL" for gradients, whose layers keep their forward order.
 
-    `places` are the corners of boxes and groups in what is around them, if their owner arranged them.
+    `places` are the corners of boxes and groups in what is around them, if their owner arranged them; then `frames`
+    are around some of those at the top.
 
     Raises `DrawingError` for duplicate ids and dangling references.
     """
@@ -94,6 +104,7 @@ class Drawing:
     direction: Direction = "LR"
     title: str = ""
     places: FrozenMap[str, tuple[float, float]] = field(default_factory=FrozenMap)
+    frames: tuple[Frame, ...] = ()
 
     def __post_init__(self) -> None:
         boxes = {box.id for box in self.boxes}

@@ -11,7 +11,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 
 from app import cli
-from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
+from app.diagram.diagram import Arrow, Box, Chip, Drawing, Frame, Group
 from app.graphviz_export import ExportError, GraphvizError, NoGraphvizError, has_dot, render
 from app.project import picture_file
 from app.project.file import read
@@ -19,7 +19,8 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.export.headless_pictures import first_that_fits
 from app.views.export.picture import write
-from app.views.export.printing.marks import BODY, Frame, Words
+from app.views.export.printing.marks import BODY, Words
+from app.views.export.printing.marks import Frame as FrameMark
 from app.views.export.printing.paper import PAPERS, POINT, Choice
 from app.views.export.printing.plate import printed
 from app.views.export.printing.tikz import latex
@@ -49,7 +50,7 @@ def test_a_picture_has_its_size_on_paper_with_text_of_six_points(qapp, purpose) 
         assert sheet.width / sheet.height == pytest.approx(16 / 9)
     assert min(mark.size for mark in sheet.plate.marks if isinstance(mark, Words)) == BODY
     for mark in sheet.plate.marks:
-        if isinstance(mark, Frame):
+        if isinstance(mark, FrameMark):
             assert mark.x >= 0 and mark.x + mark.width <= sheet.plate.width
 
 
@@ -91,9 +92,10 @@ def test_boxes_never_overlap_and_keep_their_order(qapp) -> None:
     boxes = (Box("a", "a" * 40), Box("b", "b"), Box("c", "c"), Box("d", "d" * 30), Box("e", "e", group="g"))
     places = {"a": (0, 0), "b": (104, 4), "c": (10, 90), "d": (60, 180), "e": (0, 0), "g": (300, 0)}
     drawing = Drawing(boxes, (Arrow("a", "b"), Arrow("b", "c"), Arrow("c", "d"), Arrow("b", "e", "N×3")),
-                      (Group("g", "a group"),), places=FrozenMap(places))  # fmt: skip
-    frames = [mark for mark in printed(drawing, Choice("page", "canvas")).plate.marks
-              if isinstance(mark, Frame) and mark.line]  # fmt: skip
+                      (Group("g", "a group"),), places=FrozenMap(places),
+                      frames=(Frame("Head", frozenset("ac")),))  # fmt: skip
+    head, *frames = [mark for mark in printed(drawing, Choice("page", "canvas")).plate.marks
+              if isinstance(mark, FrameMark) and mark.line]  # fmt: skip
     group, *rest = frames
     assert len(rest) == 5
     for one in rest[:4]:
@@ -103,6 +105,8 @@ def test_boxes_never_overlap_and_keep_their_order(qapp) -> None:
             assert one is other or apart
     a, b, c, d, e = rest
     assert a.x + a.width < b.x and b.x + b.width < group.x and c.y > a.y + a.height and d.y > c.y + c.height
+    assert head.dashed and all(head.x < one.x and head.y < one.y for one in (a, c))
+    assert head.y + head.height < d.y and head.x + head.width < b.x, "it is around its own alone"
     assert group.x < e.x and e.x + e.width < group.x + group.width
 
 

@@ -15,6 +15,7 @@ from app.util.late_dataclass import dataclass
 
 MOST = 1200  # parts of a group; all pairs of them are compared
 GAP, ROW_GAP, WIRE = 26.0, 24.0, 16.0  # between columns, between rows, and for wires that run back between two rows
+FRAME_SIDE, FRAME_TOP = 10.0, 22.0  # between a frame and what is in it, or around it
 TURNS = 42.0  # between columns, where wires that run back leave and arrive
 COLUMN, LEVEL = 12.0, 20.0  # parts nearer than this are in one column, or in one row
 BESIDE = 60.0  # parts that are nearer than this in y would meet in x
@@ -23,12 +24,13 @@ STEP = 8.0  # between two columns, or rows, that have nothing beside or above ea
 
 @dataclass(frozen=True)
 class Places:
-    """Rectangles by id, all within `width` x `height`."""
+    """Rectangles by id, all within `width` x `height`; `frames` are those of the drawing, in its order."""
 
     boxes: Mapping[str, Rect]
     groups: Mapping[str, Rect]
     width: float
     height: float
+    frames: tuple[Rect, ...] = ()
 
 
 def keep_places(drawing: Drawing, sizes: Sizes) -> Places | None:
@@ -50,7 +52,9 @@ def keep_places(drawing: Drawing, sizes: Sizes) -> Places | None:
     deepest = sorted(drawing.groups, key=lambda group: -_depth(drawing, group.id))
     for key in [*(group.id for group in deepest), None]:
         parts = members.get(key, [])
-        inside[key], width, height = _placed(parts, places, size, wires.get(key, {}), sizes)
+        frames = [frozenset(f"{kind} {id}" for id in frame.members for kind in ("box", "group"))
+                  for frame in drawing.frames if key is None]  # fmt: skip
+        inside[key], width, height = _placed(parts, places, size, wires.get(key, {}), sizes, frames)
         if key is not None:
             wide = max(width + 2 * PAD, sizes.headers.get(key, 0.0))
             size[f"group {key}"] = (wide, height + HEADER + 2 * PAD)
@@ -76,7 +80,23 @@ def _absolute(
                 groups[id] = rect
                 todo.append((id, rect.x + PAD, rect.y + HEADER + PAD))
     every = [*boxes.values(), *groups.values()]
-    return Places(boxes, groups, max(rect.right for rect in every), max(rect.bottom for rect in every))
+    frames = _frames(drawing, boxes | groups)
+    every += frames
+    return Places(boxes, groups, max(rect.right for rect in every), max(rect.bottom for rect in every), tuple(frames))
+
+
+def _frames(drawing: Drawing, rects: Mapping[str, Rect]) -> list[Rect]:
+    """Return the rectangles of the frames: around their members, and around the frames that are in them."""
+    found: dict[int, Rect] = {}
+    for number in sorted(range(len(drawing.frames)), key=lambda number: len(drawing.frames[number].members)):
+        members = drawing.frames[number].members
+        inner = [rects[id] for id in members if id in rects]
+        inner += [rect for other, rect in found.items() if drawing.frames[other].members <= members]
+        if inner:
+            left, top = min(one.x for one in inner) - FRAME_SIDE, min(one.y for one in inner) - FRAME_TOP
+            right, bottom = max(one.right for one in inner) + FRAME_SIDE, max(one.bottom for one in inner) + FRAME_SIDE
+            found[number] = Rect(left, top, right - left, bottom - top)
+    return [found[number] for number in sorted(found)]
 
 
 def _depth(drawing: Drawing, group: str | None) -> int:
@@ -112,9 +132,10 @@ def _wires_by_group(drawing: Drawing) -> dict[str | None, dict[tuple[str, str], 
 
 def _placed(
     parts: Sequence[str], places: Mapping[str, Point], size: Mapping[str, Point],
-    wires: Mapping[tuple[str, str], str], sizes: Sizes,
+    wires: Mapping[tuple[str, str], str], sizes: Sizes, frames: Sequence[frozenset[str]],
 ) -> tuple[dict[str, Point], float, float]:  # fmt: skip
     """Return the corners of the parts, from (0, 0), and the size of all."""
+    around = {part: frozenset(number for number, frame in enumerate(frames) if part in frame) for part in parts}
     if not parts:
         return {}, 0.0, 0.0
     columns = _classes(parts, {part: places[part][0] for part in parts}, COLUMN)
@@ -129,7 +150,7 @@ def _placed(
         label = wires.get((a, b), wires.get((b, a)))
         least = TURNS if a in leave and b in arrive else GAP
         room = least if not label else max(least, sizes.labels.get(label, 0.0) + 22)
-        return size[a][0] + room
+        return size[a][0] + room + FRAME_SIDE * len(around[a] ^ around[b])
 
     x = _spread(columns, beside)
     crowded = {a for (a, b) in wires if x[b] < x[a] + size[a][0]} | {b for (a, b) in wires if x[b] < x[a] + size[a][0]}
@@ -138,7 +159,7 @@ def _placed(
         if x[a] >= x[b] + size[b][0] + GAP / 2 or x[b] >= x[a] + size[a][0] + GAP / 2:
             return None
         more = WIRE if a in crowded or b in crowded else 0.0
-        return (size[a][1] + size[b][1]) / 2 + ROW_GAP + more
+        return (size[a][1] + size[b][1]) / 2 + ROW_GAP + more + FRAME_TOP * len(around[a] ^ around[b])
 
     middle = _spread(rows, below)
     corners = {part: (x[part], middle[part] - size[part][1] / 2) for part in parts}

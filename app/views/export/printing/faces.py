@@ -142,6 +142,13 @@ def group_marks(group: Group, rect: Rect) -> Iterator[Mark]:
         yield text_mark(caption, rect.right - INSET, y, BODY, False, TEXT2, "end")
 
 
+def frame_marks(title: str, category: str, rect: Rect) -> Iterator[Mark]:
+    """Yield a frame of the canvas, with its title."""
+    line, fill = INK.get(category, (LINE, "#F7F8F9"))
+    yield Frame(rect.x, rect.y, rect.width, rect.height, 5, fill, line, 0.8, True)
+    yield text_mark(title.partition("\n")[0], rect.x + INSET, rect.y + 14, TITLE, True, TEXT2)
+
+
 def label_marks(arrow: Arrow, x: float, y: float) -> Iterator[Mark]:
     """Yield the label of an arrow with its middle at a point, and the ground that keeps it legible."""
     text = label_of(arrow)

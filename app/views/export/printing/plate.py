@@ -13,7 +13,17 @@ from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.routes import route, runs_back
-from app.views.export.printing.faces import BACK, TEXT2, WIRE, box_marks, group_marks, label_marks, sizes_of, text_mark
+from app.views.export.printing.faces import (
+    BACK,
+    TEXT2,
+    WIRE,
+    box_marks,
+    frame_marks,
+    group_marks,
+    label_marks,
+    sizes_of,
+    text_mark,
+)
 from app.views.export.printing.marks import BODY, Mark, Path, Plate, Segment, Words
 from app.views.export.printing.narrow import bare, narrowed
 from app.views.export.printing.paper import Choice, Paper, Sheet, fitting, on_paper
@@ -127,6 +137,11 @@ def _plate(drawing: Drawing, layout: Layout) -> Plate:
 def _as_placed(drawing: Drawing, places: Places) -> Plate:
     """Return the marks of the owner's arrangement, with wires as the canvas leads them."""
     marks: list[Mark] = []
+    framed = [
+        frame for frame in drawing.frames if any(id in places.boxes or id in places.groups for id in frame.members)
+    ]
+    for frame, rect in sorted(zip(framed, places.frames, strict=True), key=lambda one: -one[1].width * one[1].height):
+        marks += frame_marks(frame.title, frame.category, rect)
     for group in drawing.groups:
         if group.id in places.groups:
             marks += group_marks(group, places.groups[group.id])
