@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
@@ -12,7 +13,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QScrollArea, QSizePolicy, QWi
 from app.autograd.grouping import LayerGroup, held_by_module
 from app.autograd.pictures.op_category import node_category
 from app.autograd.playback.memory_timeline import held_in_modules
-from app.autograd.tape import SavedTensor, Tape, TapeNode
+from app.autograd.tape import SavedTensor, Tape, TapeEdge, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
 from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.ui import icons
@@ -28,6 +29,12 @@ _SHORT = {
     "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
     "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128",
 }  # fmt: skip
+# Operations that broadcast their operands, and those of matrices that broadcast what they add.
+_ELEMENTWISE = re.compile(
+    r"(Add|Sub|Rsub|Mul|Div|Pow|Where|Maximum|Minimum|Fmax|Fmin|Atan2|Fmod|Remainder|Lerp|Addcmul|Addcdiv|Hypot|Xlogy|"
+    r"Expand)Backward\d*$"
+)
+_WITH_BIAS = re.compile(r"(Addmm|Addmv|Addbmm|Baddbmm)Backward\d*$")
 MOST_MODULES = 24  # that are listed with their bytes
 MOST_ROWS = 12  # tensors of a layer that are listed at first, and in one turn
 _KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that is there anyway"}
@@ -341,7 +348,24 @@ def _edges_section(tape: Tape, node: TapeNode) -> Section:
     if not incoming:
         section.body_layout.addWidget(note("Backward starts here, with a gradient of ones."))
     section.body_layout.addWidget(table(rows))
+    if node.is_leaf:
+        for words in dict.fromkeys(filter(None, (_broadcast(tape, edge) for edge in incoming))):
+            section.body_layout.addWidget(note(words))
     return section
+
+
+def _broadcast(tape: Tape, edge: TapeEdge) -> str:
+    """Say that an operation sums its gradient to the shape of a leaf, which it broadcast; "" if it did not."""
+    name = tape.nodes[edge.source].name
+    if not (_ELEMENTWISE.match(name) or (edge.slot == 0 and _WITH_BIAS.match(name))):
+        return ""
+    arriving = next((one.shape for one in tape.incoming.get(edge.source, ()) if one.output_nr == 0), None)
+    if arriving is None or edge.shape is None or arriving == edge.shape or len(edge.shape) > len(arriving):
+        return ""
+    if any(own not in (1, size) for own, size in zip(reversed(edge.shape), reversed(arriving), strict=False)):
+        return ""
+    return (f"{_name(tape, edge.source)} broadcast this tensor: a gradient of {shape_text(arriving, 'scalar')} arrives "
+            f"there, and is summed to {shape_text(edge.shape, 'scalar')}.")  # fmt: skip
 
 
 def _name(tape: Tape, number: int) -> str:
