@@ -47,7 +47,8 @@ def make_module(source: Source) -> nn.Module:
     """Create a new instance, initialised from torch's global generator."""
     if not source.opened:
         return load_class(source)()
-    with contextlib.redirect_stdout(sys.stderr):  # what it prints must not stand among the events of a run
+    # What it prints must not stand among the events of a run; where it changes the folder, relative paths would move.
+    with contextlib.redirect_stdout(sys.stderr), contextlib.chdir(Path.cwd()):
         return load_class(source)()
 
 

@@ -17,6 +17,7 @@ from app.sources.loading import load
 from app.sources.spec import ArgumentsError, InputsNeededError, InputSpec, parse_source
 
 OWN = """
+import os
 from torch import nn
 
 
@@ -38,6 +39,7 @@ class Lazy(nn.Module):
     def __init__(self):
         super().__init__()
         self.a = nn.LazyLinear(2)
+        os.chdir("/")
 
     def forward(self, x):
         return self.a(x.flatten(1))
@@ -84,7 +86,9 @@ def test_a_model_with_lazy_layers_is_drawn_and_its_text_gives_them_their_sizes(
     sha256 = digest_of(request.source, str(tmp_path))
     allow(sha256)
     opened = opened_model(request, found, sha256)
+    monkeypatch.chdir(tmp_path)
     made = make_module(source_of(opened, [Given("x", (7, 2))]))
+    assert Path.cwd() == tmp_path  # what a run writes stays in the folder that it was begun in
     assert made.training and made.a.weight.shape == (2, 14)
 
 
