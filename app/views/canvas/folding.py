@@ -39,7 +39,8 @@ class Folding:
 
     @property
     def _front(self) -> str:
-        return getattr(self._canvas.document, "name", NETWORK)
+        document = self._canvas.document
+        return document.name if document is not document.whole else NETWORK
 
     @property
     def _project(self) -> Project:
