@@ -34,6 +34,7 @@ from app.views.ui.graphview.spatial import bounds
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 CLEARED = 500  # nodes; fewer are taken away one by one
+STRIPS = 8  # nodes whose strips change in one turn: each is drawn again, and a turn has 16 ms
 
 
 class CanvasScene(QGraphicsScene):
@@ -70,6 +71,10 @@ class CanvasScene(QGraphicsScene):
         self._hovered: str | None = None
         self.hovered_wire: Edge | None = None
         self._widths = False
+        self._norms: tuple[Mapping[str, Sequence[float]], float, float] = ({}, 0.0, 0.0)
+        self._waiting: dict[str, None] = {}  # nodes whose strips do not show these norms yet, in their order
+        self._next_strips = QTimer(self, singleShot=True, interval=0)
+        self._next_strips.timeout.connect(lambda: self._show_norms(STRIPS))
 
     @property
     def positions(self) -> Positions:
@@ -283,10 +288,29 @@ class CanvasScene(QGraphicsScene):
         return self.wiring.largest_count(self.analysis)
 
     def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
-        """Show gradient norms, oldest first, on the nodes that have some."""
-        touched = {node for node, item in self.nodes.items() if item.set_gradients(norms.get(node) or None, low, high)}
+        """Show gradient norms, oldest first, on the nodes that have some; of many that have strips, some in a turn."""
+        self._norms = norms, low, high
+        self._waiting = dict.fromkeys((*self._waiting, *self.nodes))  # those that wait come first
+        same = all(item.has_norms == bool(norms.get(node)) for node, item in self.nodes.items())
+        self._show_norms(STRIPS if same else len(self.nodes))
+
+    def _show_norms(self, most: int) -> None:
+        """Show the newest norms on nodes that wait for them, on `most` of those that have some."""
+        norms, low, high = self._norms
+        touched: set[str] = set()
+        shown = 0
+        while self._waiting and shown < most:
+            node = next(iter(self._waiting))
+            del self._waiting[node]
+            if (item := self.nodes.get(node)) is not None:
+                own = norms.get(node) or None
+                shown += own is not None
+                if item.set_gradients(own, low, high):
+                    touched.add(node)
         self._reshaped(touched)
         self.redrawn.emit()
+        if self._waiting:
+            self._next_strips.start()
 
     def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], low: float, high: float) -> None:
         """Colour a strip on each node that has a share, with words of it; the others have none."""

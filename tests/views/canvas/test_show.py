@@ -22,6 +22,7 @@ from app.util.frozen import FrozenMap
 from app.views.canvas import Canvas
 from app.views.canvas.items.geometry import WIDEST, snapped
 from app.views.canvas.items.node_item import NodeItem, cells_of
+from app.views.canvas.scene import STRIPS
 from app.views.canvas.search.search import matching_ops
 from app.views.canvas.wires import routes
 from app.views.canvas.wires.detour import around
@@ -392,6 +393,25 @@ def test_the_gradient_is_said_on_every_layer_whose_parameters_are_known_later(sh
     assert item._words == "", "it is not known whether it has parameters"
     canvas.set_analysis(analyse(project.graph))
     assert item._words == "grad 0.50"
+
+
+def test_strips_of_many_nodes_change_some_in_a_turn_and_end_with_the_newest(qtbot, show) -> None:
+    project, _ids = chain(*[("nn.Linear", {})] * (2 * STRIPS))
+    canvas = show(project)
+    items = canvas.scene.nodes
+
+    def newest() -> list[float | None]:
+        return [item._norms[0][0] for item in items.values()]
+
+    def shown(value: float) -> int:
+        canvas.set_gradients({node: [value] for node in items}, 0.01, 10)
+        return newest().count(value)
+
+    assert shown(0.5) == 2 * STRIPS, "the first time all nodes get their strips"
+    assert shown(0.25) == STRIPS
+    assert shown(0.75) == STRIPS, "those that waited come first"
+    assert 0.5 not in newest()
+    qtbot.waitUntil(lambda: set(newest()) == {0.75})
 
 
 def test_gradient_cells() -> None:

@@ -96,6 +96,11 @@ class NodeItem:
         return self._face.inside is None, self._selected, self.rank
 
     @property
+    def has_norms(self) -> bool:
+        """Return whether it has a gradient strip."""
+        return self._norms is not None
+
+    @property
     def inner(self) -> InnerLook | None:
         """Return the visible inside of an unfolded block."""
         if self._inner is None and self._face.inside is not None:
