@@ -14,6 +14,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.views.canvas.items.faces import face_of
 from app.views.canvas.items.geometry import shape_of
+from app.views.navigation import SheetDocument
 from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Folding:
     @property
     def _front(self) -> str:
         document = self._canvas.document
-        return document.name if document is not document.whole else NETWORK
+        return document.name if isinstance(document, SheetDocument) else NETWORK
 
     @property
     def _project(self) -> Project:
