@@ -34,6 +34,7 @@ from app.views.ui.graphview.spatial import bounds
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 CLEARED = 500  # nodes; fewer are taken away one by one
+PAUSE = 20  # milliseconds between two such turns, for what else is painted
 STRIPS = 8  # nodes whose strips change in one turn: each is drawn again, and a turn has 16 ms
 
 
@@ -73,7 +74,7 @@ class CanvasScene(QGraphicsScene):
         self._widths = False
         self._norms: tuple[Mapping[str, Sequence[float]], float, float] = ({}, 0.0, 0.0)
         self._waiting: dict[str, None] = {}  # nodes whose strips do not show these norms yet, in their order
-        self._next_strips = QTimer(self, singleShot=True, interval=0)
+        self._next_strips = QTimer(self, singleShot=True, interval=PAUSE)
         self._next_strips.timeout.connect(lambda: self._show_norms(STRIPS))
 
     @property
@@ -292,7 +293,10 @@ class CanvasScene(QGraphicsScene):
         self._norms = norms, low, high
         self._waiting = dict.fromkeys((*self._waiting, *self.nodes))  # those that wait come first
         same = all(item.has_norms == bool(norms.get(node)) for node, item in self.nodes.items())
-        self._show_norms(STRIPS if same else len(self.nodes))
+        if not same or len(norms) <= STRIPS:
+            self._show_norms(len(self.nodes))
+        elif not self._next_strips.isActive():
+            self._next_strips.start()
 
     def _show_norms(self, most: int) -> None:
         """Show the newest norms on nodes that wait for them, on `most` of those that have some."""
