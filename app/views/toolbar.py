@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
@@ -12,11 +12,13 @@ from app.project.project import Project
 from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
+from app.views.ui.theme import manager
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.fields import StillComboBox
 from app.views.workspace import Workspace
 
 HEIGHT = 54
+COUNTER = 38  # of it, the height of the tape counter
 DECK = (500, 860)  # px, the least and the greatest width of the deck, which has half of the window otherwise
 MARGIN = SPACING = 12
 SQUEEZED = 48  # px, the least width of what is cut where room is short
@@ -30,12 +32,14 @@ class Toolbar(QFrame):
 
     device_chosen = Signal(str)
     exported = Signal()
+    fits_text = True
 
     def __init__(self, undo: QAction, redo: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("role", "toolbar")
         self.setObjectName("toolbar")
-        self.setFixedHeight(HEIGHT)
+        self._fit_text()
+        manager().changed.connect(self._fit_text)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.project = Button("", "flat", parent=self)
         self.project.setObjectName("project")
@@ -81,13 +85,23 @@ class Toolbar(QFrame):
             squeezed.setMinimumWidth(SQUEEZED)
 
     def sizeHint(self) -> QSize:
-        return QSize(DECK[0], HEIGHT)
+        return QSize(DECK[0], self.minimumHeight())
+
+    def _fit_text(self) -> None:
+        """Take the height that the tape counter needs at the text size in force, and place everything in it."""
+        high = max(HEIGHT, round(COUNTER * manager().scale) + HEIGHT - COUNTER)
+        if high != self.minimumHeight():
+            self.setFixedHeight(high)
+            QTimer.singleShot(0, self, self._place)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Place the deck by the width of the window alone: a layout would move its keys with every word that the deck,
         the project's name or the device say.
         """
         super().resizeEvent(event)
+        self._place()
+
+    def _place(self) -> None:
         deck = min(max(self.width() // 2, DECK[0]), DECK[1])
         side = max((self.width() - deck) // 2 - MARGIN - SPACING, 0)
         left, right = self._sides

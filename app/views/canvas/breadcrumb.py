@@ -32,6 +32,7 @@ class Breadcrumb(QWidget):
     """The path from the network to the sheet in front. `chosen(number)` requests one of its parts."""
 
     chosen = Signal(int)
+    fits_text = True
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)

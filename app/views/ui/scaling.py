@@ -71,6 +71,8 @@ _grew: set[bool] = set()  # whether anything ever did
 
 
 def _fit_one(widget: QWidget, scale: float) -> None:
+    if getattr(widget, "fits_text", False):  # by itself
+        return
     designed = widget.property(DESIGNED)
     height, width = designed if designed is not None else (_fixed(widget, True), _fixed(widget, False))
     if designed is None:

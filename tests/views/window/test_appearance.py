@@ -21,7 +21,7 @@ def area(widget: QWidget) -> QRect:
     return QRect(widget.mapToGlobal(QPoint(0, 0)), widget.size())
 
 
-def test_larger_text_is_everywhere_at_once_and_nothing_is_cut_or_overlaps(window) -> None:
+def test_larger_text_is_everywhere_at_once_and_nothing_is_cut_or_overlaps(window, qtbot) -> None:
     window.pages.show("training")
     before = {label: QFontInfo(label.font()).pixelSize() for label in shown(window, QLabel) if label.text()}
     window.canvas.view.zoom_to(1.0)
@@ -38,12 +38,14 @@ def test_larger_text_is_everywhere_at_once_and_nothing_is_cut_or_overlaps(window
     parts = [area(part) for part in (window.toolbar.project, window.toolbar.deck, window.toolbar.device,
                                      window.toolbar.export)]  # fmt: skip
     assert all(not one.intersects(other) for i, one in enumerate(parts) for other in parts[i + 1 :])
-    assert all(area(window.toolbar).contains(part) for part in parts)
+    counter = window.toolbar.deck.counter
+    qtbot.waitUntil(lambda: counter.height() > 50 and area(window.toolbar.deck).contains(area(counter)))
+    assert all(area(window.toolbar).contains(part) for part in (*parts, area(window.toolbar.deck)))
 
     window.actions_by_key["text-size.1.0"].trigger()
     QApplication.processEvents()
     assert {label: QFontInfo(label.font()).pixelSize() for label in before} == before
-    assert window.canvas.view.zoom == pytest.approx(zoom, rel=0.02)
+    assert window.canvas.view.zoom == pytest.approx(zoom, rel=0.02) and counter.height() == 38
 
 
 def test_the_projector_preset_is_put_on_and_taken_back_in_one_step(window) -> None:

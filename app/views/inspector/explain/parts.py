@@ -128,6 +128,7 @@ class FormulaBox(QWidget):
     """Lines of a formula: letters quiet, real numbers strong, the result in accent. Wraps where it is too long."""
 
     PAD = 9
+    fits_text = True
 
     def __init__(self, lines: Sequence[Line], remark: str) -> None:
         super().__init__()

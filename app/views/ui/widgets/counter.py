@@ -50,6 +50,7 @@ class Counter(QWidget):
     """
 
     followed = Signal()
+    fits_text = True
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
