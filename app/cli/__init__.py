@@ -217,6 +217,10 @@ def _check(options: argparse.Namespace) -> int:
         nodes = counted(len(analysis.graph.nodes), "node")
         if project.opened is not None:
             nodes = project.opened.interface.model
+        from app.project import custom_layers
+
+        if files := custom_layers.waiting(project):
+            print(f"None of {', '.join(map(str, files))} was run; review it, then pass --trust")
         print(f"{project.name}: {nodes}, {words}, {counted(len(errors), 'error')}")
     return 1 if errors else 0
 

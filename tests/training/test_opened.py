@@ -231,7 +231,9 @@ def test_a_project_file_puts_no_code_into_the_script(folder: Path) -> None:
         source_of(replace(odd, arguments=FrozenMap(width=float("nan"))), ())
 
 
-def test_a_file_that_was_edited_since_it_was_opened_does_not_run(folder: Path) -> None:
+def test_a_file_that_was_edited_since_it_was_opened_does_not_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     project = Project("tiny", opened=opened(folder), data=DataConfig())
     source = preflight.job(project, opened_nets.analysis_of(project)).source
     assert [one.name for one in source.inputs] == ["pixels"] and make_module(source).state_dict()
@@ -240,6 +242,9 @@ def test_a_file_that_was_edited_since_it_was_opened_does_not_run(folder: Path) -
     assert problem.message.endswith("has changed since it was opened")
     with pytest.raises(LayerFileError, match="has changed since its model was opened"):
         make_module(source)
+    file.write(project, folder / "tiny.tape")
+    assert run(["check", str(folder / "tiny.tape")]) == 1
+    assert "net.py was run; review it, then pass --trust" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
