@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -48,7 +48,6 @@ class _Sheet:
 
     key: str
     graph: Graph
-    positions: Mapping[str, tuple[float, float]]
     unfolded: frozenset[str]
     analysis: Analysis | None
     parent: _Sheet | None = None
@@ -72,7 +71,7 @@ def to_drawing(
     An open instance is a group without the block's input and output nodes: wires pass through. `link` is the node of
     the top sheet that a part belongs to.
     """
-    sheets = _sheets(_Sheet("", sheet.graph, sheet.positions, sheet.unfolded, analysis), catalog, unfolded)
+    sheets = _sheets(_Sheet("", sheet.graph, sheet.unfolded, analysis), catalog, unfolded)
     boxes: list[Box] = []
     groups: list[Group] = []
     for one in sheets:
@@ -81,7 +80,12 @@ def to_drawing(
         for node in _shown(one):
             boxes.append(_box(one, node, catalog))
     arrows = [arrow for one in sheets for arrow in _arrows(one)]
-    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title, _places(sheets), _frames(sheet))
+    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title, *_arranged(sheet, groups))
+
+
+def _arranged(sheet: DrawnSheet, groups: list[Group]) -> tuple[FrozenMap[str, tuple[float, float]], tuple[Frame, ...]]:
+    """Return places and frames of the canvas; none where blocks are open, since what is in them has its own."""
+    return (FrozenMap(), ()) if groups else (_places(sheet), _frames(sheet))
 
 
 def _frames(sheet: DrawnSheet) -> tuple[Frame, ...]:
@@ -91,14 +95,9 @@ def _frames(sheet: DrawnSheet) -> tuple[Frame, ...]:
     return tuple(Frame(note.text, nodes, note.color) for note, nodes in notes.values())
 
 
-def _places(sheets: list[_Sheet]) -> FrozenMap[str, tuple[float, float]]:
-    """Return where the nodes of the sheets are on the canvas; those without a position are placed beside others."""
-    found: dict[str, tuple[float, float]] = {}
-    for sheet in sheets:
-        if sheet.positions:
-            for node, at in complete(sheet.graph, sheet.positions, {}).items():
-                found[sheet.id_of(node)] = at
-    return FrozenMap(found)
+def _places(sheet: DrawnSheet) -> FrozenMap[str, tuple[float, float]]:
+    """Return where the nodes are on the canvas; those without a position are placed beside others."""
+    return complete(sheet.graph, sheet.positions, {}) if sheet.positions else FrozenMap()
 
 
 def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]:
@@ -112,9 +111,7 @@ def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]
                 continue
             block = spec.definition
             known = _inside(sheet, node.id, block)
-            inner = _Sheet(
-                sheet.id_of(node.id), block.graph, block.positions, block.unfolded, known, sheet, node.id, block
-            )
+            inner = _Sheet(sheet.id_of(node.id), block.graph, block.unfolded, known, sheet, node.id, block)
             sheet.inside[node.id] = inner
             sheets.append(inner)
     return sheets

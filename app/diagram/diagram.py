@@ -81,7 +81,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Frame:
-    """A titled frame that the owner put around boxes and groups, by id, where they are arranged by `places`."""
+    """A titled frame that the owner put around boxes, by id, where they are arranged by `places`."""
 
     title: str
     members: frozenset[str]
@@ -92,8 +92,7 @@ class Frame:
 class Drawing:
     """`direction` is that of the arrows: "LR" for data, "RL" for gradients, whose layers keep their forward order.
 
-    `places` are the corners of boxes and groups in what is around them, if their owner arranged them; then `frames`
-    are around some of those at the top.
+    `places` are the corners of boxes, if their owner arranged them; then `frames` are around some.
 
     Raises `DrawingError` for duplicate ids and dangling references.
     """

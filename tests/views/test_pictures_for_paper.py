@@ -11,7 +11,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 
 from app import cli
-from app.diagram.diagram import Arrow, Box, Chip, Drawing, Frame, Group
+from app.diagram.diagram import Arrow, Box, Chip, Drawing, Frame
 from app.graphviz_export import ExportError, GraphvizError, NoGraphvizError, has_dot, render
 from app.project import picture_file
 from app.project.file import read
@@ -89,25 +89,26 @@ def test_the_u_of_a_u_net_stays_a_u(qapp, u_net: Drawing) -> None:
 
 
 def test_boxes_never_overlap_and_keep_their_order(qapp) -> None:
-    boxes = (Box("a", "a" * 40), Box("b", "b"), Box("c", "c"), Box("d", "d" * 30), Box("e", "e", group="g"))
-    places = {"a": (0, 0), "b": (104, 4), "c": (10, 90), "d": (60, 180), "e": (0, 0), "g": (300, 0)}
-    drawing = Drawing(boxes, (Arrow("a", "b"), Arrow("b", "c"), Arrow("c", "d"), Arrow("b", "e", "N×3")),
-                      (Group("g", "a group"),), places=FrozenMap(places),
-                      frames=(Frame("Head", frozenset("ac")),))  # fmt: skip
-    head, *frames = [mark for mark in printed(drawing, Choice("page", "canvas")).plate.marks
-              if isinstance(mark, FrameMark) and mark.line]  # fmt: skip
-    group, *rest = frames
-    assert len(rest) == 5
-    for one in rest[:4]:
-        for other in (group, *rest[:4]):
+    boxes = (Box("a", "a" * 40), Box("b", "b"), Box("c", "c"), Box("d", "d" * 30), Box("e", "e"))
+    places = {"a": (0, 0), "b": (104, 4), "c": (10, 90), "d": (60, 180), "e": (300, 0)}
+    arrows = (Arrow("a", "b"), Arrow("b", "c"), Arrow("c", "d"), Arrow("b", "e", "N×3"))
+    drawing = Drawing(boxes, arrows, places=FrozenMap(places), frames=(Frame("Head", frozenset("ac")),))
+    sheet = printed(drawing, Choice("page", "canvas"))
+    head, *rest = [mark for mark in sheet.plate.marks if isinstance(mark, FrameMark) and mark.line]
+    for one in rest:
+        for other in rest:
             apart = (one.x + one.width <= other.x or other.x + other.width <= one.x
                      or one.y + one.height <= other.y or other.y + other.height <= one.y)  # fmt: skip
             assert one is other or apart
     a, b, c, d, e = rest
-    assert a.x + a.width < b.x and b.x + b.width < group.x and c.y > a.y + a.height and d.y > c.y + c.height
+    assert a.x + a.width < b.x and b.x + b.width < e.x and c.y > a.y + a.height and d.y > c.y + c.height
     assert head.dashed and all(head.x < one.x and head.y < one.y for one in (a, c))
     assert head.y + head.height < d.y and head.x + head.width < b.x, "it is around its own alone"
-    assert group.x < e.x and e.x + e.width < group.x + group.width
+
+
+def test_open_blocks_are_wrapped_into_rows(qapp) -> None:
+    drawing = cli.drawing(read(resource_path("examples", "Residual net on digits.tape")), "all")
+    assert drawing.groups and printed(drawing, Choice("page", "canvas")).arranged == "rows"
 
 
 def test_as_many_levels_are_open_as_fit_the_paper(qapp) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
@@ -55,7 +55,9 @@ def printed(drawing: Drawing, choice: Choice) -> Sheet:
         asked = choice.arranged == "canvas"
         found = _arrangement(drawing, paper)
         if found is not None and (asked or fitting(found[1].width, found[1].height, paper) * BODY >= paper.text[0]):
-            return on_paper(_as_placed(*found), paper, "canvas", widen=asked)
+            sheet = on_paper(_as_placed(*found), paper, "canvas", widen=asked)
+            if asked or sheet.text >= paper.text[0] - 0.01:  # wires beside the boxes take some of the width
+                return sheet
     return _best([_in_rows(one, paper, spacing) for one, spacing in _styles(drawing)])
 
 
@@ -137,14 +139,9 @@ def _plate(drawing: Drawing, layout: Layout) -> Plate:
 def _as_placed(drawing: Drawing, places: Places) -> Plate:
     """Return the marks of the owner's arrangement, with wires as the canvas leads them."""
     marks: list[Mark] = []
-    framed = [
-        frame for frame in drawing.frames if any(id in places.boxes or id in places.groups for id in frame.members)
-    ]
-    for frame, rect in sorted(zip(framed, places.frames, strict=True), key=lambda one: -one[1].width * one[1].height):
+    framed = zip((frame for frame in drawing.frames if frame.members & places.boxes.keys()), places.frames, strict=True)
+    for frame, rect in sorted(framed, key=lambda one: -one[1].width * one[1].height):
         marks += frame_marks(frame.title, frame.category, rect)
-    for group in drawing.groups:
-        if group.id in places.groups:
-            marks += group_marks(group, places.groups[group.id])
     late: list[Mark] = []
     for arrow, way in _wires(drawing, places):
         marks += _arrow(arrow, way.path)
@@ -166,23 +163,19 @@ class _Way:
 
 def _wires(drawing: Drawing, places: Places) -> Iterator[tuple[Arrow, _Way]]:
     """Lead the wires around all other boxes, those that run back last."""
-    rects = {("box", key): _rect(rect) for key, rect in places.boxes.items()}
-    frames = {("group", key): _rect(rect) for key, rect in places.groups.items()}
-    near: RectIndex[tuple[str, str]] = RectIndex()
-    for key, rect in (rects | frames).items():
+    rects = {key: _rect(rect) for key, rect in places.boxes.items()}
+    near: RectIndex[str] = RectIndex()
+    for key, rect in rects.items():
         near.put(key, rect)
-    enclosing = _enclosing(drawing)
     lanes: RectIndex[int] = RectIndex()
     ends = [(_side(places.boxes[a.source], 1), _side(places.boxes[a.target], 0)) for a in drawing.arrows]
     order = sorted(range(len(ends)), key=lambda number: runs_back(*ends[number]))
     for number in order:
         arrow, (start, end) = drawing.arrows[number], ends[number]
-        source, target = rects["box", arrow.source], rects["box", arrow.target]
-        passed = {("group", group) for box in (arrow.source, arrow.target) for group in enclosing[box]}
-        passed |= {("box", arrow.source), ("box", arrow.target)}
+        source, target, its_own = rects[arrow.source], rects[arrow.target], {arrow.source, arrow.target}
 
-        def obstacles(area: QRectF, passed: set[tuple[str, str]] = passed) -> list[QRectF]:
-            return [near[key] for key in near.inside(area) if key not in passed]
+        def obstacles(area: QRectF, its_own: set[str] = its_own) -> list[QRectF]:
+            return [near[key] for key in near.inside(area) if key not in its_own]
 
         def lanes_in(area: QRectF) -> list[QRectF]:
             return [lanes[key] for key in lanes.inside(area)]
@@ -198,18 +191,6 @@ def _level(path: QPainterPath, label: QPointF) -> float:
     """Return the y of a path below the middle of its label."""
     points = (path.pointAtPercent(number / 200) for number in range(201))
     return min(points, key=lambda point: abs(point.x() - label.x()) + 0.2 * abs(point.y() - label.y())).y()
-
-
-def _enclosing(drawing: Drawing) -> Mapping[str, set[str]]:
-    parents = {group.id: group.parent for group in drawing.groups}
-    found: dict[str, set[str]] = {}
-    for box in drawing.boxes:
-        around_, group = set(), box.group
-        while group is not None:
-            around_.add(group)
-            group = parents[group]
-        found[box.id] = around_
-    return found
 
 
 def _rect(rect: Rect) -> QRectF:
