@@ -24,7 +24,7 @@ STEP = 8.0  # between two columns, or rows, that have nothing beside or above ea
 
 @dataclass(frozen=True)
 class Places:
-    """Rectangles by id, with the size of all; `frames` are those of the drawing, in its order, where they hold a box."""
+    """Rectangles by id, and the size of all; `frames` are those of the drawing that hold a box, in its order."""
 
     boxes: Mapping[str, Rect]
     width: float
