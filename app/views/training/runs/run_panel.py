@@ -38,7 +38,7 @@ __all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 
 MOST = 5  # runs that are compared
 READABLE = 0.25  # seconds between two figures
-MOST_WIDE = 320  # px of a column, as of a long note
+MOST_WIDE = 220  # px of a column, as of a long note
 SEARCH = 230  # px
 FILTER_HINT = (
     "Words that a run contains, and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\n"
@@ -145,9 +145,10 @@ class RunPanel(QWidget):
         self.search.setToolTip(FILTER_HINT)
         self.search.textChanged.connect(self._filter)
         row = hbox(
-            self.go_on, self.fork, self.restore, self.curves, self.more, (self._hint, 1), self.search,
-            margins=(12, 6, 8, 6), spacing=8,
+            self.go_on, self.fork, self.restore, self.curves, self.more, 1, self.search, margins=(12, 6, 8, 2),
+            spacing=8,
         )  # fmt: skip
+        told = hbox((self._hint, 1), margins=(12, 0, 8, 4))
         self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.addWidget(self.table)
@@ -156,7 +157,7 @@ class RunPanel(QWidget):
         self.splitter.setHandleWidth(1)
         self.splitter.setSizes([560, 420])
         listed = QWidget()
-        vbox(row, (self.splitter, 1), on=listed, margins=0, spacing=0)
+        vbox(row, told, (self.splitter, 1), on=listed, margins=0, spacing=0)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(listed)
