@@ -394,8 +394,8 @@ def test_the_map_shows_what_is_inside(desk: Desk) -> None:
 def test_saved_and_opened_it_is_unfolded(desk: Desk, tmp_path: Path) -> None:
     desk.key(Qt.Key.Key_U, SHIFT)
     desk.key(Qt.Key.Key_U, SHIFT)
-    project = desk.project
     desk.document.save(tmp_path / "net.tape")
+    project = desk.project
     desk.document.new()
     assert not desk.scene.nodes
     desk.document.open(tmp_path / "net.tape")
