@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QWidget
 
@@ -27,11 +27,13 @@ class Preview(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.image: QImage | None = None
+        self._scaled: QImage | None = None  # by averages, so that thin lines stay
+        self._room = QSize()
         self.setMinimumSize(ROOM)
         self.setAccessibleName("Preview of the picture")
 
     def show_image(self, image: QImage) -> None:
-        self.image = image
+        self.image, self._scaled = image, None
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -39,12 +41,14 @@ class Preview(QWidget):
         painter.fillRect(self.rect(), theme.current().window)
         if self.image is None or self.image.isNull():
             return
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        size = self.image.size().scaled(self.size() - QSize(16, 16), Qt.AspectRatioMode.KeepAspectRatio)
-        area = QRectF(
-            (self.width() - size.width()) / 2, (self.height() - size.height()) / 2, size.width(), size.height()
-        )
-        painter.drawImage(area, self.image)
+        ratio = self.devicePixelRatioF()
+        room = (self.size() - QSize(16, 16)) * ratio
+        if self._scaled is None or self._room != room:
+            kept, smooth = Qt.AspectRatioMode.KeepAspectRatio, Qt.TransformationMode.SmoothTransformation
+            self._room, self._scaled = room, self.image.scaled(room, kept, smooth)
+            self._scaled.setDevicePixelRatio(ratio)
+        size = self._scaled.deviceIndependentSize()
+        painter.drawImage(QPointF((self.width() - size.width()) / 2, (self.height() - size.height()) / 2), self._scaled)
 
 
 class PictureDialog(Dialog):
