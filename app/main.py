@@ -27,7 +27,7 @@ def _main(given: list[str]) -> int:
     if given and (given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")):
         return cli.run(given)
     if given and given[0].startswith("-") or len(given) > 1:
-        print(f"tapedeck: {given[0]} is no command; there are {', '.join(cli.COMMANDS)}", file=sys.stderr)
+        print(f"tapedeck: {given[0]} is not a command; there are {', '.join(cli.COMMANDS)}", file=sys.stderr)
         return 2
     # Whatever a start makes lives on: looking through it for garbage again and again takes a tenth of the time. It goes
     # on when the window's modules are all there.

@@ -352,14 +352,14 @@ def _head_by_hand(case: Case, heads: int) -> Tensor:
 def table(rows: list[Row], failed: list[str]) -> str:
     good = sum(row.good for row in rows)
     lines = [
-        "# What public nets look at",
+        "# Attention of public nets",
         "",
         f"Made by `python -m benchmarks.looked_at`: {good} of {len(rows) + len(failed)} nets have maps equal to "
         f"{TOLERANCE:g}, complete",
         "attributions and equal changed outputs. Nets with random weights. *Maps* is the largest difference",
         "between the weights found and those of the eager implementation (`output_attentions=True`,",
         "`need_weights=True`, timm's unfused branch, its softmax), *check* the largest difference between weights",
-        "times values and the output of the very call, relative to the largest output. *Completeness* is by how",
+        "times values and the output of the same call, relative to the largest output. *Completeness* is by how",
         "much the integrated gradients of the predicted class miss the difference of the scores. *Bit for bit*",
         "names what was changed with outputs equal to those of forward hooks written by hand.",
         "",

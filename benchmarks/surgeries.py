@@ -3,7 +3,7 @@
     python -m benchmarks.surgeries [NUMBER ...]
 
 Each run is paused and operated on as the window does. Then: are the parameters that stay the same objects with the same
-moments; does the exported `train.py` give the same losses in a process of its own; is the run the same when resumed
+moments; does the exported `train.py` give the same losses in a separate process; is the run the same when resumed
 from its checkpoints before and after the surgery; and are all hashes equal when it is lived again from its start? All
 of them together write docs/surgeries.md.
 """
@@ -223,7 +223,7 @@ def operated(case: Case, folder: Path, found: Found) -> tuple[Kept, Job, list[fl
 
 
 def script_losses(job: Job, folder: Path) -> list[float]:
-    """Run the exported script in a process of its own; return its losses."""
+    """Run the exported script in a separate process; return its losses."""
     folder.mkdir()
     write_models(job, folder / "model.py", [folder / "train.py"])
     (folder / "train.py").write_text(training_script(job), encoding="utf-8")
@@ -298,13 +298,13 @@ def main() -> int:
 TEXT = """\
 # Surgeries on running runs
 
-Made by `python -m benchmarks.surgeries`: {right} of {of} as promised. Each run was paused after a step and went on with
-an edited net. *Difference* is the largest difference of the output on a batch of the run before and after, relative to
-the largest element, in eval mode: at most {limit:g} wherever the edit can preserve the function. *Parameters* that stay
-are the same objects, with equal moments of the optimizer. *train.py* ran in a process of its own, and all its losses
-are compared float for float. *Resumed* counts the checkpoints before and after the surgeries from which the run went on
-bit for bit, *re-lived* the steps whose recorded hashes of gradients and generators were equal when the run was lived
-again from its start.
+Made by `python -m benchmarks.surgeries`: {right} of {of} as promised. Each run was paused after a step and continued
+with an edited net. *Difference* is the largest difference of the output on a batch of the run before and after,
+relative to the largest element, in eval mode: at most {limit:g} wherever the edit can preserve the function.
+*Parameters* that stay are the same objects, with equal moments of the optimizer. *train.py* ran in a separate process,
+and all its losses are compared float for float. *Resumed* counts the checkpoints before and after the surgeries from
+which the run resumed bit for bit, *re-lived* the steps whose recorded hashes of gradients and generators were equal
+when the run was re-lived from its start.
 
 | # | run and surgery | after step | layers | difference | parameters | train.py | resumed | re-lived |
 |-|-|-|-|-|-|-|-|-|

@@ -35,9 +35,9 @@ LIMIT = 240.0  # seconds for one run of a script
 HEAD = """# Training scripts, watched
 
 Made by `python -m benchmarks.watched_scripts`: {counts} Each script of
-[`benchmarks/scripts_watched`](../benchmarks/scripts_watched) retells a loop as people write it, and ran as
+[`benchmarks/scripts_watched`](../benchmarks/scripts_watched) is a common form of training loop, and ran as
 `python train.py` and unchanged under `tapedeck run`. *Lines* are those that both runs printed, with every loss to all
-its digits; *losses* those that were told to the window exactly as the script printed them; *norms* those of layers,
+its digits; *losses* those that the window received exactly as the script printed them; *norms* those of layers,
 at so many steps, equal to the script's `.grad.norm()` to 1e-5 of it.
 """
 
@@ -159,7 +159,7 @@ def counts(rows: Sequence[Row]) -> str:
     equal = sum(not row.why for row in tried)
     told = f"{sum(row.losses for row in tried):,} losses and {sum(row.norms for row in tried):,} norms"
     absent = "".join(f" {row.name} was not tried: {row.why}." for row in rows if not row.tried)
-    return f"{equal} of {len(tried)} scripts equal, {told} told as printed.{absent}"
+    return f"{equal} of {len(tried)} scripts equal, {told} reported as printed.{absent}"
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -107,7 +107,7 @@ def mnist_net() -> Project:
     net.then("F.log_softmax", "log_softmax", dim=1)
     notes = (
         "PyTorch's MNIST example: two convolutions, dropout of whole channels, log_softmax with the negative "
-        "log-likelihood. It is for MNIST, a download of 12 MB that is made only when you ask for it (Training, Data). "
+        "log-likelihood. Its data, MNIST, are downloaded (12 MB) only when you confirm it (Training, Data). "
         "Until then it trains on a stand-in: scikit-learn's small digits, enlarged."
     )
     plan = training(10, NLL, name="SGD", lr=0.01, momentum=0.5)
@@ -131,9 +131,9 @@ def cifar_net() -> Project:
     net.then("F.relu", "relu4")
     net.then("nn.Linear", "fc3", out_features=10)
     notes = (
-        "The net of PyTorch's CIFAR-10 tutorial, for colour photographs of 3×32×32 in ten classes, normalised. "
-        "It is for CIFAR-10, a download of 170 MB that is made only when you ask for it (Training, Data). Until then "
-        "it trains on a stand-in: generated pictures of ten coloured shapes."
+        "The net of PyTorch's CIFAR-10 tutorial, for 3×32×32 colour photographs in ten classes, normalised. "
+        "Its data, CIFAR-10, are downloaded (170 MB) only when you confirm it (Training, Data). Until then "
+        "it trains on a stand-in: generated images of ten coloured shapes."
     )
     plan = training(10, name="SGD", lr=0.001, momentum=0.9)
     half = (Transform("Normalize"),)
@@ -150,7 +150,7 @@ def mlp() -> Project:
     net.then("nn.Linear", "fc2", out_features=64)
     net.then("nn.ReLU", "relu2")
     net.then("nn.Linear", "fc3", out_features=10)
-    notes = "A multilayer perceptron: the 64 pixels of a digit as one row, two hidden layers, one logit a class."
+    notes = "A multilayer perceptron: the 64 pixels of a digit as one row, two hidden layers, one logit per class."
     return net.finish("logits", "MLP on digits", notes, training(20), DataConfig())
 
 
@@ -200,9 +200,9 @@ def residual_net() -> Project:
     net.then("nn.Flatten", "flatten")
     net.then("nn.Linear", "fc", out_features=10)
     notes = (
-        "Residual blocks as in ResNet: what a block learns is added to what came in. One block is drawn once and "
-        "stands three times in stage1 and, with 64 channels, twice in stage2; go in with Enter. The convolutions have "
-        "no bias, since BatchNorm would take it away."
+        "Residual blocks as in ResNet: the output of a block is added to its input. One block is defined once and "
+        "used three times in stage1 and, with 64 channels, twice in stage2; open it with Enter. The convolutions have "
+        "no bias, since BatchNorm would subtract it."
     )
     return net.finish("logits", "Residual net on digits", notes, training(12), DataConfig())
 
@@ -225,16 +225,16 @@ def unet() -> Project:
         _conv(net, number, joined, channels)
     net.then("nn.Conv2d", "head", out_channels=1, kernel_size=1)
     notes = (
-        "A small U-Net: three times down, three times up, and at each size what was seen on the way down is joined on "
-        "again. It gives one logit a pixel: whether it is in one of the ellipses and rectangles that are generated, "
-        "with their masks, as data. An epoch takes a few seconds on a processor."
+        "A small U-Net: three downsampling and three upsampling steps, with a skip connection at each size. It "
+        "returns one logit per pixel: whether the pixel is in one of the generated ellipses and rectangles. An epoch "
+        "takes a few seconds on a CPU."
     )
     data = DataConfig("made.shapes", options=FrozenMap(count=320))
     return net.finish("mask", "U-Net", notes, replace(training(5, BCE), batch_size=16), data)
 
 
 def _encoder_layer() -> Block:
-    """Attention and a small net, each added to what came in and normalised."""
+    """Attention and a feed-forward net, each with a residual connection and a norm."""
     net = Sketch((8, 64), "x")
     source = net.last
     attn = net.add("nn.MultiheadAttention", "attn", source, source, source, num_heads=Expr("heads"), need_weights=False)
@@ -261,9 +261,9 @@ def transformer() -> Project:
     net.then("torch.mean", "mean", dim=(1,))
     net.then("nn.Linear", "fc", out_features=10)
     notes = (
-        "A small transformer: a digit is read as a sequence of 8 rows with 8 values each. Attention does not know "
-        "which row came first, so a learned parameter for each of the 8 positions is added. One encoder layer is "
-        "drawn once and stands twice, LayerNorm after each sum as first published."
+        "A small transformer: a digit is read as a sequence of 8 rows with 8 values each. Attention ignores the order "
+        "of the rows, so a learned embedding of each of the 8 positions is added. One encoder layer is defined once "
+        "and used twice, with LayerNorm after each sum (post-norm, as first published)."
     )
     return net.finish("logits", "Transformer on digits", notes, training(20), DataConfig())
 
@@ -287,15 +287,14 @@ def siamese() -> Project:
     net.then("torch.abs", "distance")
     net.then("nn.Linear", "head", out_features=2)
     notes = (
-        "Are two pictures of the same digit? A siamese net: both go through the same layers with the same weights, "
-        "and what is compared is the distance of their embeddings. The data have a field for each input, first and "
-        "second."
+        "Do two images show the same digit? A siamese net: both pass through the same layers with shared weights, and "
+        "the distance of their embeddings is classified. The data have a field for each input, first and second."
     )
     return net.finish("logits", "Siamese net on digits", notes, training(15), DataConfig("made.pairs"))
 
 
 def _sequence(net: Sketch, name: str, tokens: int, length: int, source: str) -> str:
-    """Token ids as vectors of 64, each with its place."""
+    """Embed token ids as 64 values, with a position embedding."""
     embedded = net.add("nn.Embedding", f"embed_{name}", source, num_embeddings=tokens, embedding_dim=64)
     places = net.add("parameter", f"places_{name}", shape=(length, 64), fill="normal", std=0.02)
     return net.add("operator.add", f"placed_{name}", embedded, places)
@@ -322,10 +321,9 @@ def translator() -> Project:
     net.last = decoder
     net.then("nn.Linear", "head", out_features=11)
     notes = (
-        "An encoder reads a date as people write it, “3 march 1997”, and a decoder writes it as “1997-03-03”, one "
-        "character after the other. Two masks: padding says which places of the text are empty, and the causal mask "
-        "keeps each place of the answer from seeing the ones after it. The data have a field for each of the three "
-        "inputs."
+        "An encoder reads a date such as “3 march 1997”, and a decoder writes it as “1997-03-03”, one character after "
+        "the other. Two masks: the padding mask marks the empty positions of the text, and the causal mask keeps each "
+        "position of the answer from attending to later ones. The data have a field for each of the three inputs."
     )
     plan = training(20, lr=0.002)
     return net.finish("logits", "Encoder-decoder on dates", notes, plan, DataConfig("made.dates"))

@@ -32,7 +32,7 @@ class ActionError(Exception):
 
 
 class Actions:
-    """Carries out the commands that come over `listening`; the script stands while `paused`."""
+    """Executes the commands received over `listening`; the script waits while `paused`."""
 
     def __init__(self, watcher: Watcher, listening: CommandSocket) -> None:
         self.listening = listening
@@ -46,8 +46,8 @@ class Actions:
         return bool(self._pausers)
 
     def obey(self, main: bool) -> float:
-        """Do what has been commanded; return the seconds that the script stood. Only a step of the `main` optimizer
-        uses up what "step" has allowed.
+        """Execute pending commands; return the seconds for which the script was paused. Only a step of the `main`
+        optimizer uses up what "step" has allowed.
         """
         self.do_all(0.0)
         if not self._pausers or self.capturing.armed:
@@ -68,7 +68,7 @@ class Actions:
         return perf_counter() - began
 
     def do_all(self, timeout: float) -> None:
-        """Do what is commanded within `timeout` seconds."""
+        """Execute the commands that arrive within `timeout` seconds."""
         for client, command in self.listening.poll(timeout):
             number = command.get("id")
             action = ACTIONS.get(str(command.get("do")))
@@ -81,7 +81,7 @@ class Actions:
             else:
                 if answer is not None:
                     client.answer(number, ok=True, **answer)
-        self.capturing.look()
+        self.capturing.drop_orphan()
         now = monotonic()
         for client in list(self._pausers):
             if not client.open or now - client.heard > SILENCE:
@@ -112,7 +112,7 @@ class Actions:
         return {"step": self._watcher.step}
 
     def _capture(self, client: Client, command: dict[str, Any]) -> None:
-        """Capture the next backward, or the first of a `step`; the answer comes when the script stands before it."""
+        """Capture the next backward, or the first of a `step`; answered when the script is paused before it."""
         step = command.get("step")
         self.capturing.ask(client, command.get("id"), None if step is None else int(step))
 
@@ -121,7 +121,7 @@ class Actions:
         self.capturing.connect(client, command.get("id"))
 
     def _release(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
-        """Go on from a captured step, or wait for none any more."""
+        """Resume from a captured step, or cancel a pending capture."""
         self.capturing.cancel("The capture was cancelled.")
         self.capturing.release()
         return {"step": self._watcher.step}
@@ -170,10 +170,10 @@ class Actions:
         return {"path": str(path)}
 
     def _batch(self, client: Client, command: dict[str, Any]) -> None:
-        """Describe what the next forward pass of each model gets; the answer comes with the first."""
+        """Describe the inputs of the next forward pass of each model; answered with the first."""
         found = {name: model for name, model in self._watcher.models.items() if not models.is_compiled(model)}
         if not found:
-            raise ActionError("The model is compiled, or not known yet: its batch cannot be looked at.")
+            raise ActionError("The model is compiled, or not known yet: its batch cannot be read.")
         handles: list[Any] = []
 
         def before(name: str) -> Callable[..., None]:
@@ -196,7 +196,7 @@ ACTIONS: dict[str, Callable[[Actions, Client, dict[str, Any]], dict[str, Any] | 
 
 
 def _scale_schedules(optimizer: torch.optim.Optimizer, group: dict[str, Any], factor: float) -> None:
-    """Let the schedules of an optimizer go on in proportion to the new rate of a group."""
+    """Rescale the schedules of an optimizer in proportion to the new rate of a group."""
     place = next(place for place, each in enumerate(optimizer.param_groups) if each is group)
     for name in _SCALED:
         if name in group:

@@ -1,4 +1,4 @@
-"""The next backward of a script, captured: the script stands before it while its graph is looked at and played.
+"""Capture the next backward of a script, which is paused before it while its graph is inspected and played.
 
 A capture that is asked for waits for the next call of `backward`, or for the first of a later step, and has layers and
 lines recorded until then. There the script stands: the thread that called answers as an engine over a connection of the
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tapedeck.actions import Actions
     from tapedeck.watcher import Watcher
 
-LOOK_EVERY = 0.05  # seconds between two looks, while the script stands, whether it is to go on
-OVERTAKEN = "Another capture was asked for."
+LOOK_EVERY = 0.05  # seconds between two looks, for a resume command while the script is paused
+OVERTAKEN = "Replaced by another capture."
 ENDED = "The script ended before it called backward again."
 
 
@@ -62,7 +62,7 @@ class Capturing:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def ask(self, client: Client, number: Any, step: int | None = None) -> None:
-        """Have the next backward captured, or the first one of a `step`; while the script stands it goes on first.
+        """Have the next backward captured, or the first one of a `step`; a paused script is resumed first.
 
         Raises RuntimeError.
         """
@@ -81,7 +81,7 @@ class Capturing:
         self.release()
 
     def after_step(self, step: int) -> None:
-        """Arm the capture that was to come after this step."""
+        """Arm the capture that was scheduled after this step."""
         if self._later is None or step < self._later[0]:
             return
         _, client, number = self._later
@@ -94,13 +94,17 @@ class Capturing:
     def connect(self, client: Client, number: Any) -> None:
         """Make the connection of a client one to the engine. Raises RuntimeError if none is needed."""
         if not self.standing or self._connected:
-            raise RuntimeError("The script stands before no backward." if not self.standing else "One is connected.")
+            raise RuntimeError(
+                "The script is not paused before a backward pass."
+                if not self.standing
+                else "Another client is connected."
+            )
         self._connected = True
         client.answer(number, ok=True)
         self._connections.put(self._actions.listening.detach(client))
 
     def release(self) -> None:
-        """Let a script that stands go on."""
+        """Resume a paused script."""
         self._released.set()
         self._connections.put(None)
         server = self._server
@@ -124,7 +128,7 @@ class Capturing:
         if asker is not None:
             asker[0].answer(asker[1], error=words)
 
-    def look(self) -> None:
+    def drop_orphan(self) -> None:
         """Forget a capture whose asker is gone."""
         asker = self._asker or (self._later and self._later[1:])
         if asker is not None and not asker[0].open:
@@ -164,7 +168,7 @@ class Capturing:
             self._recorder.compiled = True
 
     def end_recording(self) -> None:
-        """Take off what records."""
+        """Remove the recorder."""
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.end()
@@ -201,7 +205,7 @@ class Capturing:
             self.release()
             attending.join()
             with suppress(Exception):
-                self._actions.do_all(0.0)  # another capture may have been asked for just before it was to go on
+                self._actions.do_all(0.0)  # another capture may have been asked for just before it resumed
             self.standing, self._server = False, None
             file.tell("resumed", epoch=1, step=step)
         if self.armed:
@@ -219,9 +223,9 @@ class Capturing:
             self._server.serve()
 
     def _attend(self, client: Client) -> None:
-        """Hear commands while the script stands, and whether the one it stands for is there."""
+        """Handle commands while the script is paused, and check that its client is still connected."""
         began = monotonic()
-        with suppress(Exception):  # by an error of ours the script goes on
+        with suppress(Exception):  # an error of ours resumes the script
             patience = ranks.patience()
             while not self._released.is_set():
                 self._actions.do_all(LOOK_EVERY)
@@ -235,7 +239,7 @@ class Capturing:
         self.release()
 
     def _name_of(self, parameter: Tensor) -> str:
-        """Return the name of a parameter that no model holds."""
+        """Return the name of a parameter that belongs to no model."""
         several = len(self._watcher.states) > 1
         for state in self._watcher.states.values():
             for place, each in enumerate(state.layers.parameters if state.layers is not None else ()):
@@ -246,7 +250,7 @@ class Capturing:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Restore the random generators afterwards: what is played may draw, such as a Function of the script."""
+    """Restore the random generators afterwards: playing may draw random numbers, as a Function of the script can."""
     plain, cpu = random.getstate(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     numpy: Any = sys.modules.get("numpy")
@@ -265,7 +269,7 @@ def _as_it_was() -> Iterator[None]:
 
 
 def _anything_compiled() -> bool:
-    """Return whether torch.compile has compiled anything in this process: a mode on torch would compile it anew."""
+    """Return whether torch.compile has compiled anything in this process: a dispatch mode would recompile it."""
     dynamo: Any = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
@@ -279,7 +283,7 @@ def notes_of(scale: float, inputs: Any, parameters: list[Tensor], averaged: bool
         notes.append(f"the loss is scaled by {scale:,.6g} for AMP, and so is every gradient")
     notes += ranks.notes(averaged)
     if inputs is not None:
-        notes.append("the script asks for some of these gradients only")
+        notes.append("the script requests only some of these gradients")
     elif any(each.grad is not None for each in parameters):
         notes.append("the script adds these gradients to those of an earlier backward")
     return notes

@@ -1,4 +1,4 @@
-"""Where a watched script hears commands: a Unix socket that only its owner can open, else loopback with a secret.
+"""Command server of a watched script: a Unix socket that only its owner can open, else loopback with a secret.
 
 Nothing here waits, but in `wait`, and there is no thread: the script reads what has come between two of its steps. A
 client sends lines of JSON, `{"do": "pause", "id": 1}`, and gets one line for each, `{"id": 1, "ok": true}`. One that
@@ -32,7 +32,7 @@ _LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
 
 
 class Client:
-    """One who is connected. `heard` is when it said something last."""
+    """A connected client. `heard` is the time of its last message."""
 
     def __init__(self, connection: socket.socket, secret: str) -> None:
         self.socket, self.heard = connection, monotonic()
@@ -42,7 +42,7 @@ class Client:
         self._rest, self._unsent = b"", b""
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the whole lines that have come, and none from one that does not know the secret."""
+        """Yield the complete received lines; none of a client without the secret."""
         try:
             while data := self.socket.recv(LONGEST):
                 self._rest += data
@@ -72,7 +72,7 @@ class Client:
         self.send()
 
     def send(self) -> None:
-        """Send what waits, as far as it goes at once."""
+        """Send pending bytes without blocking."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -83,7 +83,7 @@ class Client:
 
 
 class CommandSocket:
-    """Listens in `folder`. `where` are the fields of the frame that says where. Raises OSError."""
+    """Listens in `folder`. `where` are the fields of the frame that announces the address. Raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.clients: list[Client] = []
@@ -122,7 +122,7 @@ class CommandSocket:
         return listener
 
     def poll(self, timeout: float = 0.0) -> Iterator[tuple[Client, dict[str, Any]]]:
-        """Yield the commands that have come within `timeout` seconds, each with the client to be answered."""
+        """Yield the commands received within `timeout` seconds, each with its client."""
         while self._kept:
             yield self._kept.pop(0)
         for key, _ in self._selector.select(timeout):
@@ -137,7 +137,7 @@ class CommandSocket:
                 if isinstance(command, dict):
                     yield client, command
                 else:
-                    client.answer(None, error="A command is one line with an object of JSON.")
+                    client.answer(None, error="A command must be a JSON object on one line.")
         for client in [one for one in self.clients if not one.open]:
             self._drop(client)
 
@@ -160,7 +160,7 @@ class CommandSocket:
         return client
 
     def detach(self, client: Client) -> socket.socket:
-        """Give away the connection of a client, from which nothing but lines has come."""
+        """Detach the connection of a client, from which only lines were read."""
         client.taken = True
         self.clients.remove(client)
         self._selector.unregister(client.socket)
@@ -175,7 +175,7 @@ class CommandSocket:
         client.socket.close()
 
     def close(self, remove: bool = True) -> None:
-        """Let go of all connections; with `remove`, the socket's file too, which a forked process leaves alone."""
+        """Close all connections; with `remove`, delete the socket's file too, which a forked process must not."""
         for client in list(self.clients):
             client.socket.close()
         self.clients.clear()
@@ -190,7 +190,7 @@ class CommandSocket:
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Return whether the other end belongs to the same user, where the system tells that."""
+    """Return whether the peer belongs to the same user, where the system reports it."""
     if not hasattr(socket, "SO_PEERCRED") or connection.family != getattr(socket, "AF_UNIX", None):
         return True
     _pid, user, _group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))

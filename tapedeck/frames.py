@@ -32,7 +32,7 @@ _LONG_LINES = 256  # lines that are written at once without waiting for that
 
 
 def home() -> Path:
-    """Return the folder that holds a folder per watched script; it need not exist."""
+    """Return the parent folder of the watched scripts' folders; it need not exist."""
     if given := os.environ.get("TAPEDECK_WATCHED"):
         return Path(given)
     if sys.platform == "win32":
@@ -85,7 +85,7 @@ def number(value: float | None) -> str:
 
 
 class FrameFile:
-    """Appends lines to a file, several at once; where that fails it keeps silent, and the script goes on."""
+    """Appends lines to a file, several at once; errors are ignored, so that the script continues."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -120,7 +120,7 @@ class FrameFile:
             self.close()  # no room on the disk: half a line stays, and nothing is put behind it
 
     def close(self) -> None:
-        """Let go of the file, without writing what waits."""
+        """Close the file without flushing pending lines."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._file)

@@ -1,7 +1,7 @@
 """torch's global hooks: steps of all optimizers, `backward`, gradient scalers, and `torch.compile`.
 
-No hook is put on a module: one on all of them would cost every call, and what is compiled would be compiled anew.
-Each function here lets an error of ours switch the watching off, never end the script, and leaves no frame of its own
+No hook is put on a module: one on all of them would cost every call, and compiled modules would be recompiled.
+Each function here lets an error of ours switch the watching off, never end the script, and leaves no frame
 in the traceback of an error of the script. What happens at nearly every step is done in the hook itself, with as few
 objects as possible: code that runs between two steps finds the processor's caches full of the script's.
 """
@@ -48,7 +48,7 @@ class Hooks:
         setattr(owner, name, _uncompiled(functools.wraps(original)(make(original))))
 
     def remove(self) -> None:
-        """Take the hooks away, and put back what was replaced unless somebody else has replaced it since."""
+        """Remove the hooks, and restore replaced functions unless they were replaced again since."""
         watcher, self._watcher = self._watcher, None
         self._quick.on = False
         if watcher is not None and watcher.actions is not None:
@@ -66,7 +66,7 @@ class Hooks:
             self.remove()
         if watcher is not None:
             with contextlib.suppress(Exception):
-                watcher.finish(reason="stopped", note=f"Watching ended by an error: {type(error).__name__}: {error}")
+                watcher.finish(reason="stopped", note=f"Watching ended with an error: {type(error).__name__}: {error}")
 
     def _before_step(self) -> Callable[..., None]:
         quick = self._quick

@@ -1,4 +1,4 @@
-"""The models behind an optimizer's parameters, found among all live modules, and norms of their gradients by layer."""
+"""Find the models of an optimizer's parameters among all live modules, and norms of their gradients by layer."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def variable_of(value: object) -> str:
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name with a number behind it where it is taken."""
+    """Return a name, with a number appended if it is taken."""
     number = 2
     free = name
     while free in taken:
@@ -168,7 +168,7 @@ class Layers:
 
 
 def fetched(values: Sequence[Tensor]) -> list[float]:
-    """Return numbers that lie on one device or several, each device read once."""
+    """Return the values of scalar tensors, with one transfer per device."""
     by_device: dict[torch.device, list[int]] = {}
     for place, value in enumerate(values):
         by_device.setdefault(value.device, []).append(place)

@@ -1,4 +1,4 @@
-"""The program's code in the process of a script, always below `tapedeck._program`: `app` may be a person's own package.
+"""The program's code in the process of a script, always below `tapedeck._program`: `app` may be a package of the user.
 
 A wheel has it there. In a checkout it is the folder `app` beside this package, whose modules are imported under that
 name, rewritten as those of a wheel are.
@@ -31,7 +31,7 @@ def module(name: str) -> ModuleType:
 
 @cache
 def rooms(source: Path) -> str:
-    """Return the names of all that lies in the package `source`, as a pattern."""
+    """Return a pattern of all module names in the package `source`."""
     return "|".join(
         sorted({path.stem for path in source.iterdir() if path.suffix in ("", ".py") and path.stem[0] != "_"})
     )
@@ -65,7 +65,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
-        """Compile the text anew: what Python keeps compiled beside the file has the other names."""
+        """Compile the text again: Python's cached bytecode has the other names."""
         path = self.get_filename(fullname)
         text = rewritten(Path(path).read_text("utf-8"), rooms(CHECKOUT))
         return compile(text, path, "exec", dont_inherit=True)

@@ -1,4 +1,4 @@
-"""The ranks of one script: which job they belong to, and how long one may be held while the others wait for it.
+"""Ranks of a script: their job, and how long one may be paused while the others wait for it.
 
 Imports torch.distributed only where the script has.
 """
@@ -19,7 +19,7 @@ def rank() -> int:
 
 
 def job() -> dict[str, Any]:
-    """Return the fields of a "script" frame that say of which job this process is a rank; none where it is alone."""
+    """Return the fields of a "script" frame for job and rank of this process; empty for a single process."""
     world = _number("WORLD_SIZE", 1)
     if world < 2:
         return {}
@@ -57,12 +57,12 @@ def timeout() -> float:
 
 
 def patience() -> float:
-    """Return the seconds that this rank may be held, so that no collective of the others fails; infinite if alone."""
+    """Return how many seconds this rank may be paused without failing collectives of the others; infinite if alone."""
     return SHARE * timeout()
 
 
 def notes(averaged: bool) -> list[str]:
-    """Say what of a captured step is of this rank alone, and for how long it may be held; nothing without ranks.
+    """Describe what in a captured step is of this rank only, and how long it may be paused; empty without ranks.
 
     `averaged` says that DistributedDataParallel averages the gradients over the ranks.
     """
@@ -70,22 +70,24 @@ def notes(averaged: bool) -> list[str]:
     if distributed is None:
         return []
     own, count = distributed.get_rank(), distributed.get_world_size()
-    found = [f"gradients are of rank {own} alone, and the other ranks wait"]
+    found = [f"gradients are those of rank {own} only, and the other ranks wait"]
     if averaged:
-        found[0] = f"gradients are of rank {own} alone: `.grad` will hold their mean over the {count} ranks, which wait"
+        found[0] = (
+            f"gradients are those of rank {own} only: `.grad` will hold their mean over the {count} ranks, which wait"
+        )
     limit = timeout()
     if math.isfinite(limit):
         found.append(
-            f"the script goes on by itself after {_duration(SHARE * limit)}, since the process group's timeout is "
+            f"the script continues by itself after {_duration(SHARE * limit)}, since the process group's timeout is "
             f"{_duration(limit)}"
         )
     return found
 
 
 def went_on() -> str:
-    """Say why a rank that was held has gone on by itself."""
+    """Describe why a paused rank has continued by itself."""
     limit = timeout()
-    return f"It went on by itself after {_duration(SHARE * limit)}: the other ranks' collectives fail after " \
+    return f"It continued by itself after {_duration(SHARE * limit)}: the other ranks' collectives fail after " \
            f"{_duration(limit)}."  # fmt: skip
 
 

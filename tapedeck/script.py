@@ -11,7 +11,7 @@ import sys
 
 
 def _prepared():  # type: ignore[no-untyped-def]
-    """Take our own words from argv, import what watches, and give the script its own path; return how to run it."""
+    """Remove our options from argv, import the watcher, set the script's sys.path; return a function that runs it."""
     folder, *words = sys.argv[1:]
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     from pathlib import Path

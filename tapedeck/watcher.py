@@ -1,11 +1,11 @@
-"""What is told of a script: called by the hooks before and after each step of an optimizer, and by each backward.
+"""Frames of a watched script, written by hooks before and after each optimizer step and on each backward.
 
 A step is one of the main optimizer, the first that takes one. Its loss is the sum of the losses on which `backward` was
 called since the step before, which under gradient accumulation is that of the whole batch; with a closure (LBFGS) it is
 the first that the closure computed. What other optimizers do until the next step of the main one belongs to its step.
 
-A step only notes what is to be told, since code that runs between two steps finds the processor's caches full of the
-script's: what it notes becomes lines, and commands are read, every `TURN_EVERY` seconds, for many steps at once.
+A step only records what to report, since code that runs between two steps finds the processor's caches full of the
+script's: records become lines, and commands are read, every `TURN_EVERY` seconds, for many steps at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARTS = "part"  # the kind of a step of another than the main optimizer
 
 
 class OptimizerState:
-    """One optimizer: its models and layers, and what it has told."""
+    """One optimizer: its models and layers, and what was reported of it."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = weakref.ref(optimizer)
@@ -57,7 +57,7 @@ _Noted = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # ki
 
 
 class Quick:
-    """Steps of which nothing is told but loss and rate, as the hooks note them while `on`.
+    """Steps of which only loss and rate are reported, as the hooks record them while `on`.
 
     They are of one `optimizer` with one group, and end at `due`; each has its time, where its losses end in `losses`,
     and its rate. While it `looks`, its gradients may be due to be looked at. Noting the first `spent` so many seconds.
@@ -74,12 +74,12 @@ class Quick:
 
 
 class Watcher:
-    """Writes frames into a file and, with `listening`, does what is commanded between two steps.
+    """Writes frames into a file and, with `listening`, executes commands between two steps.
 
     One that is not `speaking` writes nothing of its steps until it is asked to. With `only` no other optimizers are
     looked at; `known` are models by name, which need not be searched for.
 
-    As long as there is one optimizer, and nothing of its steps is told but the loss, the hooks note them in `quick`
+    As long as there is one optimizer, and only the loss of its steps is reported, the hooks record them in `quick`
     without a call, until `turn_due`.
     """
 
@@ -183,7 +183,7 @@ class Watcher:
         self.spent += perf_counter() - began
 
     def after_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        """Tell of a step, and do what was commanded."""
+        """Report a step, and execute pending commands."""
         began = perf_counter()
         self.settle()
         state = self._state_of(optimizer)
@@ -219,7 +219,7 @@ class Watcher:
             self._turn(state is main, began)
 
     def _turn(self, main: bool, began: float) -> None:
-        """Write what was noted, and do what was commanded. While the script is paused each step is one turn."""
+        """Write the recorded steps, and execute pending commands. While the script is paused each step is one turn."""
         if self.speaking:
             paused = self.actions is not None and self.actions.paused
             if not self._fetches or began >= self._fetch_due or len(self.noted) >= MOST_NOTED or paused:
@@ -237,7 +237,7 @@ class Watcher:
         self._be_quick()
 
     def _be_quick(self) -> None:
-        """Have the hooks note the steps until the next turn, if nothing but losses is to be told of them."""
+        """Let the hooks record the steps until the next turn, if only their losses are reported."""
         capturing = self.actions.capturing if self.actions is not None else None
         (*others, last) = self.states.values()
         looked = self._measuring or (capturing is not None and (capturing.later or capturing.armed))
@@ -273,7 +273,7 @@ class Watcher:
         return state.steps if state is not None else 0
 
     def finish(self, **ending: object) -> None:
-        """Write all there is, and the last frame; then let go of everything."""
+        """Write all pending frames and the last one; then close everything."""
         self.settle()
         if self.actions is not None:
             self.actions.capturing.ended()
@@ -288,7 +288,7 @@ class Watcher:
         self.file.tell(event, epoch=min(self.step, 1), **step, **ending)
 
     def release(self, remove: bool = True) -> None:
-        """Let go of the file and the socket without a word; a forked process leaves what is on disk (not `remove`)."""
+        """Close the file and the socket silently; without `remove` the files stay on disk (a forked process)."""
         if self.actions is not None:
             self.actions.listening.close(remove)
         self.file.close()
@@ -296,7 +296,7 @@ class Watcher:
     # -- who is there -------------------------------------------------------------------------------------------------
 
     def _state_of(self, optimizer: torch.optim.Optimizer) -> OptimizerState | None:
-        """Return what is known of an optimizer, which may be new; None for one that is not looked at."""
+        """Return the state of an optimizer, which may be new; None for one that is not watched."""
         state = self.states.get(id(optimizer))
         if state is not None and state.optimizer() is optimizer:
             return state
@@ -305,8 +305,8 @@ class Watcher:
         return self._meet(optimizer)
 
     def _meet(self, optimizer: torch.optim.Optimizer) -> OptimizerState:
-        """Find the models behind an optimizer that steps for the first time."""
-        self._write_noted()  # what is told of a step names the optimizers that there were
+        """Find the models of an optimizer that steps for the first time."""
+        self._write_noted()  # reports of a step name the optimizers at that time
         for key in [key for key, each in self.states.items() if each.optimizer() is None]:
             del self.states[key]
         state = self.states[id(optimizer)] = OptimizerState(optimizer)
@@ -352,10 +352,10 @@ class Watcher:
         states = sorted(self.states.values(), key=lambda state: state is not self._main)
         return {state.name: found for state in states if (found := state.optimizer()) is not None}
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def speak(self) -> None:
-        """Begin to tell of the steps, with all that is known so far."""
+        """Start reporting steps, with everything known so far."""
         if self.speaking:
             return
         self.speaking = True
@@ -375,7 +375,7 @@ class Watcher:
         for name, model in self.models.items():
             if models.is_compiled(model):
                 self.file.tell(
-                    "said", step=self.step, message=f"{name} is compiled: it is looked at between two steps only."
+                    "said", step=self.step, message=f"{name} is compiled: its layers are only read between two steps."
                 )
 
     def _tell_layers(self) -> None:
@@ -390,7 +390,7 @@ class Watcher:
         seconds: float,
         losses: list[float | Tensor],
     ) -> None:
-        """Keep what is to be told of a step until it is written."""
+        """Keep the report of a step until it is written."""
         groups = optimizer.param_groups
         rate = ""
         if len(groups) != 1 or type(now := groups[0].get("lr")) is not float or now != state.rate:
@@ -398,7 +398,7 @@ class Watcher:
         self.noted.append((kind, self.step, seconds, losses, rate, state))
 
     def _rate_changed(self, state: OptimizerState, groups: list[dict[str, Any]], kind: str) -> str:
-        """Return what the frame of a step says of a new rate, "" if it is as before."""
+        """Return the text about a changed rate for the frame of a step, "" if unchanged."""
         rates = tuple(models.rate_of(group) for group in groups)
         if rates == state.rates:
             return ""
@@ -446,7 +446,7 @@ class Watcher:
         if len(names) > 1:
             self.file.tell("rates", step=self.step, groups=names, rates=rates)
 
-    # -- what is measured ---------------------------------------------------------------------------------------------
+    # -- measurements -------------------------------------------------------------------------------------------------
 
     def _measure_if_due(self, state: OptimizerState, now: float) -> None:
         """Begin a round of measuring with the main optimizer; the others are measured if they step in it."""
@@ -461,7 +461,7 @@ class Watcher:
             self._measure(state)
 
     def _measure(self, state: OptimizerState) -> None:
-        """Measure the norms of one optimizer's layers; they are told when those of all have been."""
+        """Measure the norms of one optimizer's layers; they are reported once those of all are measured."""
         began = perf_counter()
         optimizer = state.optimizer()
         if optimizer is None or state.layers is None:
@@ -513,7 +513,7 @@ def _rate_words(rate: float) -> str:
 
 
 def resident() -> int | None:
-    """Return the resident memory of this process in bytes, where /proc tells it."""
+    """Return the resident memory of this process in bytes, read from /proc."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -72,7 +72,7 @@ class Watch:
             self._watcher.actions.do_all(0.0)
 
     def wait_for_capture(self) -> None:
-        """Wait until a step to be captured has been asked for, CAPTURE_ASKED seconds at most."""
+        """Wait for a capture request, CAPTURE_ASKED seconds at most."""
         listening, until = self._listening, monotonic() + CAPTURE_ASKED
         if listening is None:
             return
@@ -83,7 +83,7 @@ class Watch:
         listening.keep(commands)
 
     def stop(self, **ending: Any) -> None:
-        """End the watching: the hooks are taken away, and what is left is written."""
+        """Stop watching: remove the hooks and write pending frames."""
         if self._ended:
             return
         self._ended = True
@@ -103,7 +103,7 @@ class Watch:
                 self._listening.close()
 
     def failed(self, error: BaseException) -> None:
-        """End it with what ended the script."""
+        """End watching with the exception that ended the script."""
         if isinstance(error, SystemExit):
             note = "" if not error.code else f"The script exited with {error.code}."
             self.stop(reason="done" if not error.code else "stopped", note=note)
@@ -114,7 +114,7 @@ class Watch:
             self.stop(event="failed", kind="error", message=message, cure="The terminal shows where.", node=None)
 
     def _cell_ended(self, *_result: Any) -> None:
-        """Write what no step of this cell will any more."""
+        """Write the pending frames at the end of a notebook cell."""
         if self._watcher is not None:
             self._watcher.catch_up()
 

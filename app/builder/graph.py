@@ -35,7 +35,7 @@ class Edge:
 
     @cached_property
     def _hash(self) -> int:
-        """Cached: a canvas looks a wire up many times for each edit."""
+        """Cached: the canvas looks up each wire many times per edit."""
         return hash((self.source, self.output, self.target, self.port, self.index))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -207,7 +207,7 @@ class Graph:
         return graph
 
     def without_nodes(self, ids: Iterable[str]) -> Graph:
-        """Remove nodes and every wire that touches them. Of nodes that shared a module with one that goes, the first
+        """Remove nodes and every wire that touches them. Of nodes that shared a module with a removed one, the first
         that stays has it then, with its parameters."""
         gone = set(ids)
         heirs: dict[str, str] = {}

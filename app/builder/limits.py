@@ -32,7 +32,7 @@ class TooLargeError(CodedError, ValueError):
 
 @dataclass(frozen=True)
 class Extent:
-    """How deep blocks are nested below a sheet, and how many calls it makes with all that is inside them."""
+    """Nesting depth of the blocks of a sheet, and its number of calls including those inside them."""
 
     depth: int
     calls: int

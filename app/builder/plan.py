@@ -170,7 +170,7 @@ def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _circling(graph: Graph, stuck: list[str]) -> tuple[str, ...]:
-    """Keep of the nodes without an order those that lead back to a loop, not those merely downstream of one."""
+    """Keep the nodes that are part of a cycle, not those merely downstream of one."""
     left = set(stuck)
     leads = {node: len({edge.target for edge in graph.out_of(node)} & left) for node in stuck}
     ends = [node for node in stuck if leads[node] == 0]

@@ -38,7 +38,7 @@ def sequence(graph: Graph, catalog: Catalog) -> list[str]:
 
 
 def with_sequence(graph: Graph, catalog: Catalog, wanted: list[str]) -> Graph:
-    """Set `order` so that nodes register in the order of `wanted`; all are 0 if the calls are in that order already."""
+    """Set `order` so that modules register in the order of `wanted`; all are 0 if the calls already have that order."""
     plain = Graph(FrozenMap({key: replace(node, order=0) if node.order else node
                              for key, node in graph.nodes.items()}), graph.edges)  # fmt: skip
     there = set(calls := sequence(plain, catalog))

@@ -1,4 +1,4 @@
-"""Values of an analysis: what each call gave on meta tensors, and shapes, source and problems of a graph."""
+"""Values of an analysis: the result of each call on meta tensors, and shapes, source and problems of a graph."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class NoSuchPortError(ConnectError):
 
 
 class CycleError(ConnectError):
-    """The wire would lead a value back into the node that it came from."""
+    """The wire would create a cycle."""
 
 
 class AlreadyConnectedError(ConnectError):
@@ -30,7 +30,7 @@ class AlreadyConnectedError(ConnectError):
 
 
 class OnlyTypedError(ConnectError):
-    """A parameter that no wire can give."""
+    """A parameter that cannot be wired."""
 
 
 class WrongKindError(ConnectError):
@@ -38,7 +38,7 @@ class WrongKindError(ConnectError):
 
 
 def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> None:
-    """Raise a ConnectError unless the wire may be drawn. A wire that holds the port already is no obstacle."""
+    """Raise a ConnectError unless the wire may be drawn. An existing wire at the port is allowed: it is replaced."""
     for node in (source, target):
         if node not in graph.nodes:
             names = f"{_name(graph, source)} and {_name(graph, target)}"
@@ -53,7 +53,7 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
     if wanted is None:
         if (param := spec.param(port)) is not None:
             raise OnlyTypedError(
-                f"{give.name} cannot give {port} of {take.name}: {_why_typed(spec, param.name)}. Type it"
+                f"{port} of {take.name} cannot be wired: {_why_typed(spec, param.name)}. Type its value"
             )
         what = f"input {port}" if spec.inputs else "input"
         raise NoSuchPortError(f"{take.name} has no {what} for {give.name}")

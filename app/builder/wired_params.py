@@ -1,4 +1,4 @@
-"""A parameter of which a wire gives a part: `size[0]`, `index[1].stop`."""
+"""Parameters that are wired in part: `size[0]`, `index[1].stop`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def with_part(literal: Any, port: Port, value: Any) -> Any:
     whole = literal
     if number is not None:
         if not isinstance(literal, tuple) or number >= len(literal):
-            raise ValueError(f"{port.param} has no element {number}, and a wire gives it")
+            raise ValueError(f"{port.param} has no element {number} for a wire to set")
         whole = literal[number]
     if part:
         if not isinstance(whole, slice | Slice):

@@ -1,4 +1,4 @@
-"""`tapedeck autograd` for any model: where it comes from, its inputs, and the process that it runs in."""
+"""`tapedeck autograd` for any model: its source, its inputs, and the process in which it runs."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ def _dot() -> DoctorCheck:
 
 
 def _fonts() -> DoctorCheck:
-    """On Linux, text needs fontconfig to know at least one font. The two of the design are a matter of taste."""
+    """Check for fonts: on Linux, fontconfig must find at least one. The two fonts of the design are optional."""
     if not sys.platform.startswith("linux"):
         return DoctorCheck("fonts", "ok", "the system's")
     lister = shutil.which("fc-list")

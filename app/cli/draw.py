@@ -35,7 +35,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation; "
                         "otherwise as many levels are open as fit the size")  # fmt: skip
     parser.add_argument(
-        "--weights", metavar="LAYER", help="of hf:FOLDER, describe the stored weights of a layer too, reading no others"
+        "--weights",
+        metavar="LAYER",
+        help="for hf:FOLDER: also describe the stored weights of a layer, reading only those",
     )
     parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (120)")
     parser.set_defaults(command=run)
@@ -43,7 +45,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a model and say how it is run."""
+    """Add the arguments for a model and how to run it."""
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
     parser.add_argument(
@@ -52,7 +54,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--train", action="store_true", help="run it in train mode instead of eval mode")
     parser.add_argument(
-        "--meta", action="store_true", help="make it on the meta device: no weights, no values, shapes alone"
+        "--meta", action="store_true", help="make it on the meta device: no weights and no values, only shapes"
     )
     parser.add_argument("--trust", action="store_true", help="run the code of SOURCE, which you have reviewed")
 

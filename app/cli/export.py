@@ -72,7 +72,9 @@ def run(options: argparse.Namespace) -> int:
     project = cli.read(options)
     if options.drawing and project.opened is not None:
         source = project.opened.source
-        raise cli.CommandError(f"the net is a model of code, without a drawing; tapedeck draw {source} draws its calls")
+        raise cli.CommandError(
+            f"the net is defined by its own code and has no drawing; tapedeck draw {source} draws its calls"
+        )
     if options.drawing:
         from app.project import file as project_file
 
@@ -128,7 +130,7 @@ def _needs_network(options: argparse.Namespace) -> bool:
 
 
 def _check_paths(options: argparse.Namespace) -> None:
-    """Refuse what cannot be written before anything is. Raises CommandError."""
+    """Reject impossible output paths before anything is written. Raises CommandError."""
     from app import cli
 
     if not (_needs_network(options) or options.drawing):

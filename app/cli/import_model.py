@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--observe",
         action="store_true",
-        help="keep the model as it is, with its own code in place of a drawing: a project to train and evaluate",
+        help="keep the model's own code instead of drawing it: a project to train and evaluate",
     )
     parser.add_argument("--into", type=Path, metavar="P", help="for a state_dict: the project to compare it with")
     ways = parser.add_mutually_exclusive_group()
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _observed(options: argparse.Namespace) -> int:
-    """Write a project that holds where the model comes from."""
+    """Write a project that refers to the model's own code."""
     from app import cli
     from app.cli import opened
     from app.preflight.opened import project_of

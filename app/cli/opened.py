@@ -1,4 +1,4 @@
-"""A model of somebody's code as a project, on the command line: where it comes from, its data and its settings."""
+"""A model with its own code as a project, on the command line: its source, data and settings."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
 
 
 def _put(raw: dict[str, Any], text: str) -> None:
-    """Put a value where its dotted name says; a name alone stands for a class without parameters."""
+    """Set the value at a dotted name; a plain name stands for a class without parameters."""
     from app import cli
     from app.project.sheet_records import encoded
 
@@ -141,12 +141,12 @@ def _put(raw: dict[str, Any], text: str) -> None:
 
 
 def _frozen(value: Any) -> Any:
-    """Return a list of JSON as the tuple that settings hold."""
+    """Convert a JSON list to the tuple of a setting."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _data_of(text: str) -> DataConfig:
-    """Return the data that a name, a folder or a file stand for. Raises CommandError."""
+    """Return the data settings for a name, a folder or a file. Raises CommandError."""
     from app import cli
     from app.data.config import DataConfig
     from app.data.sources import SOURCES
@@ -156,10 +156,12 @@ def _data_of(text: str) -> DataConfig:
         return DataConfig("file.pictures", path=str(path.absolute()))
     if path.is_file():
         if (key := _BY_ENDING.get(path.suffix.lower())) is None:
-            raise cli.CommandError(f"--on {text}: data are in a folder of images, or in {', '.join(_BY_ENDING)}")
+            raise cli.CommandError(
+                f"--on {text}: expected a folder of images, or a file ending in {', '.join(_BY_ENDING)}"
+            )
         return DataConfig(key, path=str(path.absolute()))
     found = [key for key, spec in SOURCES.items() if not spec.picks and text in (key, key.rpartition(".")[2])]
     if not found:
         known = ", ".join(key for key, spec in SOURCES.items() if not spec.picks)
-        raise cli.CommandError(f"--on {text}: there are no such data; there are {known}, or a file or folder")
+        raise cli.CommandError(f"--on {text}: unknown data; expected one of {known}, or a file or folder")
     return DataConfig(found[0])

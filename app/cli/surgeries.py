@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from app.training.job import Job, Stage
 
 WORDS = """
---surgery goes on after a step with the net of another project, an edited copy: layers that stay keep their weights and
-the moments of the optimizer. Inputs, outputs, data and settings stay those of PROJECT. On several processes, with LBFGS
-and of an opened model there are no surgeries. A run that is resumed knows those that were made.
+--surgery continues after a step with the net of an edited copy of the project: layers that stay keep their weights and
+optimizer state. Inputs, outputs, data and settings stay those of PROJECT. It is not supported on several processes,
+with LBFGS or for opened models. A resumed run includes the surgeries that were made.
 """
 
 
@@ -24,16 +24,16 @@ def add(train: argparse.ArgumentParser) -> None:
     """Add the option to a parser."""
     train.add_argument(
         "--surgery",
-        type=_asked,
+        type=_parse_surgery,
         action="append",
         default=[],
         metavar="STEP:EDITED",
-        help="after this step, go on with the net of an edited copy of the project; several times for several",
+        help="after this step, continue with the net of an edited copy of the project; may be repeated",
     )
     train.epilog = WORDS
 
 
-def _asked(text: str) -> tuple[int, Path]:
+def _parse_surgery(text: str) -> tuple[int, Path]:
     step, colon, path = text.partition(":")
     if not colon or not step.isascii() or not step.isdecimal() or not path:
         raise argparse.ArgumentTypeError(f"{text!r} is not STEP:EDITED, such as 200:wider.tape")
@@ -65,7 +65,7 @@ def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job
         if analysis.source.same_net(net.source) and (edited.training.groups, edited.training.recompute) == (
             net.training.groups, net.training.recompute
         ):  # fmt: skip
-            raise cli.CommandError(f"--surgery {step}:{path}: its net is the one that the run has by then")
+            raise cli.CommandError(f"--surgery {step}:{path}: its net equals that of the run at this step")
         try:
             known = analyse(before.graph, custom_layers.ops_of(before))
             surgery = surgery_between(before, edited, known, analysis)
@@ -104,14 +104,15 @@ def stored(kept: Kept | None, project: Project, job: Job, data: str | None) -> t
     whole = stages.whole_job(kept, projects, job_of)
     if job.source.text not in (whole.source.text, *(one.surgery.source.text for one in whole.stages)):
         raise RunError(
-            f"The net of {project.name} is none of those of {kept.record.title}. Pass the project that it was started "
+            f"The net of {project.name} is not one of those of {kept.record.title}. Pass the project that it was "
+            f"started "
             f"with; a copy is {kept.folder / 'stages' / '01' / 'project.tape'}."
         )
     return projects, whole
 
 
 def warn_of(stages: Sequence[Stage], steps: int, words: str) -> None:
-    """Warn of surgeries that come after the end of a run."""
+    """Warn of surgeries after the end of a run."""
     from app import cli
 
     for stage in stages:
@@ -119,6 +120,6 @@ def warn_of(stages: Sequence[Stage], steps: int, words: str) -> None:
 
 
 def plan(recorder: Any, projects: tuple[Project, ...], stages: tuple[Stage, ...], begun: int) -> None:
-    """Tell a recorder of the stages that follow the one that the run begins in."""
+    """Pass a recorder the stages after the one in which the run starts."""
     for project, stage in zip(projects[begun:], stages[begun - 1 :], strict=True):
         recorder.plan(stage.surgery, project)

@@ -67,5 +67,5 @@ def install_line(wanted: Iterable[str]) -> str:
         )
         parts.append(f"{command} {' '.join(dict.fromkeys(_TABLE[name][column] for name in known))}")
     if unknown:
-        parts.append(f"the package that holds {', '.join(unknown)}")
+        parts.append(f"the package that contains {', '.join(unknown)}")
     return "; and ".join(parts)

@@ -64,7 +64,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="N",
-        help="do not train on the batch of step N; with --resume a new run goes on from a checkpoint before it",
+        help="do not train on the batch of step N; with --resume a new run continues from a checkpoint before it",
     )
     surgeries.add(train)
     train.add_argument("--data", type=Path, help="folder for downloaded datasets")
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         print(summary(job.training.start, job.source))
     folder: Path = options.out
     if options.surgery and place is not None and place.processes > 1:
-        raise cli.CommandError("--surgery edits the net of one process; leave out --processes")
+        raise cli.CommandError("--surgery is not supported with --processes; omit one of them")
     recorder, resume, job = _open_store(folder, project, job, options)
     if not options.json:
         _say_disk(job, analysis.total_parameters)
@@ -156,7 +156,7 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
 
 
 def _say_disk(job: Job, parameters: int) -> None:
-    """Print what the checkpoints for revisiting will take, an estimate."""
+    """Print an estimate of the size of the checkpoints for revisiting."""
     from app.training.checkpoints.disk_estimate import estimated_bytes
     from app.util.formatting import bytes_text
 
@@ -166,7 +166,7 @@ def _say_disk(job: Job, parameters: int) -> None:
 
 
 def _say_kept(folder: Path) -> None:
-    """Print what the checkpoints for revisiting take."""
+    """Print the size of the checkpoints for revisiting."""
     from app.runs.checkpoint_files import measured_bytes
     from app.util.formatting import bytes_text, counted
 
@@ -232,7 +232,7 @@ def _open_store(
 
 
 def _before(resume: Path, step: int) -> Path | None:
-    """Return the checkpoint to go on from so that the batch of a step can be left out; None for the run's start.
+    """Return the checkpoint to resume from so that the batch of a step can be left out; None for the run's start.
 
     Raises RunError, CheckpointError and CommandError.
     """

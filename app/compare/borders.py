@@ -1,4 +1,4 @@
-"""What every pass over a model begins and ends with: its inputs, and the gradients at its outputs."""
+"""Inputs of a pass over a model, and the gradients at its outputs."""
 
 from __future__ import annotations
 

@@ -143,8 +143,8 @@ def _check_device(name: str) -> None:
 
 
 class Numbers:
-    """Runs both models on one batch. `train_a` and `train_b` are their modes; `double` says that rounding is told from
-    other differences in double precision, `shared` that B has A's weights."""
+    """Runs both models on one batch. `train_a` and `train_b` are their modes; `double` also compares in double
+    precision, which tells rounding from other differences; `shared` says that B has A's weights."""
 
     def __init__(
         self, a: nn.Module, b: nn.Module, structure: Structure, batch: Batch, train_a: bool, train_b: bool,
@@ -211,7 +211,7 @@ class Numbers:
                 found = key
         if found is None or not self._double:
             return None
-        why = "it gives the same here, and draws another number of random numbers"
+        why = "its output is the same, but it draws another number of random numbers"
         places = one.calls[found].place, other.calls[found].place
         return First(found[0], self._to_b.get(found[0], found[0]), "forward", mode, why, *places[0], *places[1])
 
@@ -265,7 +265,7 @@ class Numbers:
         return recording, failed
 
     def _forced(self, model: nn.Module, reference: Recording, watch: tuple[str, int] | None = None) -> Forced:
-        """Run B on what A computed. One that raises is compared up to there."""
+        """Run B on the tensors of A. If it raises, it is compared up to there."""
         args, kwargs = self._inputs(model, self.trains[1])
         forced = Forced(model, self._to_a, reference, watch)
         with default_precision(model, self._single_draws):
@@ -345,8 +345,8 @@ class Numbers:
                 yield name, mine[f"{prefix}{name}"], theirs[f"{others}{name}"]
 
     def _bound(self, one: Recording, forced: ModelPass, key: tuple[str, int]) -> float:
-        """Return what rounding explains in a call: by the coarser precision of both models, but of those that are
-        coarser than the models' own by the finer one, or a cast would explain itself."""
+        """Return the relative error that rounding explains in a call: by the coarser precision of both models, but of
+        those coarser than the models' own by the finer one, or a cast would explain itself."""
         calls = [run.calls[key] for run in (one, forced) if key in run.calls]
         run = max(one.roundoff, forced.roundoff)
         found = [call.roundoff or run for call in calls] or [run]
@@ -492,7 +492,7 @@ class Numbers:
         earliest = min(initial, key=lambda one: order(one.path))
         if first is not None and first.direction == "forward" and order(first.a) <= order(earliest.path):
             return first
-        place_a, place_b = self._place(earliest.path)
+        place_a, place_b = self._source_lines_of(earliest.path)
         path_b = self._to_b.get(earliest.path, earliest.path)
         return First(earliest.path, path_b, "forward", mode, earliest.text, *place_a, *place_b)
 
@@ -502,7 +502,7 @@ class Numbers:
             path = path.rpartition(".")[0]
         return self._called.get((path, 1), 0)
 
-    def _place(self, path: str) -> tuple[tuple[str, int], tuple[str, int]]:
+    def _source_lines_of(self, path: str) -> tuple[tuple[str, int], tuple[str, int]]:
         return self._places.get(path, (("", 0), ("", 0)))
 
     def _raised(self, one: Recording, other: Recording, error: Exception, mode: str) -> First:

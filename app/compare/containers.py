@@ -1,4 +1,4 @@
-"""The tensors in what a module takes and gives, replaced one by one; containers are rebuilt, their kinds kept."""
+"""Map over the tensors in the inputs and outputs of a module; containers are rebuilt with their types."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _name(kind: type[nn.Module]) -> str:
 
 
 def _settings(module: nn.Module) -> tuple[tuple[str, str], ...]:
-    """Return the attributes that are no tensors or modules, and begin with no underscore, as text."""
+    """Return the public attributes other than tensors and modules, as text."""
     return tuple([
         (name, text)
         for name, value in module.__dict__.items()

@@ -85,7 +85,7 @@ def furthest(found: list[Apart]) -> Apart | None:
 
 
 def size_of(tensor: Tensor) -> float:
-    """Return the norm of what is finite in a tensor, and not huge."""
+    """Return the norm of the finite values of a tensor, huge ones excluded."""
     values = _doubled(tensor.detach())
     return float(values[values.isfinite() & (values.abs() < HUGE)].norm())
 

@@ -1,4 +1,4 @@
-"""The operations of one call in two models, matched by what they compute, and the first ones that differ."""
+"""Match the operations of one call in two models, and find the first that differ."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class _RemotePass(Forced):
     """A pass of B on the tensors of A that ran elsewhere, judged here."""
 
     def judge(self, recorded: dict[str, Any]) -> None:
-        """Compare what B made of the tensors of A, in the order in which it was made."""
+        """Compare the results of B on the tensors of A, in the order of execution."""
         self.gradients.of_parameters, self.gradients.refused = recorded["gradients"], recorded["refused"]
         for kind, number in recorded["events"]:
             one = recorded["calls"][number]

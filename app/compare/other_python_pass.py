@@ -1,4 +1,4 @@
-"""Run a model in another interpreter, forward and backward: on its own, and on what A computed.
+"""Run a model in another interpreter, forward and backward: on its own inputs, and on the tensors of A.
 
 It imports the standard library, torch, and modules of the program that import no more. `main(FOLDER)` reads `given.pt`
 there, and writes `found.pt`. Every call of a module is identified by its path and number; its tensors are numbered in
@@ -30,12 +30,12 @@ GIVEN, FOUND = "given.pt", "found.pt"
 
 
 def main(folder: str) -> None:
-    """Answer what `given.pt` in a folder asks for. Raises what making the model raises."""
+    """Execute the request in `given.pt` of a folder. Raises as making the model does."""
     given = torch.load(Path(folder, GIVEN), weights_only=True)
     for name in [name for name in sys.modules if name == "app" or name.startswith("app.")]:
         del sys.modules[name]  # the package of the model may be called `app` too
     mend_torchvision()
-    model = made(json.loads(given["make"]))
+    model = make_model(json.loads(given["make"]))
     model.load_state_dict(given["state"])
     found: dict[str, Any] = {"about": about(), "own": None, "forced": None}
     found["own"] = OwnPass(model).ran(given)
@@ -55,7 +55,7 @@ def about() -> dict[str, str]:
     }  # fmt: skip
 
 
-def made(how: dict[str, Any]) -> nn.Module:
+def make_model(how: dict[str, Any]) -> nn.Module:
     """Make the model: of a module on one of the paths, or of torchvision or timm."""
     sys.path[:0] = how["paths"]
     arguments = how["arguments"]
@@ -73,7 +73,7 @@ def made(how: dict[str, Any]) -> nn.Module:
 
 
 class OwnPass:
-    """Keeps what every call returns, with its gradients."""
+    """Records the outputs of every call, with their gradients."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -240,7 +240,7 @@ class ForcedPass(OwnPass):
         return output
 
     def _cut(self, call: dict[str, Any], kind: str, number: int, tensor: Tensor, spot: list[Any]) -> Tensor:
-        """End the graph at a tensor, and return that of A, at which another piece of the graph begins."""
+        """Cut the graph at a tensor, and return A's tensor, from which the next piece of the graph starts."""
         value, needs_gradient, gradient = spot
         if value.is_floating_point() and tensor.is_floating_point():
             value = value.to(tensor.dtype)

@@ -1,4 +1,4 @@
-"""Run a model once, forward and backward, and see what every matched module takes and gives.
+"""Run a model once, forward and backward, and record inputs and outputs of every matched module.
 
 `Recording` keeps it. `Forced` compares it with what was recorded of another model, call by call, and hands on the
 recorded tensors in place of the model's own: every module gets what its counterpart got, with the same state of the
@@ -130,18 +130,18 @@ class ModelPass(ABC):
 
     @abstractmethod
     def enter(self, call: Call, tensor: Tensor) -> Tensor:
-        """Take a tensor that a call is given, and return what it gets in its place."""
+        """Record an input tensor of a call and return the tensor to pass instead."""
 
     @abstractmethod
     def leave(self, call: Call, output: Any) -> Any:
-        """Take what a call returned, and return what its caller gets."""
+        """Record the output of a call, and return the value for its caller."""
 
     def begun(self, call: Call) -> None:  # noqa: B027  for those that need it
-        """A call has got all its tensors."""
+        """Called when a call has received all its tensors."""
 
     @abstractmethod
     def backward(self, output: Any) -> None:
-        """Run backward from what the model returned. Raises what torch raises."""
+        """Run backward from the model's outputs. Raises as torch does."""
 
     def finished(self) -> None:  # noqa: B027  for those that need it
         """Both passes have run, and gradients are still there."""
@@ -204,7 +204,7 @@ class ModelPass(ABC):
 
     @contextlib.contextmanager
     def _hidden(self) -> Iterator[None]:
-        """Keep what is computed here out of the model's operations."""
+        """Exclude computations in this block from the model's operations."""
         before, self.busy = self.busy, True
         try:
             yield
@@ -229,7 +229,7 @@ class ModelPass(ABC):
 
 
 class Recording(ModelPass):
-    """Keeps what every call takes and gives, with gradients."""
+    """Records inputs and outputs of every call, with gradients."""
 
     def enter(self, call: Call, tensor: Tensor) -> Tensor:
         spot, given = _watched(tensor)
@@ -277,7 +277,7 @@ class Part:
 
 
 class Forced(ModelPass):
-    """Hands every call what `reference` recorded, and lists what differs."""
+    """Passes every call the inputs recorded in `reference`, and lists the differences."""
 
     def __init__(
         self, model: nn.Module, paths: Mapping[str, str], reference: Recording, watch: tuple[str, int] | None = None
@@ -377,8 +377,10 @@ class Forced(ModelPass):
         return self._cut(call, tensor, spot, call.caller, f"the gradient at the output of {call.path or 'the model'}")
 
     def _cut(self, call: Call, tensor: Tensor, spot: Spot, blamed: Call | None, what: str) -> Tensor:
-        """End the graph at a tensor, and return the recorded one, at which another piece of the graph begins. `blamed`
-        computes the gradient that arrives there."""
+        """Cut the graph at a tensor, and return the recorded one, from which the next piece of the graph starts.
+
+        `blamed` computes the gradient that arrives there.
+        """
         value = spot.value
         if value.is_floating_point() and tensor.is_floating_point():
             value = value.to(tensor.dtype)
@@ -429,7 +431,7 @@ class Forced(ModelPass):
 
 
 def gradient_error(mine: Tensor | None, expected: Tensor | None, scale: float) -> tuple[float, str]:
-    """Return the relative error of a gradient, and what to add to its name; no gradient is as one of zeros."""
+    """Return the relative error of a gradient, and a suffix for its name; a missing gradient counts as zeros."""
     if mine is None and expected is None:
         return 0.0, ""
     if mine is None or expected is None:
@@ -461,7 +463,7 @@ class _Functions(TorchFunctionMode):
 
 
 def _defined(module: nn.Module) -> tuple[str, int]:
-    """Return where the forward of a module is defined, if that is code of a person's own or of an installed package."""
+    """Return where the forward of a module is defined, if that is user code or code of an installed package."""
     code = getattr(type(module).forward, "__code__", None)
     if code is None or not user_frames.is_users(code.co_filename):
         return "", 0
@@ -469,7 +471,7 @@ def _defined(module: nn.Module) -> tuple[str, int]:
 
 
 def _watched(tensor: Tensor) -> tuple[Spot, Tensor]:
-    """Return what is kept of a tensor, and that tensor, or a copy at which its gradient is seen."""
+    """Return the record of a tensor, and the tensor or a copy whose gradient is recorded."""
     spot = Spot(tensor.detach().clone(), tensor.requires_grad)
     if not tensor.requires_grad or not torch.is_grad_enabled():
         return spot, tensor
@@ -479,7 +481,7 @@ def _watched(tensor: Tensor) -> tuple[Spot, Tensor]:
 
 
 def _write(tensor: Tensor, values: Tensor) -> None:
-    """Put into a tensor what a call wrote into the copy of it that it got."""
+    """Copy into a tensor what a call wrote into the copy passed to it."""
     with contextlib.suppress(RuntimeError):  # one that cannot be written to, such as an expanded one
         if tensor.requires_grad and tensor.is_leaf:
             with torch.no_grad():

@@ -94,7 +94,7 @@ def _first_lines(found: Difference) -> Iterator[str]:
         return
     name = first.a or "the model"
     other = "" if first.b == first.a else f" ({first.b or 'the model'} in B)"
-    yield f"They part at {name}{other}, in the {first.direction} pass in {first.mode} mode: {first.why}."
+    yield f"They first differ at {name}{other}, in the {first.direction} pass in {first.mode} mode: {first.why}."
     for side, file, line, operation in (
         ("A", first.file_a, first.line_a, first.operation_a), ("B", first.file_b, first.line_b, first.operation_b),
     ):  # fmt: skip

@@ -166,5 +166,5 @@ class Difference:
 
 
 def finite(value: float) -> float | None:
-    """Return a number that JSON can hold; None for one that is infinite or NaN."""
+    """Return a number for JSON; None for infinity or NaN."""
     return value if math.isfinite(value) else None

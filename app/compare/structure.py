@@ -117,7 +117,7 @@ class _Matching:
         )
 
     def _roots(self) -> tuple[int, int]:
-        """Return what is matched first: the models, or what one of them wraps, such as that of DataParallel."""
+        """Return the root modules to match: the models, or the module that one of them wraps, as DataParallel does."""
         for tree, other in ((self.a, self.b), (self.b, self.a)):
             root = tree.modules[0].kind
             inside = other.children[0]
@@ -130,7 +130,7 @@ class _Matching:
         self.of_a[a], self.of_b[b] = b, a
 
     def _match_below(self, a: int, b: int) -> None:
-        """Match two modules and what is in them."""
+        """Match two modules and their submodules."""
         waiting = [(a, b)]
         while waiting:
             a, b = waiting.pop()
@@ -179,7 +179,7 @@ class _Matching:
         return (a, b) if inside is None else (inside, b)
 
     def _match_rest(self, numbers: Callable[[Tree], list[int]]) -> None:
-        """Match equal subtrees in what is left, larger ones first."""
+        """Match equal subtrees of the remaining modules, larger ones first."""
         there: dict[int, list[int]] = defaultdict(list)
         of_b = numbers(self.b)
         for b in range(len(self.b.modules) - 1, -1, -1):
@@ -264,12 +264,12 @@ def _slid(found: list[tuple[int, int]], row: list[int], alone: list[int], whole:
 
 
 def _similar(a: ModuleFacts, b: ModuleFacts) -> bool:
-    """Return whether two modules of one name are one, as far as their classes tell."""
+    """Return whether two modules of one name correspond, judged by their classes."""
     return a.kind == b.kind or _short(a.kind) == _short(b.kind)
 
 
 def _tells(tree: Tree, at: int) -> bool:
-    """Return whether a subtree is matched wherever it stands: one with parameters, or of several modules."""
+    """Return whether a subtree is matched at any position: one with parameters, or of several modules."""
     return bool(tree.modules[at].tensors) or tree.sizes[at] > 2
 
 

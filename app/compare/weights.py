@@ -1,4 +1,4 @@
-"""The weights of two models: given to both, how they were initialised, and how far they are apart."""
+"""Weights of two models: copied from one to the other, compared by initialisation and by distance."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def balance(spec: SourceSpec) -> str:
     if len(set(spec.per_class)) == 1:
         return f"Balanced: {spec.per_class[0]:,} per class."
     if len(counted) <= NAMED:
-        return "By class: " + ", ".join(f"{name} {count:,}" for name, count in counted) + "."
+        return "Samples per class: " + ", ".join(f"{name}: {count:,}" for name, count in counted) + "."
     counted.sort(key=lambda pair: pair[1])
     few, many = counted[0], counted[-1]
     return f"From {few[1]:,} of {few[0]} to {many[1]:,} of {many[0]}."

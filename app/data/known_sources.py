@@ -41,13 +41,13 @@ _FAKE = (
 _FIELDS = (
     Option(
         "fields", "str", "first (3, 32, 32) float32; second (16,) int64 < 100",
-        doc="The inputs of a sample, separated by semicolons: name, shape without the batch, and dtype. Whole numbers "
+        doc="The inputs of a sample, separated by semicolons: name, shape without the batch, and dtype. Integers "
         "are drawn below a bound.",
     ),
     Option(
         "targets", "str", "classes 10",
-        doc="classes N: a class of N; tokens (sizes) N: one at each place; values (sizes): numbers. Several are "
-        "separated by semicolons, each with a name before it.",
+        doc="classes N: one of N classes; tokens (sizes) N: one of N tokens at each position; values (sizes): floats. "
+        "Several are separated by semicolons, each preceded by its name.",
     ),
     *_SAMPLES,
 )  # fmt: skip
@@ -58,7 +58,7 @@ _CSV = (
     Option(
         "fields", "str", "",
         doc="Several inputs of the network, separated by semicolons, each a name and its columns: “size: width, "
-        "height; place: city”. Without any, all columns are one input.",
+        "height; place: city”. If empty, all columns are one input.",
     ),
     Option("target", "str", "", doc="Target column; the last if none is named."),
     Option("more_targets", "names", (), doc="Further target columns, for networks with several outputs."),
@@ -227,12 +227,12 @@ _SOURCES = (
                (1, 8, 8), ("different", "same"), options=_SAMPLES,
                inputs=(FieldInfo("first", (1, 8, 8)), FieldInfo("second", (1, 8, 8)))),
     SourceSpec("made.shapes", "Shapes and their masks",
-               "Ellipses and rectangles on noise, generated, each picture with a mask of the pixels in a shape: "
+               "Ellipses and rectangles on noise, generated, each image with a mask of the pixels in a shape: "
                "for networks that segment, such as a U-Net.",
                (1, 64, 64), task=VALUES, label_shape=(1, 64, 64), options=_SAMPLES),
     SourceSpec("made.dates", "Dates",
                "Dates as people write them, such as “3 march 1997”, to be written as “1997-03-03”, by an encoder and a "
-               "decoder: the text, which of its places are padding, and the answer one place late.",
+               "decoder: the text, its padding mask, and the answer shifted by one position.",
                (18,), tuple("0123456789-"), dtype="int64", task=TOKENS, label_shape=(10,), options=_SAMPLES,
                inputs=(FieldInfo("written", (18,), "int64", _LETTERS), FieldInfo("padding", (18,), "bool"),
                        FieldInfo("so_far", (10,), "int64", (*"0123456789-", "▸")))),
@@ -241,7 +241,7 @@ _SOURCES = (
                "learn in it.",
                options=_FAKE),
     SourceSpec("made.fields", "Synthetic fields (dry run)",
-               "Random noise for a network with several inputs, with whole numbers or masks, or with several targets. "
+               "Random noise for a network with several inputs, with integers or masks, or with several targets. "
                "There is nothing to learn in it.",
                options=_FIELDS),
     _pictures("MNIST", "MNIST", "70,000 handwritten digits of 28×28", (1, 28, 28), _TEN_DIGITS,

@@ -151,7 +151,7 @@ def _read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
 
 
 def _check_kind(path: Path, picks: str) -> None:
-    """Reject what cannot be opened as a file, such as a pipe, which would block. Raises DataError,
+    """Reject anything but regular files: opening a pipe would block. Raises DataError,
     FileNotFoundError.
     """
     if picks == "folder" and path.is_dir():

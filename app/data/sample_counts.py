@@ -8,7 +8,7 @@ from app.data.spec import SourceSpec
 
 
 def training_count(config: DataConfig, spec: SourceSpec | None = None) -> int | None:
-    """Training samples that `app.data.sources.load` would give, None if that is not known before they are read."""
+    """Number of training samples that `app.data.sources.load` returns, None if unknown before reading."""
     try:
         spec = spec or spec_of(config)
     except DataError:

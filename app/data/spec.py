@@ -67,7 +67,7 @@ class Option:
             return "" if value in self.choices else f"it must be one of {', '.join(map(repr, self.choices))}"
         kinds = {"int": int, "float": (int, float), "bool": bool, "str": str}[self.kind]
         if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind != "bool"):  # type: ignore[arg-type]
-            words = {"int": "a whole number", "float": "a number", "bool": "True or False", "str": "a text"}
+            words = {"int": "an integer", "float": "a number", "bool": "True or False", "str": "a text"}
             return f"it must be {words[self.kind]}"
         if self.minimum is not None and not value >= self.minimum:
             return f"it must be at least {self.minimum:g}"
@@ -83,7 +83,7 @@ class Option:
         whole = all(type(one) is int for one in self.default)
         kinds = (int,) if whole else (int, float)
         if not isinstance(value, tuple) or not value or not all(type(one) in kinds for one in value):
-            return f"it must be a tuple of {'whole ' * whole}numbers"
+            return f"it must be a tuple of {'integers' if whole else 'numbers'}"
         if self.count and len(value) != self.count:
             return f"it must be a tuple of {self.count} numbers"
         if not all(math.isfinite(one) and (one > 0 or not whole) for one in value):

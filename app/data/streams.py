@@ -59,7 +59,7 @@ class Streamed:
         return own
 
     def ahead(self, batches: Iterable[Tensor]) -> "Streamed":
-        """Return the same with the batches to come, for prefetching."""
+        """Return the same samples with the upcoming batches, for prefetching."""
         own = copy.copy(self)
         own.coming, own.waiting = iter(batches), ([], [])
         own.begin_next()

@@ -49,7 +49,8 @@ def parse_fields(text: str) -> tuple[SyntheticField, ...]:
         dtype = match and (match["dtype"] or "float32")
         if match is None or dtype not in DTYPES:
             raise DataError(
-                f"fields: “{part}” is no input. Write a name, the shape of a sample and {', '.join(DTYPES)}, as "
+                f"fields: “{part}” is not a valid input. Write a name, the shape of a sample and {', '.join(DTYPES)}, "
+                f"as "
                 "“ids (18,) int64 < 40”, and separate several by semicolons."
             )
         bound = int(match["bound"] or 2)
@@ -73,8 +74,9 @@ def parse_targets(text: str) -> tuple[TargetInfo, ...]:
         match = _TARGET.fullmatch(part)
         if match is None or not _fits(match):
             raise DataError(
-                f"targets: “{part}” is no target. Write “classes 10”, “values (4,)” or “tokens (18,) 40”, and separate "
-                "several by semicolons, each with a name before it."
+                f"targets: “{part}” is not a valid target. Write “classes 10”, “values (4,)” or “tokens (18,) 40”, "
+                f"and separate "
+                "several by semicolons, each preceded by its name."
             )
         classes = tuple(map(str, range(int(match["classes"] or 0))))
         shape = () if match["task"] == CLASSES else _sizes(match["sizes"], part)
@@ -88,12 +90,12 @@ def parse_targets(text: str) -> tuple[TargetInfo, ...]:
 
 
 def text_of(parts: Sequence[SyntheticField]) -> str:
-    """Return what `parse_fields` reads."""
+    """Format fields as `parse_fields` reads them."""
     return "; ".join(map(str, parts))
 
 
 def target_text(target: TargetInfo) -> str:
-    """Return what `parse_targets` reads.
+    """Format targets as `parse_targets` reads them.
 
     >>> target_text(TargetInfo("", "tokens", ("0", "1"), (18,)))
     'tokens (18,) 2'
@@ -130,4 +132,4 @@ def _sizes(text: str, part: str) -> tuple[int, ...]:
 
 def _check_names(names: list[str], option: str) -> None:
     if twice := {name for name in names if names.count(name) > 1}:
-        raise DataError(f"{option}: “{min(twice)}” is there twice. Give each a name of its own.")
+        raise DataError(f"{option}: “{min(twice)}” is named twice. Give each a unique name.")

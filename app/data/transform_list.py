@@ -35,7 +35,7 @@ def _grey(_shape: Shape, params: Mapping[str, Any]) -> Shape:
 
 @dataclass(frozen=True)
 class Kind:
-    """A transform: whether it draws at random, its parameters, and the shape that it makes of a shape."""
+    """A transform: whether it is random, its parameters, and its output shape for an input shape."""
 
     name: str
     random: bool

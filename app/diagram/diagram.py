@@ -112,12 +112,12 @@ class Drawing:
             raise DrawingError("two boxes or two groups of the drawing have the same id")
         for box in self.boxes:
             if box.group is not None and box.group not in groups:
-                raise DrawingError(f"the box {box.id} stands in the group {box.group}, which is not there")
+                raise DrawingError(f"the box {box.id} is in the group {box.group}, which does not exist")
             if box.under is not None and box.under not in boxes:
-                raise DrawingError(f"the box {box.id} hangs under {box.under}, which is not there")
+                raise DrawingError(f"the box {box.id} is a child of {box.under}, which does not exist")
         for arrow in self.arrows:
             if arrow.source not in boxes or arrow.target not in boxes:
-                raise DrawingError(f"the arrow {arrow.source} -> {arrow.target} leads to a box that is not there")
+                raise DrawingError(f"the arrow {arrow.source} -> {arrow.target} leads to a box that does not exist")
         _check_nesting(self.groups)
 
 
@@ -127,8 +127,8 @@ def _check_nesting(groups: tuple[Group, ...]) -> None:
         seen, above = {group.id}, group.parent
         while above is not None:
             if above not in parents:
-                raise DrawingError(f"the group {group.id} stands in {above}, which is not there")
+                raise DrawingError(f"the group {group.id} is in {above}, which does not exist")
             if above in seen:
-                raise DrawingError(f"the group {group.id} stands in itself")
+                raise DrawingError(f"the group {group.id} contains itself")
             seen.add(above)
             above = parents[above]

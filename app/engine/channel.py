@@ -24,7 +24,7 @@ class ChannelError(CodedError):
 
 
 class Channel(Generic[M]):
-    """Both directions. `send` may be called from any thread, `messages` is for one; `incoming` is what may arrive, in
+    """Both directions. `send` is thread-safe, `messages` is for one thread; `incoming` are the accepted messages, in
     messages of `longest` bytes at most.
     """
 
@@ -59,7 +59,7 @@ class Channel(Generic[M]):
                 raise ChannelError(str(error)) from error
 
     def close(self) -> None:
-        """Close the end that writes: the other process sees that nothing more comes."""
+        """Close the writing end, so that the other process reads the end of the stream."""
         with self._sending:
             try:
                 self._writes.close()

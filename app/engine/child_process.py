@@ -135,6 +135,6 @@ def describe_exit(code: int, kills_before: int | None) -> str:
         "SIGBUS": "crashed in native code (SIGBUS)",
         "SIGFPE": "crashed in native code (SIGFPE)",
         "SIGILL": "crashed in native code (SIGILL)",
-        "SIGKILL": "was ended from outside with SIGKILL, as the kernel does when the memory is full",
+        "SIGKILL": "was ended from outside with SIGKILL, as the kernel does when memory runs out",
     }
     return words.get(name, f"was ended by {name}")

@@ -44,11 +44,11 @@ class Question(Future[A]):
         self._sent = threading.Event()
 
     def note_sent(self) -> None:
-        """Take note that it is on its way."""
+        """Mark the request as sent."""
         self._sent.set()
 
     def wait_until_sent(self, seconds: float) -> bool:
-        """Wait until it is on its way, and let the thread that sends have the interpreter lock."""
+        """Wait until the request is sent, releasing the GIL for the sending thread."""
         return self._sent.wait(seconds)
 
     def send(self, value: Any) -> None:
@@ -93,7 +93,7 @@ class _Process:
 
 
 class Engine:
-    """A process that answers requests, started when it is first asked and again when it has ended."""
+    """An engine process, started with the first request and again after it has ended."""
 
     def __init__(self, start: Callable[[], Any] | None = None) -> None:
         self._start = start or start_process
@@ -167,7 +167,7 @@ class Engine:
                 self._do(said)
             except OSError as error:
                 if isinstance(said, Question):
-                    _fail(said, EngineDiedError(f"The process that answers could not be started: {error}"))
+                    _fail(said, EngineDiedError(f"The engine process could not be started: {error}"))
             except Exception as error:  # the request cannot be encoded; others are unaffected
                 question = said[0] if isinstance(said, tuple) else said
                 if isinstance(question, Question):

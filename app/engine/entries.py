@@ -23,7 +23,7 @@ ENTRIES = {
 
 
 def begin(entry: str) -> NoReturn:
-    """Call `main()` of an entry and end this process: threads and destructors of a person's code are not waited for."""
+    """Call `main()` of an entry and end this process: threads and destructors of user code are not awaited."""
     status = 0
     try:
         import_module(ENTRIES[entry]).main()

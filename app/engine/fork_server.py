@@ -43,7 +43,7 @@ MODULES = """
 
 @dataclass(frozen=True)
 class _Forked:
-    """A process that was forked off: `ends` is readable when it has ended, how goes into `status`."""
+    """A forked process: `ends` becomes readable when it has ended, `status` is its exit status."""
 
     pid: int
     ends: int
@@ -162,7 +162,7 @@ def _reap(gone: _Forked) -> None:
 
 
 def _run_entry(request: dict[str, Any], streams: list[int], server: int) -> NoReturn:
-    """Set up what a fresh process would inherit or initialise, and run the entry point."""
+    """Set up the state that a fresh process would inherit or initialise, and run the entry point."""
     os.setsid()
     die_with(server)
     for number, stream in enumerate(streams):

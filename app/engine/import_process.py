@@ -39,7 +39,7 @@ from app.project.project import Project
 from app.project.weights import files
 from app.util.leftovers import TemporaryFolder
 
-PATIENCE = 120.0  # seconds for a person's own file
+PATIENCE = 120.0  # seconds for a file of the user
 CHECKED = 300.0  # seconds more, from when the drawing is held against the model
 POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
 _STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
@@ -47,7 +47,7 @@ _quiet_stderr = partial(child_process.StderrReader, passes=lambda _line: False)
 
 
 class ImportProcess:
-    """A process that reads one model; `file` is that of the model, if it is a person's own. Raises OSError."""
+    """A process that reads one model; `file` is that of the model, if it is user code. Raises OSError."""
 
     def __init__(self, file: str = "") -> None:
         self._folder = TemporaryFolder()
@@ -91,7 +91,7 @@ class ImportProcess:
         self, question: Question[Project], folder: Path, patience: float, cancelled: Callable[[], bool],
         tell: Callable[[str], None],
     ) -> Project:  # fmt: skip
-        """Return the early drawing if it comes before the answer, else the answer."""
+        """Return the preliminary drawing if it arrives before the answer, else the answer."""
         self.comparing = False
         while not question.done():
             if (early := self._forward_progress(tell)) is not None:
@@ -123,7 +123,7 @@ class ImportProcess:
         if self._checked:
             words = f"comparing the drawing with the model took more than {CHECKED:.0f} s"
             raise ModelImportError(f"{self._asked}: {words}", "comparison_timeout")
-        raise ImportTimeoutError(f"{self._asked} had not come to its end after {patience:.0f} s and was stopped")
+        raise ImportTimeoutError(f"{self._asked} did not finish within {patience:.0f} s and was stopped")
 
     def _answer(self, question: Question[Project]) -> Project:
         try:

@@ -62,7 +62,7 @@ class Reader:
             fields = _decoder.decode(line)
             event = self._event(fields.pop("event", ""), fields)
         except (msgspec.DecodeError, KeyError, TypeError) as error:
-            raise ValueError(f"no line of a run: {line!r:.200}") from error
+            raise ValueError(f"not a line of a run: {line!r:.200}") from error
         self.epoch = getattr(event, "epoch", self.epoch)
         self.step = getattr(event, "step", self.step)
         return event
@@ -128,7 +128,7 @@ class Reader:
         try:
             data = struct.pack(f"<{len(row)}q", *row)
         except struct.error as error:
-            raise ValueError(f"no hashes of a step: {row!r:.200}") from error
+            raise ValueError(f"not the hashes of a step: {row!r:.200}") from error
         return StepHashes(fields["step"], self._hash_layers, data)
 
     def _telemetry(self, kind: str, fields: dict[str, Any]) -> Event | None:
@@ -150,7 +150,7 @@ class Reader:
         return Looking(step, fields["steps"], fields["spent"], fields["seconds"])
 
     def _samples(self, epoch: int, step: int) -> int:
-        """Return the samples of a step: the last batch of an epoch has the rest."""
+        """Return the number of samples of a step; the last batch of an epoch has the remainder."""
         if self._started is None:
             return 0
         if not self._started.steps_per_epoch:

@@ -37,7 +37,7 @@ def engine_of(model: Observe) -> OwnEngine:
 
 def timeout_words(model: Observe, patience: float) -> str:
     """Say that a model took longer than it may."""
-    return f"{model.source} had not come to its end after {patience:.0f} s and was stopped"
+    return f"{model.source} did not finish within {patience:.0f} s and was stopped"
 
 
 def death_words(model: Observe, engine: OwnEngine) -> str:
@@ -57,7 +57,7 @@ def answer(
     request: Request[A], model: Observe, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
 ) -> A:  # fmt: skip
-    """Have a request about a model answered in a process that is ended after `patience` seconds; the caller has asked
+    """Answer a request about a model in a process that is killed after `patience` seconds; the caller has asked
     whether it may run.
 
     Raises SourceError, also for a model that ended its process, OSError if none can be started, and what the handler
@@ -76,7 +76,7 @@ def answer_in(
     engine: OwnEngine, request: Request[A], patience: float = math.inf, cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
 ) -> A:  # fmt: skip
-    """Have a request answered in a process of its own, and end that. Raises SourceError once it is cancelled,
+    """Answer a request in a new process, and end it. Raises SourceError once it is cancelled,
     TimeoutError after `patience` seconds, EngineDiedError, and what the handler raises."""
     try:
         question, end = engine.ask(request, tell), time.monotonic() + patience

@@ -38,7 +38,7 @@ THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}  # and for these, which can be 
 
 
 class Child(Protocol):
-    """A process that was started: what `subprocess.Popen` has of it."""
+    """A started process, with the interface of `subprocess.Popen`."""
 
     pid: int
     stdin: IO[bytes] | None
@@ -208,7 +208,7 @@ class _ForkError(Exception):
 
 
 class _Server:
-    """The fork server, and this end of the socket that it is asked over. Raises OSError if it cannot be started."""
+    """The fork server, and this end of the socket for its requests. Raises OSError if it cannot be started."""
 
     def __init__(self) -> None:
         self.environment = child_process.environment({"OPENBLAS_NUM_THREADS": "1"})

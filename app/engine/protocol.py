@@ -36,7 +36,7 @@ class Request(Generic[A]):
 
 @dataclass(frozen=True)
 class Handle:
-    """Something that stays alive in the engine `engine` until it is released: a captured graph, a playback."""
+    """An object kept alive in the engine `engine` until it is released: a captured graph, a playback."""
 
     number: int
     engine: int

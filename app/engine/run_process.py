@@ -90,7 +90,7 @@ class ChildControl(RemoteControl):
         super().write_weights(path, timeout)
 
     def _written(self, path: Path, timeout: float | None) -> bool:
-        """Have the process leave a copy in a file; False where it ended meanwhile."""
+        """Request a copy in a file from the process; False if it has ended."""
         try:
             self._send_order(WriteWeights(path)).result(timeout)
         except RunEndedError:  # it ended before answering; its result is on its way
@@ -298,14 +298,14 @@ class _Child:
         return resume_hint(self._folder, self._resume)
 
     def close(self) -> None:
-        """Leave nothing of it behind."""
+        """Remove all of its files."""
         if self._engine is not None:
             self._engine.close()
             self.control.ended(Result("failed", self.epoch, self.step, None))
 
 
 def resume_hint(folder: Path | None, resume: Path | None) -> str:
-    """Describe what a run that ended abruptly can be resumed from; a separate process reads the checkpoints."""
+    """Describe the checkpoint from which a crashed run can be resumed; a separate process reads them."""
     try:
         return once(ResumeHint(folder, resume))
     except (OSError, EngineDiedError):

@@ -75,7 +75,7 @@ class Context:
 
 
 class Server:
-    """Answers what arrives on a channel until the other end closes it, on a thread for each lane but one."""
+    """Answers requests from a channel until the other end closes it, with a thread for each lane but one."""
 
     def __init__(self, channel: Channel[Any]) -> None:
         self._channel, self._engine = channel, 0

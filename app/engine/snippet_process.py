@@ -73,7 +73,7 @@ class _Attempt:
                 return self._end("stopped", "Stopped.")
             if self._took > (self._limits.seconds if working else START):
                 reason = f"its limit of {self._limits.seconds:g} s" if working else f"{START:.0f} s for loading torch"
-                return self._end("time", f"The snippet had not come to its end after {reason} and was stopped.")
+                return self._end("time", f"The snippet did not finish within {reason} and was stopped.")
             if working and self._memory() - self._base > self._limits.memory:
                 return self._end("memory", self._memory_text())
             if printed.count != told:

@@ -100,10 +100,10 @@ def _class(name: str) -> type:
     """Return the class `module:Name` below `app`. Raises NotAValueError if it is not serialisable."""
     module, _, kind = name.partition(":")
     if module not in MODULES.split():
-        raise NotAValueError(f"{name!r} is not a class that travels")
+        raise NotAValueError(f"{name!r} is not a registered message class")
     found = getattr(import_module(f"{PROGRAM}.{module}"), kind, None)
     if not isinstance(found, type) or found.__module__ != f"{PROGRAM}.{module}" or not _travels(found):
-        raise NotAValueError(f"{name!r} is not a class that travels")
+        raise NotAValueError(f"{name!r} is not a registered message class")
     return found
 
 
@@ -279,7 +279,7 @@ class Codec:
         return ["def", number, data]
 
     def _differences(self, likeness: tuple[Any, ...], value: Any) -> list[Any] | None:
-        """Return a long container as the number of the newest one like it and what differs; None if much does."""
+        """Encode a long container as the number of a similar one and its differences; None if they differ much."""
         number = self._table.newest.get(likeness, -1)
         base, kind = self._table.objects.get(number), likeness[0]
         if base is None:

@@ -1,1 +1,1 @@
-"""What a trained net looks at: attention maps, attributions to its input, and the loss without a part of it."""
+"""Interpret a trained net: attention maps, attributions to its input, and ablation or patching of its parts."""

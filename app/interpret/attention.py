@@ -39,7 +39,7 @@ _FUSED = "_scaled_dot_product_"
 @dataclass(eq=False)
 class Attention:
     """An attention that has just been computed. Weights have the shape (..., heads, queries, keys), `values` (...,
-    heads, keys, width), and `output` is the tensor that the net goes on with, as (..., heads, queries, width).
+    heads, keys, width), and `output` is the result used by the net, as (..., heads, queries, width).
 
     `path` is the innermost module, `call` counts the attentions of that module from 1. `dropout` is the probability
     that the call was given. `rows(begin, end)` computes weights, and returns them with the largest score among them.
@@ -71,7 +71,7 @@ class Attention:
 
 
 class AttentionFinder:
-    """Calls `found(attention)` whenever `model` has computed one, before it goes on; that may write to the output."""
+    """Calls `found(attention)` for each one that `model` computes, before it is used; it may write to the output."""
 
     def __init__(self, model: nn.Module, found: Callable[[Attention], None]) -> None:
         self._model, self._found = model, found
@@ -87,7 +87,7 @@ class AttentionFinder:
 
     @contextlib.contextmanager
     def watching(self, kernels: bool = True) -> Iterator[None]:
-        """Watch what this thread computes, without gradients. Without `kernels` only public functions are seen."""
+        """Observe the operations of this thread, without gradients; without `kernels` only public functions."""
         hooks: list[Any] = []
         try:
             for path, module in self._model.named_modules():
@@ -245,7 +245,7 @@ def _storage(tensor: Tensor) -> int:
 
 
 class _Functions(TorchFunctionMode):
-    """Sees public functions; entered last, so that it is asked first."""
+    """Intercepts public functions; entered last, so that it is called first."""
 
     def __init__(self, finder: AttentionFinder) -> None:
         super().__init__()

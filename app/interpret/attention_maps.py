@@ -45,7 +45,7 @@ def attentions(
 
 
 def read(one: Attention, batch: int, sample: int, keep: bool) -> AttentionReading:
-    """Return the weights of an attention for one sample, or what they say by head, and how far they explain it."""
+    """Return the weights of an attention for one sample, or a summary by head, and their error against its output."""
     groups, heads = dims(one.lead, batch)
     pooled = _pooling(groups * heads, one.queries, one.keys) if keep else 1
     parts: list[Tensor] = []
@@ -65,9 +65,9 @@ def read(one: Attention, batch: int, sample: int, keep: bool) -> AttentionReadin
     remark = one.remark
     if not fair:
         why = f", since dropout of {one.dropout:g} is applied" if one.dropout else ""
-        remark = f"{remark}; " * bool(remark) + f"these weights do not give the output of the call{why}"
+        remark = f"{remark}; " * bool(remark) + f"these weights do not reproduce the output of the call{why}"
     return AttentionReading(
-        one.path, one.call, one.kind, _place(one.place), groups, heads, one.queries, one.keys, error, fair,
+        one.path, one.call, one.kind, _format_line(one.place), groups, heads, one.queries, one.keys, error, fair,
         tuple((entropy / max(groups * one.queries, 1)).tolist()), pooled,
         grid_of(one.keys, one.pictures) if groups == pooled == 1 else None,
         torch.cat(parts, 2).numpy() if parts else None, remark,
@@ -131,6 +131,6 @@ def _pool(weights: Tensor, factor: int) -> Tensor:
     return weights.float().cpu()
 
 
-def _place(place: tuple[str, int]) -> str:
+def _format_line(place: tuple[str, int]) -> str:
     file, line = place
     return f"{PurePath(file).name}:{line}" if line and not file.startswith("<") else f"line {line}" if line else ""

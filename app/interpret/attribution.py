@@ -84,8 +84,8 @@ def _start(subject: Subject, argument: int) -> tuple[Tensor, tuple[Tensor, str],
             hook.remove()
     if not found:
         raise InterpretError(
-            f"input {argument} is {given.dtype} and goes into no nn.Embedding, so there is nothing with a gradient to "
-            "attribute to; choose another input"
+            f"input {argument} is {given.dtype} and is not the input of an nn.Embedding, so it has no gradient to "
+            "attribute; choose another input"
         )
     module, value = found[0]
 
@@ -191,7 +191,7 @@ def _grad_cam(
     from captum.attr import LayerAttribution, LayerGradCam
 
     if value.ndim != 4:
-        raise InterpretError(f"Grad-CAM is drawn over pictures (N, C, H, W), and the input is {tuple(value.shape)}")
+        raise InterpretError(f"Grad-CAM needs images (N, C, H, W), and the input is {tuple(value.shape)}")
     shapes = _pictured(subject, others)
     if layer:
         find_module(subject.model, layer)
@@ -209,7 +209,7 @@ def _grad_cam(
 
 
 def _pictured(subject: Subject, others: list[Tensor]) -> dict[str, tuple[int, ...]]:
-    """Return the modules that give (N, C, H, W), in the order in which they end, with that shape."""
+    """Return the modules with output (N, C, H, W), in the order in which they return, with that shape."""
     found: dict[str, tuple[int, ...]] = {}
     hooks: list[Any] = []
     for path, module in subject.model.named_modules():

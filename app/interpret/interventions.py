@@ -26,7 +26,7 @@ Recorded = dict[tuple[Intervention, int], Any]  # what parts passed on for the s
 
 
 class Interventions:
-    """Changes of a forward pass. `recording()` notes what the parts pass on, `applied()` changes what they do.
+    """Changes of a forward pass. `recording()` records the outputs of the parts, `applied()` replaces them.
 
     Raises InterpretError for a module or head that is not there, and for a part that a pass did not use.
     """
@@ -45,7 +45,7 @@ class Interventions:
 
     @contextlib.contextmanager
     def recording(self, of: Sequence[Intervention]) -> Iterator[None]:
-        """Note what the parts of some changes pass on within this context."""
+        """Record the outputs of the parts of some changes within this context."""
         with self._acting(of, self._note):
             yield
 
@@ -63,7 +63,7 @@ class Interventions:
 
     @contextlib.contextmanager
     def _acting(self, changes: Sequence[Intervention], act: Callable[[Intervention, int, Tensor], Tensor]) -> Any:
-        """Call `act(change, number of the call, part)` for each part, and put what it returns in its place."""
+        """Call `act(change, number of the call, part)` for each part, and replace the part by its result."""
         self._used, self._heads = set(), {}
         heads = [one for one in changes if one.head is not None]
         hooks = [self._hook(one, act) for one in changes if one.head is None]
@@ -142,8 +142,8 @@ class Interventions:
         if other is None or other.shape != part.shape:
             there = "nothing" if other is None else str(tuple(other.shape))
             raise InterpretError(
-                f"{one}: it passes on {tuple(part.shape)} for the samples and {there} for sample {one.source}, so one "
-                "cannot take the place of the other"
+                f"{one}: its output is {tuple(part.shape)} for the samples and {there} for sample {one.source}; the "
+                "shapes must match"
             )
         return other
 

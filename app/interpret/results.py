@@ -1,4 +1,4 @@
-"""What is found out about a net on some samples, as values: attention, attributions, effects of interventions."""
+"""Interpretations of a net on some samples, as values: attention, attributions, effects of interventions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPLETE = 0.01  # of the difference of the scores, by which the sum of integrat
 
 
 class InterpretError(CodedError, ValueError):
-    """Something that cannot be read off this net; the message says why, and the cure."""
+    """A net that cannot be interpreted as requested; the message says why, and the cure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class AttentionReading:
 
 @dataclass(frozen=True, eq=False)
 class SampleLook:
-    """One sample as a person sees it: its number, a picture (H, W, 3) of bytes or None, its tokens, label and
+    """One sample for display: its number, a picture (H, W, 3) of bytes or None, its tokens, label and
     prediction."""
 
     number: int
@@ -111,7 +111,7 @@ class Attribution:
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change of what a part of the net passes on: zeros, or with `source` what it passes on for that sample.
+    """An intervention: the output of a part of the net is replaced by zeros, or by its output for sample `source`.
 
     The part is the output of the module at `path`, one channel of it along `axis` (None: the one its type has), or one
     head of the attention that the module computes. `call` counts calls of the module from 1, and 0 is every call.
@@ -168,7 +168,8 @@ def parse_part(text: str, source: int | None = None) -> Intervention:
     found = _PART.fullmatch(text)
     if not found or not (found["path"] or found["kind"] == "head"):
         raise InterpretError(
-            f"{text!r} names no part of a net; write PATH, PATH:head=3, PATH:channel=5, PATH#2 for its second call, or "
+            f"{text!r} does not name a part of a net; write PATH, PATH:head=3, PATH:channel=5, PATH#2 for its second "
+            f"call, or "
             ":head=3 for attention that the model itself computes"
         )
     number = int(found["number"]) if found["number"] else None

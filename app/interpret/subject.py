@@ -28,7 +28,7 @@ class Subject:
     """`run(*tensors)` is a forward pass of `model` with these in place of `tensors`, the tensors among its arguments.
 
     `scores(output)` is the tensor that is read as prediction, (N, classes) or (N, tokens, classes) or (N, ...) by
-    `kind`, `loss(output)` the loss by sample, (N,), None where the model computes no loss of its own. `measure` names
+    `kind`, `loss(output)` the loss by sample, (N,), None if the model computes no loss itself. `measure` names
     the loss, `classes` the columns of the scores, and `labels` are texts.
     """
 
@@ -68,7 +68,7 @@ class Subject:
 
 
 def of_model(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Subject:
-    """Return a model from anywhere with its example inputs. Its loss is what it computes itself, if anything."""
+    """Return a model from any source with its example inputs. Its loss is the one it computes itself, if any."""
     leaves, shape = tree_flatten((args, dict(kwargs)))
     places = [at for at, one in enumerate(leaves) if isinstance(one, Tensor)]
 
@@ -120,7 +120,7 @@ def _fields(output: Any) -> dict[Any, Any]:
 
 
 def losses(subject: Subject, output: Any, before: Any) -> tuple[str, Tensor, Tensor]:
-    """Return what is measured, its mean and its values by sample (N,), for an output; `before` is the output without
+    """Return the name, mean and values (N,) of the measure for an output; `before` is the output without
     any change, against whose prediction a model is measured that has no loss."""
     if subject.loss is not None:
         whole, each = subject.loss(output)

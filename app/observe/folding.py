@@ -73,7 +73,7 @@ class Tree:
         return Part(str(id), (id,), title_of(call), kind_of(call), self._row(self.observation.children.get(id, ())))
 
     def _row(self, ids: tuple[int, ...]) -> tuple[Part, ...]:
-        """Return the parts of a call, with what repeats in a row as one."""
+        """Return the parts of a call, with consecutive repetitions merged into one."""
         calls, signatures = self.observation.calls, self._signatures
         if not ids or hides_inside(calls[calls[ids[0]].parent or 0], (calls[one] for one in ids)):
             return ()

@@ -119,7 +119,7 @@ class Observation:
 
     @cached_property
     def children(self) -> dict[int | None, tuple[int, ...]]:
-        """Ids of the calls in each call, in order; those of None stand at the top."""
+        """Ids of the calls in each call, in order; those of None are at the top level."""
         found: dict[int | None, list[int]] = {}
         for call in self.calls:
             found.setdefault(call.parent, []).append(call.id)
@@ -127,5 +127,5 @@ class Observation:
 
     @property
     def reads(self) -> tuple[Call, ...]:
-        """Calls that took Python values from tensors: what follows may differ with other values."""
+        """Calls that read Python values from tensors: later control flow may differ with other values."""
         return tuple(call for call in self.calls if call.kind == "read")

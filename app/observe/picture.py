@@ -70,7 +70,7 @@ def to_drawing(
 def summary(observation: Observation) -> str:
     """Format the line under a picture: `ResNet · 70 module calls · 69 operations`."""
     words = heading(observation)
-    return words.replace(" read", " read: control flow as it went this time") if observation.reads else words
+    return words.replace(" read", " read: with the control flow of this forward pass") if observation.reads else words
 
 
 def heading(observation: Observation) -> str:

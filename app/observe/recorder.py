@@ -80,7 +80,7 @@ class Draft:
 
 
 class Recorder:
-    """What a forward pass of `model` calls, between `observing()`'s begin and end, on the thread that enters it."""
+    """Records the calls of a forward pass of `model` within `observing()`, on the thread that enters it."""
 
     def __init__(self, model: nn.Module) -> None:
         self.drafts: list[Draft] = []
@@ -102,7 +102,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def observing(self, kernels: bool = True, functions: bool = True) -> Iterator[None]:
-        """Observe what this thread calls. `kernels` and `functions` are the modes of torch that are used."""
+        """Observe the calls of this thread. `kernels` and `functions` select torch's dispatch and function modes."""
         with _ONE_AT_A_TIME, contextlib.ExitStack() as stack:
             stack.enter_context(self._modules())
             if kernels:
@@ -146,7 +146,7 @@ class Recorder:
         self._made[path] += 1
         draft = self._begin("module", path, f"{kind.__module__}.{kind.__qualname__}", sys._getframe(2))
         draft.call = self._made[path]
-        with DisableTorchFunction():  # what is asked here is none of the model's calls
+        with DisableTorchFunction():  # operations here are none of the model's calls
             draft.inputs = tuple(map(tensors.facts, tensors.tensors_in((args, kwargs))))
             with contextlib.suppress(Exception):  # an extra_repr of the model's own may raise anything
                 draft.settings = (module.extra_repr(),)
@@ -303,7 +303,7 @@ class Recorder:
         self._sources.clear()
 
     def calls(self) -> tuple[Call, ...]:
-        """Return what was written down; ids are positions in it, also of calls after one that was dropped."""
+        """Return the recorded calls; ids are positions in them, also of calls after one that was dropped."""
         return tuple(draft.done() for draft in self.drafts)
 
 

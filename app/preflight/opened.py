@@ -47,7 +47,7 @@ def project_of(opened: OpenedModel, project: Project | None = None) -> Project:
 
 
 def analysis_of(project: Project) -> Analysis:
-    """Return the analysis of a project with an opened model: the source that makes it, and errors of its own."""
+    """Return the analysis of a project with an opened model: the source that makes it, and its errors."""
     assert project.opened is not None
     opened, problems = project.opened, list[Problem]()
     try:
@@ -195,8 +195,8 @@ def _other_shape(
         rows = argument.way.startswith("[*][")  # of which each sample has its own number
         if argument.dtype and (len(called) != len(field.shape) or (called[:1] != field.shape[:1] and not rows)):
             reason = (
-                f"It was called with {shape_text(('N', *called))} when it was opened, and the data give "
-                f"{shape_text(('N', *field.shape))}. A run tells whether forward takes these too."
+                f"It was called with {shape_text(('N', *called))} when it was opened, and the data have "
+                f"{shape_text(('N', *field.shape))}. A run shows whether forward accepts these too."
             )
             words = f"{argument.name} had another shape"
             cures = synthetic_data.cures(project, Analysis(project.graph, Source("")))
@@ -212,7 +212,9 @@ def fit(project: Project, source: SourceSpec) -> tuple[str, str]:
     gives = ", ".join(f"{name} {shape_text(('N', *shape))} {dtype}".strip() for name, shape, dtype in data)
     takes = ", ".join(f"{one.name} {shape_text(('N', *one.shape[1:]))} {one.dtype}".strip() for one in opened.given)
     chief = opened.interface.chief
-    returns = f"{chief.name} {shape_text(('N', *chief.shape[1:]))}" if chief is not None else "nothing for a loss"
+    returns = (
+        f"{chief.name} {shape_text(('N', *chief.shape[1:]))}" if chief is not None else "nothing that a loss takes"
+    )
     return f"{gives}, and {', '.join(targets)}.", f"{takes}, and returned {returns}, when it was opened."
 
 
@@ -224,9 +226,9 @@ def _own_loss(project: Project, opened: OpenedModel, source: SourceSpec) -> Iter
         return
     label = next((one.name for one in opened.interface.takes if one.name in LABELS and not one.way), "")
     inputs = project.training.inputs.set(label, next(iter(targets)))
-    cures = (Cure(f"Give it as {label}", (SetTraining("", "inputs", inputs),)),) if label else ()
+    cures = (Cure(f"Pass it as {label}", (SetTraining("", "inputs", inputs),)),) if label else ()
     reason = f"The model computes {own[0].output} from its target: choose it for an argument (Training, Data)."
-    yield Problem("error", None, "The model is not given the target", reason, cures=cures)
+    yield Problem("error", None, "The model does not receive the target", reason, cures=cures)
 
 
 def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:

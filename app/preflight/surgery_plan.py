@@ -44,7 +44,9 @@ def _tried(source: Source, surgery: Surgery, device: str) -> Outcome:
         told, _ = transfer(nets[0], nets[1], surgery.layers, surgery.starts, surgery.segments)
     fates = tuple(Fate(*row) for row in told)
     if device == "meta":
-        return Outcome(fates, None, "The net is too large to be tried before; the difference is measured on the run.")
+        return Outcome(
+            fates, None, "The net is too large to try in advance; the difference is measured during the run."
+        )
     try:
         inputs = random_batch.inputs(source, SAMPLES, 0)
         old, new = (_output(net, inputs) for net in nets)

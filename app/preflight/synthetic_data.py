@@ -64,15 +64,15 @@ def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
     None if there are none that do: an input has not the batch in front, or its shape or dtype cannot be generated.
     """
     if project.opened is not None:
-        return _made(project, _arguments(project.opened), partial(_targets_of, project, project.opened))
+        return _synthetic_data(project, _arguments(project.opened), partial(_targets_of, project, project.opened))
     order = {given.name: place for place, given in enumerate(analysis.source.inputs)}
     inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
     inputs.sort(key=lambda node: order.get(node.name, len(order)))
     fields = [_field(node, project) for node in inputs]
-    return _made(project, fields, partial(_targets, project, analysis))
+    return _synthetic_data(project, fields, partial(_targets, project, analysis))
 
 
-def _made(
+def _synthetic_data(
     project: Project, fields: Sequence[SyntheticField | None], targets_of: Callable[[], tuple[TargetInfo, ...]]
 ) -> SyntheticData | None:
     """Return synthetic data with these fields and their targets, which may be large; None if there are none."""
@@ -145,7 +145,7 @@ def with_these(project: Project, analysis: Analysis) -> Project | None:
 
 
 def _field(node: Node, project: Project) -> SyntheticField | None:
-    """Return what an input node takes; None if it cannot be generated."""
+    """Return the field for an input node; None if it cannot be generated."""
     params = node.params
     shape, dtype = params.get("shape"), params.get("dtype", DType("float32")).name
     if params.get("batch", 0) != 0 or dtype not in DTYPES or not isinstance(shape, tuple):

@@ -34,7 +34,7 @@ def admit(project: Project, all_of_them: bool) -> None:
 
 
 def trust(project: Project, sha256: str) -> None:
-    """Trust from now on those files of a project that have the text which was let run to import it."""
+    """Trust the files of a project whose text was already run to import it."""
     for one in read_files(project.layer_files):
         if one.file is not None and one.file.sha256 == sha256:
             with suppress(OSError):  # if it is not saved, the user is asked again

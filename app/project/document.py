@@ -54,7 +54,7 @@ class Document(QObject):
         return self._on_disk
 
     def note_on_disk(self, digest: str | None) -> None:
-        """Take note of what the file holds now, which the user knows: a save may replace that."""
+        """Record the current content of the file as seen by the user: a save may replace it."""
         self._on_disk = digest
 
     @property
@@ -79,7 +79,7 @@ class Document(QObject):
         self._replace(project or Project(), None, None)
 
     def open(self, path: Path) -> None:
-        """Open a file. Raises `project_file.ProjectFileError` or OSError, and then the open project stays."""
+        """Open a file. Raises `project_file.ProjectFileError` or OSError; the current project is then kept."""
         self.take(path, *file.read_with_digest(path))
 
     def take(self, path: Path, project: Project, digest: str) -> None:

@@ -1,4 +1,4 @@
-"""Digest of what a net computes, which reveals edits since its import."""
+"""Digest of the computation of a net, which reveals edits since its import."""
 
 from __future__ import annotations
 

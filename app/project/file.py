@@ -217,7 +217,7 @@ def _layers_beside(name: str, project: Path) -> str:
     if not target.exists():
         atomic.write_bytes(target, data)
     elif target.read_bytes() != data:
-        raise OSError(f"{target} is there and holds other layers; move it away, or save in another folder")
+        raise OSError(f"{target} already exists with other layers; move it, or save in another folder")
     return str(target)
 
 
@@ -305,7 +305,7 @@ def loads(data: bytes) -> Project:
         raw = MIGRATIONS[version](raw)
         version = raw["tapedeck"]
     if version != VERSION:
-        raise ProjectFileError(f"there never was a version {version} of project files")
+        raise ProjectFileError(f"there is no version {version} of project files")
     if words := limits.beyond(raw):
         raise ProjectFileError(words)
     try:
@@ -337,7 +337,7 @@ def dumps(project: Project) -> bytes:
 
 
 def _readable(raw: Any) -> Any:
-    """Plain data without halves of characters (lone surrogates), which a file in UTF-8 cannot hold."""
+    """Replace lone surrogates in plain data, which cannot be encoded in UTF-8."""
     if isinstance(raw, str):
         return raw.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(raw, dict):

@@ -152,7 +152,7 @@ class Journal:
                 self.path.unlink()
 
     def note_open(self, lock: Path | None) -> None:
-        """Note which lock file this window makes, so that the next start can remove it after a crash."""
+        """Record the lock file of this window, so that the next start can remove it after a crash."""
         with self._noting:
             self._note.open = str(lock or "")
             if lock is not None or self._lock is not None:
@@ -231,7 +231,7 @@ class ClaimedJournal:
         self.lock.release()
 
     def discard(self) -> None:
-        """Remove it for good. Raises OSError, and then it stays."""
+        """Delete it. Raises OSError, and then it is kept."""
         self.path.unlink(missing_ok=True)
         self.lock.remove()
 
@@ -282,7 +282,7 @@ def _read(path: Path) -> JournalEntry:
     with path.open("rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise JournalError("It is larger than any project.")
+        raise JournalError("It exceeds the size limit of a project.")
     return decode(data)
 
 

@@ -23,9 +23,9 @@ MOST_BLOCK_PARAMS = 500
 def beyond_text(data: bytes) -> str:
     """Describe the limit that a file's text exceeds, "" if none."""
     if len(data) > LARGEST_FILE:
-        return f"it is larger than {LARGEST_FILE >> 20} MiB, which no project is"
+        return f"it is larger than {LARGEST_FILE >> 20} MiB, the limit for a project"
     values = sum(data.count(sign) for sign in (b",", b"[", b"{"))
-    return f"it holds more than {MOST_VALUES:,} values, which no project does" if values > MOST_VALUES else ""
+    return f"it holds more than {MOST_VALUES:,} values, the limit for a project" if values > MOST_VALUES else ""
 
 
 def beyond(raw: dict[str, Any]) -> str:
@@ -65,7 +65,7 @@ def _beyond(raw: dict[str, Any]) -> Iterator[str]:
 
 def _longer(value: Any, most: int, what: str, place: str) -> Iterator[str]:
     if isinstance(value, list | dict | str) and len(value) > most:
-        yield f"there are {len(value):,} {what}, and there may be {most:,} - at `{place}`"
+        yield f"there are {len(value):,} {what}, at most {most:,} - at `{place}`"
 
 
 def _bends(value: Any, place: str) -> Iterator[str]:
@@ -73,4 +73,4 @@ def _bends(value: Any, place: str) -> Iterator[str]:
     bends = [one.get("points") for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     points = sum(len(one) for one in bends if isinstance(one, list))
     if points > MOST_BENDS:
-        yield f"there are {points:,} bends, and there may be {MOST_BENDS:,} - at `{place}`"
+        yield f"there are {points:,} bends, at most {MOST_BENDS:,} - at `{place}`"

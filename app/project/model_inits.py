@@ -16,7 +16,7 @@ from app.util.late_dataclass import dataclass
 
 Inits = Mapping[str, Init | None]
 NAMED = 3  # parameters in a sentence
-LOSES = "A start from random weights loses the model's own initialisation of"
+LOSES = "Starting from random weights loses the model's own initialisation of"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LostInits:
             names = ", ".join(dict.fromkeys(one.init.name for one in self.inits))
             found.append(f"{_named(self.keys)} ({names}), which can be taken over")
         if self.others:
-            found.append(f"{_named(self.others)}, which no settings of a node express")
+            found.append(f"{_named(self.others)}, which no setting of a node can express")
         return f"{LOSES} {'; and of '.join(found)}." if found else ""
 
 

@@ -1,4 +1,4 @@
-"""The model of a project file that holds one of somebody's code in place of a drawing. It is data: nothing runs."""
+"""Records of an opened model (own code, no drawing) in a project file. They are data: nothing is run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 
 
 class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """Where the model comes from."""
+    """The source of the model."""
 
     source: Text
     interface: InterfaceRecord
@@ -100,9 +100,9 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
         raise ProjectFileError(f"{error} - at `$.model.source`") from error
     found = record.interface
     if bad := next((one.way for one in found.returns if not is_way(one.way)), None):
-        raise ProjectFileError(f"{bad!r} leads to no tensor - at `$.model.interface.returns`")
+        raise ProjectFileError(f"{bad!r} does not lead to a tensor - at `$.model.interface.returns`")
     if bad := next((one.way for one in found.takes if not is_place(one.way)), None):
-        raise ProjectFileError(f"{bad!r} leads to no tensor - at `$.model.interface.takes`")
+        raise ProjectFileError(f"{bad!r} does not lead to a tensor - at `$.model.interface.takes`")
     return OpenedModel(
         source, FrozenMap(record.arguments),
         tuple(InputSpec(tuple(one.shape), one.dtype, one.name) for one in record.inputs), record.folder, record.sha256,

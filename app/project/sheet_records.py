@@ -208,7 +208,9 @@ def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]
     bends = {Edge(b.source, b.output, b.target, b.port, b.index): tuple(b.points) for b in record.bends}
     for key, comment in record.comments.items():
         if comment.kind not in KINDS:
-            raise ProjectFileError(f"{comment.kind!r:.40} is none of {', '.join(KINDS)} - at `{place}.comments.{key}`")
+            raise ProjectFileError(
+                f"{comment.kind!r:.40} is not one of {', '.join(KINDS)} - at `{place}.comments.{key}`"
+            )
     return {
         "positions": FrozenMap({node: point for node, point in record.positions.items() if node in graph.nodes}),
         "comments": FrozenMap({key: Comment(c.text, c.x, c.y, c.width, c.height, c.kind, c.color)
@@ -273,7 +275,7 @@ def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
         if item.id in nodes:
             raise ProjectFileError(f"two nodes have the id {item.id!r:.60} - at `{at}.id`; give one another id")
         if any(sign in item.id for sign in SEPARATORS):
-            raise ProjectFileError(f"an id may not have / or # in it, as {item.id!r:.60} - at `{at}.id`")
+            raise ProjectFileError(f"an id cannot contain / or #: {item.id!r:.60} - at `{at}.id`")
         params = decoded(item.params, f"{at}.params")
         inits = {key: Init(init.name, decoded(init.params, f"{at}.inits.{key}.params"))
                  for key, init in item.inits.items()}  # fmt: skip
@@ -283,7 +285,7 @@ def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
     for i, node in enumerate(nodes.values()):
         owner = nodes.get(node.shares)
         if node.shares and (owner is None or owner.shares or owner.op != node.op):
-            words = f"{node.name:.60} shares its module with {node.shares!r:.60}, which has none of its kind"
+            words = f"{node.name:.60} shares its module with {node.shares!r:.60}, which is no module of the same type"
             raise ProjectFileError(f"{words} - at `{place}[{i}].shares`")
     return FrozenMap(nodes)
 
@@ -316,14 +318,14 @@ def _check_ties(node: Node, nodes: Mapping[str, Node], place: str) -> None:
         raise ProjectFileError(f"{node.name:.60}: {error} - at `{place}`") from error
     for name, tie in node.tied.items():
         if tie.node not in nodes or tie.node == node.id:
-            words = f"{name:.60} of {node.name:.60} is that of node {tie.node!r:.60}, which is no other node here"
+            words = f"{name:.60} of {node.name:.60} is tied to node {tie.node!r:.60}, which does not exist here"
             raise ProjectFileError(f"{words} - at `{place}`")
 
 
 def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
     for end, node_id in (("source", edge.source), ("target", edge.target)):
         if node_id not in graph.nodes:
-            raise ProjectFileError(f"a wire ends at node {node_id!r:.60}, which is not there - at `{place}.{end}`")
+            raise ProjectFileError(f"a wire ends at node {node_id!r:.60}, which does not exist - at `{place}.{end}`")
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
     spec = ops.get(target.op)
     if spec is not None and spec.input(edge.port) is None and spec.wirable(edge.port) is None:

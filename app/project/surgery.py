@@ -1,4 +1,4 @@
-"""Which layers of a run's net stay in an edited project, and how the others begin.
+"""Match the layers of a run's net with an edited project, and choose the initialisation of new ones.
 
 Nodes keep their ids when they are edited, moved into a block or renamed, so a layer stays if a node of its id and kind
 is there; else if one of its kind and settings takes the same values, or one of its kind has its path.
@@ -76,7 +76,7 @@ class _Call:
         return found if isinstance(found, int) else 0
 
     def feature_count(self) -> int:
-        """Return how many features it gives, 0 where that is unknown."""
+        """Return the number of output features, 0 if unknown."""
         twice = 2 if self.resolved.get("bidirectional") else 1
         if count := self.size(_UNITS):
             return count * twice
@@ -96,7 +96,7 @@ def surgery_between(before: Project, after: Project, run: Analysis, edited: Anal
     Raises SurgeryError for a net with errors, one without anything of the run's, and opened models.
     """
     if before.opened is not None or after.opened is not None:
-        raise SurgeryError("An opened model has its own code, which is not edited during a run.")
+        raise SurgeryError("The net of an opened model is defined by its own code and cannot be edited during a run.")
     for analysis, which in ((run, "net of the run"), (edited, "edited net")):
         if not analysis.runnable:
             told = analysis.errors[0].message if analysis.errors else "It has not been analysed."
@@ -196,7 +196,7 @@ def _match(found: dict[int, int], old: list[_Call], new: list[_Call], key: Calla
 
 
 def _match_by_arguments(found: dict[int, int], old: list[_Call], new: list[_Call]) -> None:
-    """Match what is left by what it takes: the same op, with the same settings, of values that are the same.
+    """Match the remaining calls by their inputs: the same op with the same settings and matched inputs.
 
     The nodes of a block get other ids and names when it is expanded.
     """
@@ -256,7 +256,7 @@ class _Edit:
         found: dict[str, tuple[str, str, str]] = {}
         for at, call in enumerate(self._new):
             if call.holds and at not in self._back and call.path not in found:
-                found[call.path] = (call.path, *self._begun.get(at, ("plain", "It is on a new branch.")))
+                found[call.path] = (call.path, *self._begun.get(at, ("plain", "On a new branch.")))
         return tuple(found.values())
 
     def _begin_all(self) -> None:
@@ -277,7 +277,7 @@ class _Edit:
         return ""
 
     def _follow(self, value: Value, replaced: str) -> None:
-        """Let what is new on the way to a value begin as the identity where it can."""
+        """Initialise new layers on the path to a value as the identity, where possible."""
         while value[0] not in self._back and value[0] not in self._begun:
             at, call = value[0], self._new[value[0]]
             self._begun[at] = self._inline(call, replaced)
@@ -293,11 +293,11 @@ class _Edit:
 
     def _inline(self, call: _Call, replaced: str) -> tuple[str, str]:
         if call.node.inits:
-            return "plain", "Initialised as its settings say."
+            return "plain", "Initialised according to its settings."
         if replaced:
             return "plain", f"It takes the place of {replaced}."
         if "Dropout" in call.op:
-            return "identity", "The identity in eval mode."
+            return "identity", "Identity in eval mode."
         if call.spec.kind == "module" and not call.mixes and call.spec.category == "act":
             if call.op in _IDEMPOTENT and self._last_kind(call) == call.op.lower().rpartition(".")[2]:
                 return "identity", "Applied twice it gives the same as once."
@@ -314,7 +314,7 @@ class _Edit:
         return call.op.lower().rpartition(".")[2]
 
     def _new_before(self, value: Value) -> int:
-        """Return how many new layers with weights are on the way to a value."""
+        """Return the number of new layers with weights on the path to a value."""
         count, seen = 0, set[int]()
         todo = [value[0]]
         while todo:
@@ -328,14 +328,14 @@ class _Edit:
         return count
 
     def _zeroed(self, value: Value) -> bool:
-        """Let a new branch give zeros at first: its last layer, or the factor that it is multiplied with."""
+        """Initialise a new branch to output zeros: by its last layer, or the factor it is multiplied with."""
         while value[0] not in self._back and len(self._takers.get(value[0], ())) <= 1:
             at, call = value[0], self._new[value[0]]
             norm = any(part in call.op for part in _NORMS) and call.resolved.get("affine", True) is not False
             if call.holds and (call.mixes or norm or call.spec.kind == "parameter"):
                 if "RNN" in call.op or "LSTM" in call.op or "GRU" in call.op or call.node.inits:
                     return False
-                told = "Last of a new branch: what it is added to stays as it was."
+                told = "Last of a new branch: the sum keeps its value."
                 self._begun[at] = ("zero", told)
                 return True
             if call.op in _MUL and len(call.args) == 2:
@@ -382,7 +382,7 @@ class _Edit:
         return tuple(parts)
 
     def _passes(self, at: int) -> bool:
-        """Return whether a new layer begins as the identity, so that its first units are those of its input."""
+        """Return whether a new layer starts as the identity, so that its first units are those of its input."""
         return self._begun.get(at, ("", ""))[0] == "identity"
 
 

@@ -18,7 +18,7 @@ NET, WHERE = ("net", "parameters"), ("device", "torch", "threads", "python", "pl
 
 @dataclass(frozen=True)
 class Setting:
-    """One line: what each run has, in their order."""
+    """One row: the value of each run, in their order."""
 
     name: str
     values: tuple[str, ...]

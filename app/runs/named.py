@@ -1,4 +1,4 @@
-"""What a person names of a stored run: its best weights, a checkpoint, or a step.
+"""References to weights of a stored run: its best weights, a checkpoint, or a step.
 
 A run is named as `net.tape@RUN` or, with what `train --out` left, `OUT@RUN`, by number or name, or by its folder;
 `net.tape@RUN/WHAT` and `FOLDER@WHAT` name a checkpoint of it, such as `best` or `last`, or a step.

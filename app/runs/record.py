@@ -173,7 +173,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        """The surgeries of the run so far, as it told of them."""
+        """The surgeries of the run so far."""
         return tuple(
             Cut(one.epoch, one.step, number, one.description, one.outcome, one.layers, one.parameters)
             for number, one in enumerate(self.stages[: self.stage - 1], 2)
@@ -262,7 +262,7 @@ def summary_of(history: History) -> Summary:
 
 
 def _number(value: float) -> float | None:
-    """JSON knows neither nan nor infinity."""
+    """Replace NaN and infinity, which JSON lacks, by None."""
     return value if value == value and abs(value) != float("inf") else None
 
 

@@ -104,7 +104,7 @@ class Recorder:
         return self.kept.checkpoints
 
     def plan(self, surgery: Surgery, project: Project) -> None:
-        """Have the project of an edited net ready, for when the run goes on with it."""
+        """Have the project of an edited net ready, for when the run continues with it."""
         self._planned.append((surgery, project))
 
     def begin(self) -> str:

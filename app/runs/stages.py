@@ -114,7 +114,7 @@ def whole_job(kept: Kept, projects: tuple[Project, ...], job_of: Callable[[Proje
         if written != source.text:
             raise RunError(
                 f"The code of stage {number} of {kept.record.title} differs from what this version of Tapedeck writes "
-                f"for its project: it cannot go on. Its code is {path}."
+                f"for its project: it cannot be resumed. Its code is {path}."
             )
         training = project.training
         surgery = Surgery(source, groups=training.groups, recompute=training.recompute, **_values(known.surgery))

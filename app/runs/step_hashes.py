@@ -1,4 +1,4 @@
-"""Read what was recorded of the steps of a run, to verify a step that is re-lived."""
+"""Read the recorded hashes of a run's steps, to verify a re-lived step."""
 
 from __future__ import annotations
 

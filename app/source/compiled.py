@@ -47,21 +47,21 @@ def make_module(source: Source) -> nn.Module:
     """Create a new instance, initialised from torch's global generator."""
     if not source.opened:
         return load_class(source)()
-    # What it prints must not stand among the events of a run; where it changes the folder, relative paths would move.
+    # Its output must not be mixed with the events of a run; if it changed the folder, relative paths would move.
     with contextlib.redirect_stdout(sys.stderr), contextlib.chdir(Path.cwd()):
         return load_class(source)()
 
 
 def check_own(own: OwnModel) -> None:
-    """Raise LayerFileError for a person's file that is gone, has changed since it was opened, or is not trusted."""
+    """Raise LayerFileError for a user's file that is missing, has changed since it was opened, or is not trusted."""
     name = Path(own.path).name
     now = layer_files.digest_of(Path(own.path))
     if now is None:
-        raise LayerFileError(f"{own.path} cannot be read, and the model is made by it. Restore it.")
+        raise LayerFileError(f"{own.path} cannot be read; it defines the model. Restore it.")
     if now != own.sha256:
         raise LayerFileError(f"{name} has changed since its model was opened. Open the model again.")
     if not layer_files.allowed(own.sha256):
-        raise UntrustedError(f"{name} is not trusted yet, so nothing of it was run")
+        raise UntrustedError(f"{name} is not trusted yet, so none of its code was run")
     _forget_changed(own)
 
 
@@ -69,7 +69,7 @@ _ran: dict[str, float] = {}  # when the files of opened models were first import
 
 
 def _forget_changed(own: OwnModel) -> None:
-    """Have a person's modules imported again if one was edited since, or another folder has one of that name: this
+    """Import the user's modules again if one was edited since, or another folder has one of that name: this
     process may have run an earlier version, or another model."""
     if own.folder:
         sys.path[:] = [own.folder, *(one for one in sys.path if one != own.folder)]

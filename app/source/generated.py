@@ -20,7 +20,7 @@ MAKER = "make_model"
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The file of a person's own that a source's text imports first, and the digest of its text. It is imported as
+    """The user's file that a source's text imports first, and the digest of its text. It is imported as
     `module` from `folder`."""
 
     path: str
@@ -116,7 +116,7 @@ class Source:
 
     @property
     def opened(self) -> bool:
-        """Return whether it makes a model of somebody's code, in place of a drawn one."""
+        """Return whether it builds a model with its own code instead of a drawn one."""
         return self.class_name == MAKER
 
     @property

@@ -93,7 +93,7 @@ class Interface:
 
 
 def is_way(text: str) -> bool:
-    """Return whether a text is a way to a tensor, and nothing else that Python would run.
+    """Return whether a text is only an access path to a tensor, such as `[0].logits`, and no other code.
 
     >>> is_way('.logits'), is_way('["out"][0]'), is_way("; import os"), is_way(".a()")
     (True, True, False, False)
@@ -102,7 +102,7 @@ def is_way(text: str) -> bool:
 
 
 def is_place(text: str) -> bool:
-    """Return whether a text leads to a tensor in an argument, and is nothing else.
+    """Return whether a text is only an access path to a tensor in an argument.
 
     >>> is_place('[*]["boxes"]'), is_place("(0)"), is_place('["a"][*]'), is_place("; import os")
     (True, True, False, False)
@@ -111,7 +111,7 @@ def is_place(text: str) -> bool:
 
 
 def steps_of(place: str) -> tuple[str, ...]:
-    """Split the way to a tensor in an argument.
+    """Split the access path of a tensor in an argument.
 
     >>> steps_of('[*]["boxes"](0)')
     ('[*]', '["boxes"]', '(0)')

@@ -140,7 +140,7 @@ def error_location(trace: TracebackType | None) -> str:
 
 
 def display_name(filename: str) -> str:
-    """Return the name of the file that a frame's code comes from.
+    """Return the file name of a frame's code.
 
     >>> display_name("<layers.py 0123456789ab>"), display_name("/home/ada/net.py")
     ('layers.py', 'net.py')

@@ -56,7 +56,7 @@ def failure(file: LayerFile) -> str:
 def load(file: LayerFile) -> types.ModuleType:
     """Return the module of a file, run once per version. Raises UntrustedError, or LayerFileError if it fails."""
     if not layer_files.allowed(file.sha256):
-        raise UntrustedError(f"{file.name} is not trusted yet, so nothing of it was run")
+        raise UntrustedError(f"{file.name} is not trusted yet, so none of its code was run")
     key = (file.module, file.sha256)
     if key not in _modules and key not in _failed:
         # A run holds the generator during a step; waiting here for the trial must not hold a lock that the run needs.

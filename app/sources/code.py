@@ -1,4 +1,4 @@
-"""The text that makes an opened model and calls it with the tensors of a batch, as a source that is run and exported.
+"""Generate the source that builds an opened model and calls it with the tensors of a batch.
 
 It holds names and JSON values alone, each written as a Python literal; what a project file says never becomes code.
 """
@@ -79,7 +79,7 @@ def _first_call(inputs: Iterable[InputSpec]) -> list[str]:
 
 
 def own_file(opened: OpenedModel) -> OwnModel | None:
-    """Return the file of the person's own that the model's code begins with, None for a collection."""
+    """Return the user's file that defines the model, None for a model of a collection."""
     file = finding.file_of(opened.source, opened.folder) if opened.source.own_code else None
     if file is None:
         return None
@@ -109,7 +109,7 @@ def _order(opened: OpenedModel, names: list[str]) -> str:
         return ""
     places = [one.name for one in takes if one.by_place]
     if any(name in places for name in names):
-        raise SourceError(f"{opened.source} takes {', '.join(places)} by their place alone; give it a field for each")
+        raise SourceError(f"{opened.source} takes {', '.join(places)} by position only; give it a field for each")
     return (
         "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"
         '    """Pass the tensors of a batch to the arguments of forward that they are for."""\n'
@@ -119,7 +119,7 @@ def _order(opened: OpenedModel, names: list[str]) -> str:
 
 # The rows of a sample that has fewer of them than others, such as boxes of a picture.
 _PRESENT = f'''def present(sample: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Leave out the rows that fill a sample up to the size of the largest: their whole numbers are {PADDING}."""
+    """Drop the rows that pad a sample to the size of the largest: their integers are {PADDING}."""
     ids = [one for one in sample.values() if one.ndim == 1 and not one.is_floating_point()]
     if not ids:
         return sample
@@ -128,7 +128,7 @@ _PRESENT = f'''def present(sample: dict[str, Tensor]) -> dict[str, Tensor]:
 
 # The layers of a model that has losses in train mode alone are put into eval mode without it.
 _ALWAYS_LOSSES = '''def train(model: nn.Module, mode: bool = True) -> nn.Module:
-    """Change the mode of layers alone: in eval mode the model would compute no losses."""
+    """Change the mode of layers only: in eval mode the model would compute no losses."""
     nn.Module.train(model, mode)
     for module in model.modules():
         if [*module.children()] and not type(module).__module__.startswith("torch.nn."):
@@ -141,7 +141,7 @@ def _within(opened: OpenedModel, given: list[Argument]) -> str:
     parts: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for number, one in enumerate(given):
         if one.by_place:
-            raise SourceError(f"{opened.source} takes {one.name} by its place alone, which cannot be filled")
+            raise SourceError(f"{opened.source} takes {one.name} by position only, which cannot be filled")
         parts.setdefault(one.of or one.name, []).append((steps_of(one.way), f"tensors[{number}]"))
     told = ", ".join(f"{_literal(name)}: {_nested(inside)}" for name, inside in parts.items())
     return (
@@ -194,7 +194,7 @@ def _returned(opened: OpenedModel, names: tuple[str, ...]) -> tuple[Returned, ..
 
 
 def _chosen(returned: tuple[Returned, ...], by_name: bool) -> str:
-    """Return the hook that takes the tensors of the losses from what forward returns."""
+    """Return the hook that selects the tensors of the losses from the output of forward."""
     told = f"output{returned[0].way}"
     if by_name:
         told = "{" + ", ".join(f"{_literal(one.name)}: output{one.way}" for one in returned) + "}"
@@ -236,7 +236,7 @@ def _own(opened: OpenedModel) -> _Made:
     outer, _, inner = source.name.partition(".")
     for name in (*module.split("."), *source.name.split(".")):
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise SourceError(f"{source} cannot be imported: {name!r} is no name in Python")
+            raise SourceError(f"{source} cannot be imported: {name!r} is not a Python identifier")
     before = []
     if opened.folder:
         before += ["if CODE not in sys.path:", "    sys.path.insert(0, CODE)"]
@@ -267,7 +267,7 @@ def _timm(opened: OpenedModel) -> _Made:
 def _transformers(opened: OpenedModel) -> _Made:
     name, kind = opened.source.name, opened.interface.model.rpartition(".")[2]
     if not kind.isidentifier():
-        raise SourceError(f"{opened.source} has the class {kind!r}, which is no name in Python")
+        raise SourceError(f"{opened.source} has the class {kind!r}, which is not a Python identifier")
     given = _call(opened.arguments)
     if Path(opened.folder, name).is_dir() or not name.replace("-", "_").isidentifier():
         kept = ", ".join(filter(None, (_literal(name), "local_files_only=True", given)))
@@ -281,7 +281,7 @@ def _transformers(opened: OpenedModel) -> _Made:
 def _diffusers(opened: OpenedModel) -> _Made:
     name, kind = opened.source.name, opened.interface.model.rpartition(".")[2]
     if not kind.isidentifier():
-        raise SourceError(f"{opened.source} has the class {kind!r}, which is no name in Python")
+        raise SourceError(f"{opened.source} has the class {kind!r}, which is not a Python identifier")
     if Path(name).is_dir():
         file = _literal(str(Path(name, "config.json").resolve()))
         lines = [f'with open({file}, encoding="utf-8") as file:', "    config = json.load(file)"]
@@ -298,7 +298,7 @@ _COLLECTIONS = {"torchvision": _torchvision, "timm": _timm, "hf": _transformers,
 
 
 def _call(arguments: Mapping[str, Any]) -> str:
-    """Return arguments as they stand in a call.
+    """Format arguments for a call.
 
     >>> _call({"width": 8, "act": "relu", "class": None})
     'width=8, act="relu", **{"class": None}'
@@ -325,5 +325,5 @@ def _literal(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as it can stand in a docstring."""
+    """Escape a text for a docstring."""
     return "".join(one if one.isprintable() and one not in '"\\' else "_" for one in text)

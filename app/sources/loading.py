@@ -139,9 +139,9 @@ def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     """Load an exported program with its own example inputs. That unpickles parts of the file."""
     if not source.call:
-        raise SourceError(f"loading {source} can run code that it holds; review where it comes from, then trust it")
+        raise SourceError(f"loading {source} can run code that the file contains; review its origin, then trust it")
     if arguments:
-        raise SourceError(f"{source} takes no arguments of a constructor")
+        raise SourceError(f"{source} takes no constructor arguments")
     path = Path(source.where).resolve()
     if not path.is_file():
         raise SourceError(f"there is no file {source.where}")
@@ -153,7 +153,7 @@ def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 
 def _described(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
-    raise SourceError(f"{source} can only be looked at: tapedeck draw shows the graph that it describes")
+    raise SourceError(f"{source} can only be viewed: tapedeck draw shows the graph that it describes")
 
 
 def _imported(name: str) -> Any:
@@ -200,19 +200,19 @@ def _check_arguments(source: SourceSpec, maker: Any, arguments: Mapping[str, Any
 
 
 def _loaded(source: SourceSpec, made: Any) -> Loaded:
-    """Return what a person's own function or an adapter makes: a module, or it with a tuple and a dictionary of inputs.
+    """Return the result of a user's function or an adapter: a module, or it with a tuple and a dictionary of inputs.
     Raises SourceError for anything else."""
     parts = made if isinstance(made, tuple) and 0 < len(made) < 4 else (made,)
     if not isinstance(parts[0], nn.Module):
         kind = type(parts[0]).__name__
         raise SourceError(
-            f"{source} gives {'a tuple that begins with ' * (parts is made)}{kind}; it must give an nn.Module, or a "
+            f"{source} returns {'a tuple that begins with ' * (parts is made)}{kind}; expected an nn.Module, or a "
             "tuple of it, its positional inputs and a dictionary of the others"
         )
     args = parts[1] if len(parts) > 1 else ()
     kwargs = parts[2] if len(parts) > 2 else {}
     if not isinstance(args, tuple | list) or not isinstance(kwargs, Mapping):
-        raise SourceError(f"{source} must give its inputs as a tuple, and those by name as a dictionary")
+        raise SourceError(f"{source} must return its positional inputs as a tuple, and keyword inputs as a dictionary")
     return Loaded(parts[0], tuple(args), dict(kwargs))
 
 

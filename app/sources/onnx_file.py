@@ -1,4 +1,4 @@
-"""The graph in an ONNX file. Weights that lie in other files are not read, and nothing is run."""
+"""Read the graph of an ONNX file. External weights are not read, and nothing is run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(path: Path) -> Observation:
         return _observation(path.stem, model.graph)
     except Exception as error:  # the reader's own kinds
         words = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise SourceError(f"{path.name} is no ONNX model: {words}") from error
+        raise SourceError(f"{path.name} is not a valid ONNX model: {words}") from error
 
 
 def _observation(name: str, graph: Any) -> Observation:

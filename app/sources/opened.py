@@ -1,4 +1,4 @@
-"""A model of a person's own code or of an installed package, as the net of a project."""
+"""A model of the user's code or of an installed package, as the net of a project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """Where a model comes from, and what its forward took and returned when it was called once.
+    """The source of a model, and the inputs and outputs of its forward in one call.
 
     `arguments` are those of its constructor, `inputs` describe that call where they were not proposed. `folder` comes
     first on Python's path, and `sha256` is the digest of the file of the person's own that ran first; both are "" for a
@@ -48,5 +48,5 @@ class OpenedModel:
 
     @property
     def optional(self) -> tuple[Argument, ...]:
-        """The further arguments that it may be given."""
+        """The optional arguments of forward."""
         return tuple(one for one in self.interface.takes if not one.needed and not one.dtype and not one.other)

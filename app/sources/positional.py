@@ -16,7 +16,7 @@ def positional(loaded: Loaded) -> tuple[nn.Module, tuple[Tensor, ...]]:
     forward takes, else one around it, whose `model` it is. Raises SourceError for arguments that are no tensors."""
     given = (*loaded.args, *loaded.kwargs.values())
     if not all(isinstance(one, Tensor) for one in given):
-        raise SourceError("it takes more than tensors, which no drawing does")
+        raise SourceError("it takes inputs other than tensors, which a drawing cannot")
     names = [*inspect.signature(loaded.model.forward).parameters]
     if [*loaded.kwargs] == names[len(loaded.args) : len(given)]:
         return loaded.model, given

@@ -35,7 +35,7 @@ def read(path: Path) -> Observation:
     except SourceError:
         raise
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{path.name} is no exported program of torch.export: {_message(error)}") from error
+        raise SourceError(f"{path.name} is not an exported program of torch.export: {_message(error)}") from error
 
 
 def _message(error: Exception) -> str:
@@ -52,9 +52,9 @@ def _program(path: Path) -> Any:
             or one.filename.endswith("serialized_exported_program.json")
         ]  # fmt: skip
         if not parts:
-            raise SourceError(f"{path.name} holds no exported program; write it with torch.export.save")
+            raise SourceError(f"{path.name} contains no exported program; write it with torch.export.save")
         if parts[0].file_size > LARGEST:
-            raise SourceError(f"the graph of {path.name} takes {parts[0].file_size >> 20} MiB, more than is read")
+            raise SourceError(f"the graph of {path.name} takes {parts[0].file_size >> 20} MiB, which exceeds the limit")
         return json.loads(archive.read(parts[0]))
 
 

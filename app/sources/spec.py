@@ -67,7 +67,7 @@ class SourceSpec:
 
     @property
     def as_run(self) -> SourceSpec:
-        """Return it as one whose model is run: a .pt2 is loaded then, not looked at."""
+        """Return a copy whose model is run: a .pt2 is then loaded instead of displayed."""
         return replace(self, call=True) if self.kind == "pt2" else self
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class AskedModel:
-    """A model as a person writes it: `source` and each of `inputs` as below, `arguments` of its constructor as JSON.
+    """A model as typed: `source` and each of `inputs` as below, `arguments` of its constructor as JSON.
     `trust` says that its code was reviewed. Files and modules are found from `folder`, "" for the current one."""
 
     source: str
@@ -125,7 +125,7 @@ def parse_source(text: str) -> SourceSpec:
             return SourceSpec("file", where, name, call)
         if _DOTTED.fullmatch(where):
             return SourceSpec("module", where, name, call)
-    raise SourceNameError(f"{text!r} names no model; write {FORMS}")
+    raise SourceNameError(f"{text!r} does not name a model; write {FORMS}")
 
 
 def parse_input(text: str) -> InputSpec:
@@ -137,14 +137,15 @@ def parse_input(text: str) -> InputSpec:
     found = _INPUT.fullmatch(text.strip())
     if not found:
         raise SourceNameError(
-            f"{text!r} describes no input; write sizes with the batch first: 1x3x32x32, 1x16:int64, NAME=1x16:int64"
+            f"{text!r} does not describe an input; write sizes with the batch first: 1x3x32x32, 1x16:int64, "
+            f"NAME=1x16:int64"
         )
     dtype = found["dtype"] or "float32"
     if dtype not in DTYPES:
         raise SourceNameError(f"{text!r} has the dtype {dtype}; there are {', '.join(DTYPES)}")
     sizes = () if found["sizes"] == "scalar" else tuple(map(int, re.split("[x×]", found["sizes"])))
     if any(size >= 2**31 for size in sizes):
-        raise SourceNameError(f"{text!r} has a size that no tensor has")
+        raise SourceNameError(f"{text!r} has an invalid size")
     return InputSpec(sizes, dtype, found["name"] or "")
 
 

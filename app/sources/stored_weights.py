@@ -47,7 +47,7 @@ class _Place:
 
 
 def weights_of(folder: Path, layer: str) -> tuple[StoredWeight, ...]:
-    """Return the weights of a layer and of what is in it, by its path. Raises SourceError if there are none."""
+    """Return the weights of a layer and its submodules, by its path. Raises SourceError if there are none."""
     try:
         names = [name for name in _files(folder) if not layer or name == layer or name.startswith(f"{layer}.")]
         if not names:
@@ -71,11 +71,11 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int]:
-    """Return the tensors of a file as its header describes them, and where their bytes begin."""
+    """Return the tensors described in a file's header, and the offset of their bytes."""
     with file.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         if not 0 < size <= LARGEST_HEADER:
-            raise ValueError(f"{file.name} is no safetensors file")
+            raise ValueError(f"{file.name} is not a safetensors file")
         header: dict[str, Any] = json.loads(stream.read(size))
     header.pop("__metadata__", None)
     return header, 8 + size

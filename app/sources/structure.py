@@ -42,7 +42,7 @@ class Structure:
         the weights among its inputs; `trace` the text of a stack trace."""
         self._enter(scopes)
         path = scopes[-1][0] if scopes else ""
-        file, line = _place(trace)
+        file, line = _source_line(trace)
         id = self._add(
             "operation", path, op, self._open[-1] if self._open else None, inputs=self._known(given),
             outputs=self._known(made), settings=tuple(settings), parameters=tuple(names), file=file, line=line,
@@ -56,7 +56,7 @@ class Structure:
         self._flow(tensor, self._add("output", name, "output", None, inputs=self._known([tensor])))
 
     def observation(self, remarks: Iterable[str]) -> Observation:
-        """Return what was collected; modules take and give what crosses their border."""
+        """Return the collected structure; inputs and outputs of a module are the tensors that cross its boundary."""
         remarks = tuple(remarks)
         if any(OPEN in one.shape for call in self._calls for one in (*call.inputs, *call.outputs)):
             remarks = (*remarks, f"Sizes that the file leaves open are written as {OPEN}.")
@@ -74,7 +74,7 @@ class Structure:
             self._flows.append(Flow(source[0], target, source[1]))
 
     def _enter(self, scopes: Sequence[tuple[str, str]]) -> None:
-        """Leave the modules that are not among `scopes`, and begin a call of those that are new."""
+        """Close the module calls that are not in `scopes`, and open calls of new ones."""
         same = 0
         while same < min(len(scopes), len(self._open)) and self._calls[self._open[same]].path == scopes[same][0]:
             same += 1
@@ -86,7 +86,7 @@ class Structure:
             self._open.append(self._add("module", path, kind, parent, call=self._times[path]))
 
     def _with_borders(self) -> tuple[Call, ...]:
-        """Give every module call the tensors that come from outside it, and those that leave it."""
+        """Set inputs and outputs of every module call: the tensors from outside it, and those used outside it."""
         around: list[tuple[int, ...]] = []
         for call in self._calls:
             above = () if call.parent is None else (*around[call.parent], call.parent)
@@ -120,7 +120,7 @@ def facts(shape: Iterable[int], dtype: str, size: int, requires_grad: bool = Fal
     return TensorFacts(sizes, dtype, bytes=count, requires_grad=requires_grad)
 
 
-def _place(trace: str) -> tuple[str, int]:
+def _source_line(trace: str) -> tuple[str, int]:
     """Return the file and the line of the innermost frame of a stack trace that is not torch's own."""
     frames = _PLACE.findall(trace)
     found = [one for one in frames if "/torch/" not in one[0].replace("\\", "/")] or frames

@@ -18,11 +18,11 @@ def read(device: str) -> GpuReading:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return GpuReading(reason=f"NVIDIA's management library says: {error}")
+        return GpuReading(reason=f"NVIDIA's management library reports: {error}")
     try:
         return _read(pynvml, pynvml.nvmlDeviceGetHandleByUUID(_uuid(device)))
     except pynvml.NVMLError as error:
-        return GpuReading(reason=f"NVIDIA's management library says: {error}")
+        return GpuReading(reason=f"NVIDIA's management library reports: {error}")
     finally:
         pynvml.nvmlShutdown()
 

@@ -190,7 +190,7 @@ class Look:
 
 
 class _Functions:
-    """Sees the functions of torch that are called on this thread, and lets them be."""
+    """Observes the torch functions called on this thread, without changing them."""
 
     def __init__(self, take: Callable[[str, Tensor], None]) -> None:
         import torch

@@ -108,7 +108,7 @@ class Control:
             self._changed()
 
     def stop(self) -> None:
-        """Stop after the current step. The weights stay, see `result`."""
+        """Stop after the current step. The weights are kept, see `result`."""
         with self._condition:
             self._stopping = True
             self._changed()
@@ -158,12 +158,12 @@ class Control:
 
         Raises as `weights` does, and OSError.
         """
-        raise NoWeightsError("This run leaves no weights in a file.")
+        raise NoWeightsError("This run saves no weights to a file.")
 
     # What follows is for the loop alone.
 
     def attach(self, live: LiveRun, answer: Answer) -> None:
-        """Attach the model that `call` passes to callbacks, and what answers requests about it."""
+        """Attach the model that `call` passes to callbacks, and the handler of requests about it."""
         self._live, self._answer, self._loop_thread = live, answer, threading.get_ident()
 
     def wait(self) -> None:
@@ -182,7 +182,7 @@ class Control:
             return not self._paused
 
     def next_operation(self) -> tuple[Operate, Future[Any]] | None:
-        """Take the next surgery that was asked for, and the future of its outcome."""
+        """Return and remove the next requested surgery and the future of its outcome."""
         with self._condition:
             while self._operations:
                 request, future = self._operations.popleft()
@@ -226,7 +226,7 @@ class Control:
             self._operations.clear()
         for future in (*left, *late):
             if future.set_running_or_notify_cancel():
-                words = "The run has ended; its net is not edited any more." if future in late else (
+                words = "The run has ended; its net can no longer be edited." if future in late else (
                     "The run ended before it had a model."
                 )  # fmt: skip
                 future.set_exception(RunEndedError(words))

@@ -262,7 +262,7 @@ class RateSet(_Event, frozen=True):
 
 
 class Cut(_Event, frozen=True):
-    """After this step the run goes on with an edited net: its stage `stage`, from 2.
+    """After this step the run continues with an edited net: its stage `stage`, from 2.
 
     `layers` and `parameters` are those of the edited net, as `Started` has them; `net` is the file name of its source.
     """

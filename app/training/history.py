@@ -86,7 +86,7 @@ class History:
                     self.add(event)
 
     def mark(self, step: int, words: str) -> None:
-        """Mark a step at which something happened; of several words the first stay."""
+        """Mark a step at which something happened; the first of several texts is kept."""
         self.marks.setdefault(step, words)
 
     def add(self, event: Event) -> None:
@@ -188,7 +188,7 @@ class History:
         self._gradient_steps.extend(steps[None])
 
     def _rename_layers(self, layers: tuple[str, ...]) -> None:
-        """Take other layers from here on, as of a script that makes another optimizer; the rows so far get NaN."""
+        """Replace the layers from here on, as for a script that creates another optimizer; earlier rows get NaN."""
         before, self.gradients = self.gradients, Columns(*layers)
         old = before.matrix()
         rows = np.full((len(layers), len(before)), np.nan)

@@ -180,7 +180,7 @@ def check_input(job: Job, data: DataInfo) -> None:
         raise JobError(f"mixup blends samples of one input, and {data.label} has several. Set mixup to 0.")
     fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
     if job.training.mixup and not fed.isdisjoint(target_fields(data)):
-        raise JobError("mixup blends samples, and a target that goes into the net is not blended. Set mixup to 0.")
+        raise JobError("mixup blends samples, but not a target that is also an input of the net. Set mixup to 0.")
     if data.inputs and any(row.target == INPUT for row in job.training.losses):
         raise JobError(f"{data.label} has several inputs, and a loss compares an output with one. Choose a target.")
     if job.training.mixup and not data.dtype.startswith(("float", "bfloat")):
@@ -217,4 +217,4 @@ def _check_inputs(job: Job, data: DataInfo) -> None:
 def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
         limit = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise JobError(f"{name} is {value!r}; it must be a whole number, {limit}.")
+        raise JobError(f"{name} is {value!r}; it must be an integer, {limit}.")

@@ -427,7 +427,7 @@ class _Run:
             self._saver.put(name, self.at.step, state)
 
     def _begin_placing(self, set_up: float) -> Placing:
-        """Return what places checkpoints; the time of the processor has what the process did to begin at all."""
+        """Return the placer of checkpoints; its CPU time includes the start of the process."""
         from app.training.revisit.snapshot import seconds_to_copy
 
         spent = process_time()
@@ -467,7 +467,7 @@ class _Run:
         """Take the net and the settings of a stage. Raises JobError for one that the job does not have."""
         if number > len(self._whole.stages) + 1:
             raise JobError(
-                f"The checkpoint is of stage {number} of its run, whose net was edited, and this run knows "
+                f"The checkpoint is of stage {number} of its run, whose net was edited, and this run has "
                 f"{counted(len(self._whole.stages) + 1, 'stage')}. Resume the stored run that it belongs to."
             )
         self._stage, self.job = number, self._whole.at_stage(number)
@@ -483,12 +483,14 @@ class _Run:
             yield from self._operate(stage.surgery)
 
     def _operate_as_asked(self, request: Operate, answer: Future[Outcome]) -> Iterator[Event]:
-        """Perform a surgery that the user asks for; one that fails leaves the run as it was."""
+        """Perform a requested surgery; a failing one leaves the run unchanged."""
         known = self._whole
         try:
             if self._planned:
                 step = self._planned[0].step
-                raise SurgeryError(f"Another surgery is planned after step {step:,} of this run. Operate after it.")
+                raise SurgeryError(
+                    f"Another surgery is planned after step {step:,} of this run. Edit the net after that step."
+                )
             stages = (*known.stages, Stage(self.at.step, request.surgery))
             self._whole = replace(known, stages=stages)
             outcome = yield from self._operate(request.surgery)

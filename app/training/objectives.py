@@ -39,7 +39,7 @@ class OutputTarget:
 
     @property
     def turned(self) -> bool:
-        """True if the class axis, which is last, must come second."""
+        """True if the class axis, which is last, must be moved to axis 1."""
         return self.task.kind == "tokens" and LOSSES[self.given.loss.name] == CLASS_IDS
 
 

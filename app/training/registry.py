@@ -299,7 +299,7 @@ def _expectation(param: ChoiceParam) -> str:
     words = {
         "choice": "it must be one of " + ", ".join(map(repr, param.choices)),
         "bool": "it must be True or False",
-        "int": "it must be a whole number",
+        "int": "it must be an integer",
         "float": "it must be a number",
         "literal": f"it must be a tuple of {param.count or 'finite'} numbers",
     }[param.kind]

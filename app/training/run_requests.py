@@ -1,4 +1,4 @@
-"""What a running run can be asked between two steps: values, which `monitoring.answers` answers where the run is."""
+"""Requests to a running run between two steps, as values; `monitoring.answers` answers them in its process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SetRate(RunRequest[float]):
 
 @dataclass(frozen=True)
 class Operate(RunRequest[Outcome]):
-    """Put an edited net in the place of the run's before the next step; the answer is what became of its layers.
+    """Replace the run's net by an edited one before the next step; the answer reports each layer.
 
     SurgeryError if that is not possible; the run is as it was then.
     """
@@ -52,7 +52,7 @@ class ShowCaught(RunRequest[BatchPeek | None]):
 
 @dataclass(frozen=True)
 class TellMemory(RunRequest[MemoryReport]):
-    """Measure what a step on a batch of the run holds; with `empty`, the allocator's caches are given back first."""
+    """Measure the memory of a step on a batch of the run; with `empty`, the allocator's caches are emptied first."""
 
     empty: bool = False
 

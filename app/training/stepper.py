@@ -62,7 +62,7 @@ _OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentu
 
 
 class Stepper:
-    """Owns what changes the weights of `model`, which is on its device.
+    """Owns optimizer, schedule and averaging of `model`, which is on its device.
 
     `fields` are the inputs of the data that the net gets, in order; none where a batch has one.
     """
@@ -126,7 +126,7 @@ class Stepper:
         return module
 
     def arguments(self, inputs: Any) -> tuple[Any, ...]:
-        """Return what the net is called with for the inputs of a batch: a tensor, or Fields of several."""
+        """Return the argument of the net for the inputs of a batch: a tensor, or Fields of several."""
         given = arguments(inputs, self.fields)
         if not self.config.channels_last:
             return given

@@ -101,7 +101,7 @@ def _umask() -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename last, where the system lets a folder be synced; the file is in its place all the same."""
+    """Sync the folder so that the rename survives a power failure, where the system supports it."""
     if os.name != "posix":
         return
     with contextlib.suppress(OSError):

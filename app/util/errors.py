@@ -1,4 +1,4 @@
-"""Errors with a code, so that programs can tell them apart; messages are for people."""
+"""Errors with a code for programs; messages are for users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl+C ends a command with one line and the exit status of a shell, wherever it comes in between."""
+"""Ctrl+C ends a command with one line and a shell's exit status, at any time."""
 
 from __future__ import annotations
 

@@ -60,13 +60,13 @@ def _late(cls: type, options: dict[str, Any]) -> type:
 
 
 def complete_all() -> None:
-    """Compile what has been put off until now, on a thread for which nobody waits."""
+    """Compile the postponed classes on a background thread."""
     for cls in list(_waiting):
         _complete(cls)
 
 
 def _complete(cls: type) -> None:
-    """Give a class what `dataclass` makes of one that is like it: no thread ever sees it without a method."""
+    """Add the methods of `dataclass` to a class atomically: no thread sees it without a method."""
     with _lock:
         if cls not in _waiting:
             return

@@ -71,7 +71,7 @@ def borrowed(seed: int | Generators | None = None) -> Iterator[None]:
 
 
 def _seed(seed: int, cuda: bool, mps: bool) -> None:
-    """Seed what `borrowed` restores and no more: `torch.manual_seed` leaves a seed for a CUDA that starts later."""
+    """Seed only the generators that `borrowed` restores; `torch.manual_seed` also leaves a seed for a later CUDA."""
     import torch
 
     torch.default_generator.manual_seed(seed)

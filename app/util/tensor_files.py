@@ -68,7 +68,7 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
         raise _refused(path, error) from error
     except Exception as error:  # a damaged file raises various errors
         reason = (str(error).strip() or type(error).__name__).split("\n")[0].rstrip(".")
-        raise UnreadableTensorsError(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
+        raise UnreadableTensorsError(f"{path} is damaged or truncated: {reason}.", "damaged") from error
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -97,11 +97,13 @@ def _refused(path: str | Path, error: OSError) -> UnreadableTensorsError:
 
 def _rephrased(path: str | Path, words: str) -> UnreadableTensorsError:
     if "TorchScript" in words:
-        what = f"{path} is a TorchScript archive, which is a program, and nothing of it was run."
+        what = f"{path} is a TorchScript archive, which contains code; none of it was run."
         return UnreadableTensorsError(what, "unsafe")
     if named := _GLOBAL.search(words):
         what = f"{path} refers to {named[1]}, which is not a tensor; nothing was executed."
         return UnreadableTensorsError(what, "unsafe")
     if "zip archive" in words:
-        return UnreadableTensorsError(f"{path} is damaged, or not all of it is there.", "damaged")
-    return UnreadableTensorsError(f"{path} is damaged, or no file of torch.save; nothing of it was run.", "unsafe")
+        return UnreadableTensorsError(f"{path} is damaged or truncated.", "damaged")
+    return UnreadableTensorsError(
+        f"{path} is damaged, or was not written by torch.save; nothing was executed.", "unsafe"
+    )

@@ -81,7 +81,7 @@
     arrow.querySelector(".way").style.strokeWidth = `${some ? width(norm) : 1.2}px`;
     arrow.querySelector(".norm").textContent = some ? figure(norm) : reached ? "none" : "";
     const words = known.length > 1 ? `Gradient norm ${figure(norm)} of ${known.length} gradients together`
-      : some ? `Gradient norm ${figure(norm)}` : reached ? "No gradient" : "Nothing has come over this edge yet";
+      : some ? `Gradient norm ${figure(norm)}` : reached ? "No gradient" : "No gradient has passed this edge yet";
     arrow.querySelector("title").textContent = words;
   }
 
@@ -210,7 +210,7 @@
     found.push(...table("Arriving", ["output", "norm", "shape", "zeros"],
       step.arriving.map((stats, nr) => [String(nr), normOf(stats), ...more(stats)])));
     for (const sum of step.sums) {
-      if (!sum.shares.length) { found.push(make("p", `${sum.edges} gradients add up before output ${sum.output}.`, "quiet")); continue; }
+      if (!sum.shares.length) { found.push(make("p", `${sum.edges} gradients are summed before output ${sum.output}.`, "quiet")); continue; }
       found.push(...table(`A sum before output ${sum.output}: norm ${figure(sum.norm)}`, ["from", "norm", "share", "cosine"],
         sum.shares.map(share => [share.from, figure(share.norm), percent(share.share), share.cosine === null ? "–" : share.cosine.toFixed(2).replace("-", "−")])));
       found.push(make("p", "The share is the part of the sum that points this way; the cosine is to the largest of the others.", "quiet"));
@@ -228,7 +228,7 @@
         return [{ words: saved.name, look: gone ? "freed" : "" }, `${saved.shape} ${saved.dtype}`, saved.kind === "activation" ? bytes(saved.bytes) : saved.kind];
       })));
     }
-    const words = [`${figure(step.seconds * 1000)} ms`, step.released ? `lets go of ${bytes(step.released)}` : "lets go of nothing"];
+    const words = [`${figure(step.seconds * 1000)} ms`, step.released ? `frees ${bytes(step.released)}` : "frees nothing"];
     if (step.edited.length) words.push("its gradient was edited by hand");
     if (step.hooked.length) words.push("a hook replaced its gradient");
     found.push(make("p", `${words.join(", ")}.`, "quiet"));

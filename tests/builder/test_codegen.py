@@ -346,7 +346,7 @@ EMPTY_TEXT = '''
 
 
     class Net(nn.Module):
-        """A network under way."""
+        """An incomplete network."""
 
         def __init__(self):
             super().__init__()

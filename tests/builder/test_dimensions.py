@@ -340,12 +340,12 @@ def test_a_block_tells_of_the_call_inside_that_decides_and_the_way_goes_on_befor
     assert (channels.words, channels.numbers) == ("conv in Widen: out_channels sets the 6.", "6 = 6")
     assert height.words.startswith("pool in Widen: A 2×2 window") and height.formula is not None
     assert height.formula.result == height.result == 8
-    assert batch.words == "Nothing in Widen changes it."
+    assert batch.words == "Unchanged by Widen."
     assert channels.source is None and height.source == DimensionSource("stem", 0, 2)
     way = chain(graph, ops, analysis, "out", 0, 2)
     assert [step.node for step in way] == ["out", "block", "stem", "in"]
     kept = explain_output(graph, ops, analysis, "block", 1)
-    assert {story.words for story in kept} == {"Nothing in Widen changes it."}
+    assert {story.words for story in kept} == {"Unchanged by Widen."}
 
 
 def test_a_repeated_block_is_followed_back_through_each_repetition() -> None:

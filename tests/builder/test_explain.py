@@ -326,7 +326,7 @@ def test_attention_without_weights_is_told_where_they_are_taken() -> None:
         [("x", "it", "query"), ("x", "it", "key"), ("x", "it", "value"), ("it", "y"), ("it", "weights", "input", 1)],
     )  # fmt: skip
     problem = problem_at(graph, "weights")
-    assert "it does not give output 1" in problem.message
+    assert "it has no output 1" in problem.message
     (cure,) = problem.cures
     assert analyse(apply_cure(graph, catalog(), cure)).runnable
 

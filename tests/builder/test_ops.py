@@ -300,7 +300,7 @@ def test_indices_of_pooling_lead_into_unpooling() -> None:
     pool = drawn.nodes["pool"]
     without = drawn.with_node(replace(pool, params=pool.params.set("return_indices", False)))
     (problem,) = analyse(without).errors
-    assert problem.message == "pool does not give output 1, which unpool takes"
+    assert problem.message == "pool has no output 1, which unpool is connected to"
 
 
 @pytest.mark.parametrize(("params", "first"), [({"chunks": 3}, 3), ({"chunks": 1}, 8), ({"chunks": 8, "dim": -1}, 8)])

@@ -128,5 +128,5 @@ def test_a_file_keeps_them_and_what_it_says_never_becomes_code() -> None:
         with pytest.raises(ProjectFileError, match="is not a parameter name"):
             file.loads(file.dumps(replace(project, graph=bad)))
     lost = net().with_node(replace(net().nodes["d"], tied=FrozenMap({"weight": Tie("z", "weight")})))
-    with pytest.raises(ProjectFileError, match="no other node"):
+    with pytest.raises(ProjectFileError, match="which does not exist here"):
         file.loads(file.dumps(replace(project, graph=lost)))

@@ -247,9 +247,13 @@ VIEW = net([("input", "x", {"shape": (3, 8)}), ("Tensor.size", "size", {}), ("Te
 @pytest.mark.parametrize(
     ("target", "port", "says"),
     [
-        ("fc", "out_features", "size cannot give out_features of fc: the layer is constructed before there are data"),
-        ("chunk", "chunks", "size cannot give chunks of chunk: it determines the number of outputs. Type it"),
-        ("softmax", "dtype", "size cannot give dtype of softmax: it is a choice, a dtype or a fixed value. Type it"),
+        ("fc", "out_features", "out_features of fc cannot be wired: the layer is constructed before there are data"),
+        ("chunk", "chunks", "chunks of chunk cannot be wired: it determines the number of outputs. Type its value"),
+        (
+            "softmax",
+            "dtype",
+            "dtype of softmax cannot be wired: it is a choice, a dtype or a fixed value. Type its value",
+        ),
         ("view", "size[2]", "view has no input size[2] for size"),
         ("view", "size", "size gives a number, view expects a tuple as size"),
     ],

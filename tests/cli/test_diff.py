@@ -209,7 +209,7 @@ def test_a_model_is_compared_with_itself_in_another_interpreter(
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="refuses a device that is not here"),
         ),
         (["torchvision:resnet18", "--modes", "float32", "cuda"], "not two modes of one kind"),
-        (["torchvision:resnet18", "--python", "no_such"], "no_such is no program"),
+        (["torchvision:resnet18", "--python", "no_such"], "no_such is not an executable"),
         (["torchvision:resnet18@gone.pt", "torchvision:resnet18"], "there is no file gone.pt"),
         (["torchvision:resnet18", "torchvision:nothing"], "torchvision has no model nothing"),
     ],

@@ -58,7 +58,7 @@ def test_packages_are_named_as_the_system_calls_them(
 
 def test_a_library_without_a_known_package_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: None)
-    assert install_line(["libodd.so.3"]) == "the package that holds libodd.so.3"
+    assert install_line(["libodd.so.3"]) == "the package that contains libodd.so.3"
 
 
 def test_a_display_is_not_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,11 +93,11 @@ def test_inputs_are_proposed_and_a_model_that_raises_is_drawn_to_where_it_did(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["nets", "--trust"], 2, "names no model; write"),
+        (["nets", "--trust"], 2, "does not name a model; write"),
         (["mine.net:Nope", "--trust"], 1, "has no class or function Nope; it has Net, make()"),
         (["mine.net:Net", "--trust", "--args", '{"depth": 2}'], 1, "takes no depth; its arguments are width, wrong"),
-        (["mine.net:Net", "--trust", "--args", "[1]"], 2, "the arguments are an object"),
-        (["mine.net:Net", "--trust", "--input", "x"], 2, "describes no input"),
+        (["mine.net:Net", "--trust", "--args", "[1]"], 2, "the arguments must be a JSON object"),
+        (["mine.net:Net", "--trust", "--input", "x"], 2, "does not describe an input"),
         (["there.is.none:Net", "--trust"], 1, "ModuleNotFoundError"),
         (["none.py:Net", "--trust"], 1, "there is no file none.py"),
         (["torchvision:resnet", "--meta"], 1, "torchvision has no model resnet; there are resnet101"),
@@ -116,7 +116,7 @@ def test_what_cannot_be_drawn_is_said_in_a_line(
 def test_a_model_that_ends_its_process_or_never_ends_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "hangs.py").write_text("while True: pass\n")
     assert run(["draw", "hangs.py:Net", "--trust", "--timeout", "1", "--out", "net.json"]) == 1
-    assert "had not come to its end after 1 s" in capsys.readouterr().err
+    assert "did not finish within 1 s" in capsys.readouterr().err
     (folder / "dies.py").write_text("import os\nos._exit(7)\n")
     assert run(["draw", "dies.py:Net", "--trust", "--out", "net.json"]) == 1
     assert "ended the process that it ran in" in capsys.readouterr().err
@@ -148,8 +148,8 @@ def test_what_can_be_drawn_by_hand_too_is_imported_by_the_same_name(
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["nets"], "names no model; write"), (["mine:Net", "--args", "[1]"], "the arguments are an object"),
-     (["mine:Net", "--input", "x"], "describes no input")],
+    [(["nets"], "does not name a model; write"), (["mine:Net", "--args", "[1]"], "the arguments must be a JSON object"),
+     (["mine:Net", "--input", "x"], "does not describe an input")],
 )  # fmt: skip
 def test_a_window_opens_on_nothing_that_names_no_model(
     capsys: pytest.CaptureFixture[str], arguments: list[str], words: str

@@ -56,7 +56,7 @@ def made(project: Project) -> nn.Module:
         (["torchvision:resnet18", "-o", "nowhere/p.tape"], "there is no folder nowhere"),
         (["torchvision:resnet18", "-o", "p.tape", "--input", "3by3"], "write its sizes"),
         (["torchvision:resnet18", "-o", "p.tape", "--input", "0x3x32x32"], "has a size of 0"),
-        (["torchvision:resnet18", "-o", "p.tape", "--args", "{oh}"], "no JSON"),
+        (["torchvision:resnet18", "-o", "p.tape", "--args", "{oh}"], "not valid JSON"),
         (["torchvision:resnet18", "-o", "p.tape", "--into", "q.tape"], "are for a state_dict"),
         (["no.py:Net", "-o", "p.tape", "--input", "1x3", "--trust"], "there is no file no.py"),
         (["net.py:Net", "-o", "p.tape", "--trust"], "describe the inputs of net.py:Net"),
@@ -139,7 +139,11 @@ def test_damaged_weights_and_other_pickles_are_told_in_plain_words(tmp_path: Pat
     (tmp_path / "half.pt").write_bytes(data[: len(data) // 2])
     (tmp_path / "other.pt").write_bytes(pickle.dumps({"a": 1}, protocol=4))
     (tmp_path / "text.pt").write_text("hello")
-    for name, words in (("half", "damaged, or not all"), ("other", "nothing of it was run"), ("text", "no file of")):
+    for name, words in (
+        ("half", "damaged or truncated"),
+        ("other", "nothing was executed"),
+        ("text", "not written by"),
+    ):
         with pytest.raises(WeightsError, match=words) as told:
             state_dicts.read(tmp_path / f"{name}.pt")
         assert "weights_only" not in str(told.value)
@@ -224,5 +228,5 @@ def test_empty_tensors_are_as_torch_has_them_or_said_in_a_sentence(
     assert "outputs, gradients and buffers equal" in capsys.readouterr().out
     assert run(["import", "nets.py:Into", "--input", "2x6", "--trust", "-o", "q.tape"]) == 1
     told = capsys.readouterr().err
-    assert "a tensor of N×0, which is empty, arrives at Linear (input)" in told and "ProjectFileError" not in told
+    assert "input of Linear is an empty tensor of N×0" in told and "ProjectFileError" not in told
     assert not (tmp_path / "q.tape").exists()

@@ -101,7 +101,7 @@ def test_a_surgery_that_fails_ends_the_command_with_its_reason(
     for asked in ("x:net.tape", "6", "-1:net.tape"):
         assert main([*arguments, f"--surgery={asked}"]) == 2 and "STEP:EDITED" in capsys.readouterr().err
     assert main([*arguments, "--surgery", f"0:{tmp_path / 'net.tape'}"]) == 2
-    assert "the one that the run has" in capsys.readouterr().err
+    assert "equals that of the run" in capsys.readouterr().err
     lbfgs = replace(project, training=replace(project.training, optimizer=replace(project.training.optimizer,
                     name="LBFGS"), batch_size=512, epochs=1))  # fmt: skip
     file.write(lbfgs, tmp_path / "lbfgs.tape")

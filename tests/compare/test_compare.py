@@ -102,7 +102,7 @@ def test_a_model_that_raises_is_named_where_it_does() -> None:
 def test_the_report_names_layer_line_and_operation() -> None:
     found = compare_models(Scaled(1.0), Scaled(0.5), Batch((torch.randn(3, 4),)))
     text = "\n".join(to_text(found))
-    assert "They part at the model, in the forward pass in eval mode: scale 1.0 → 0.5" in text
+    assert "They first differ at the model, in the forward pass in eval mode: scale 1.0 → 0.5" in text
     assert "B: test_compare.py:" in text and "mul(0.5)" in text
     plain = to_plain(found)
     assert plain["first"]["a"] == "" and plain["first"]["pass"] == "forward" and plain["structure"]["changed"]

@@ -277,7 +277,7 @@ def test_the_command_says_what_the_data_are_and_names_every_bad_row(tmp_path, ca
     assert cli.run(["data", str(tmp_path / "p.tape")]) == 1
     out = capsys.readouterr().out
     assert "61 samples of 2 float32, 2 classes. 49 for training, 12 for validation." in out
-    assert "By class: 0 31, 1 30." in out and "cannot be read: row 6: column 2 is empty" in out
+    assert "Samples per class: 0: 31, 1: 30." in out and "cannot be read: row 6: column 2 is empty" in out
     write(Project(data=replace(csv(tmp_path, BAD), bad="skip")), tmp_path / "p.tape")
     assert cli.run(["data", str(tmp_path / "p.tape"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

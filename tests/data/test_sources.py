@@ -67,7 +67,7 @@ def test_points_follow_their_options():
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"count": "9"}, "whole number"),
+        ({"count": "9"}, "an integer"),
         ({"count": 2}, "at least 4"),
         ({"noise": -1.0}, "at least 0"),
         ({"x": 1}, "no option"),

@@ -38,12 +38,12 @@ def test_targets_are_read_as_they_are_written(targets: tuple[TargetInfo, ...]) -
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"fields": ""}, "is no input"), ({"fields": "ids 18 int64"}, "“ids 18 int64” is no input"),
+    [({"fields": ""}, "is not a valid input"), ({"fields": "ids 18 int64"}, "“ids 18 int64” is not a valid input"),
      ({"fields": "x (3,) float16"}, "Write a name"), ({"fields": "x (0,)"}, "size of 0"),
-     ({"fields": "x (3,); x (4,)"}, "“x” is there twice"), ({"fields": "x (3,) int64 < 0"}, "between 1 and"),
-     ({"targets": "classes"}, "“classes” is no target"), ({"targets": "values 3"}, "is no target"),
-     ({"targets": "classes 0"}, "is no target"), ({"targets": "classes 3; values (1,)"}, "need a name each"),
-     ({"targets": "a classes 3; a values (1,)"}, "“a” is there twice")],
+     ({"fields": "x (3,); x (4,)"}, "“x” is named twice"), ({"fields": "x (3,) int64 < 0"}, "between 1 and"),
+     ({"targets": "classes"}, "“classes” is not a valid target"), ({"targets": "values 3"}, "is not a valid target"),
+     ({"targets": "classes 0"}, "is not a valid target"), ({"targets": "classes 3; values (1,)"}, "need a name each"),
+     ({"targets": "a classes 3; a values (1,)"}, "“a” is named twice")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named_with_the_way_to_write_it(options: dict[str, str], words: str) -> None:
     with pytest.raises(DataError, match=words):

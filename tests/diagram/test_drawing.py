@@ -13,13 +13,13 @@ def test_what_refers_to_nothing_is_refused() -> None:
         Drawing((a,), (Arrow("a", "b"),))
     with pytest.raises(DrawingError, match="group g"):
         Drawing((Box("a", "A", group="g"),))
-    with pytest.raises(DrawingError, match="hangs under x"):
+    with pytest.raises(DrawingError, match="is a child of x"):
         Drawing((Box("a", "A", under="x"),))
 
 
 def test_groups_nest_without_circles() -> None:
     Drawing((), (), (Group("inner", "Inner", parent="outer"), Group("outer", "Outer")))
-    with pytest.raises(DrawingError, match="stands in itself"):
+    with pytest.raises(DrawingError, match="contains itself"):
         Drawing((), (), (Group("a", "A", parent="b"), Group("b", "B", parent="a")))
-    with pytest.raises(DrawingError, match="stands in b, which is not there"):
+    with pytest.raises(DrawingError, match="is in b, which does not exist"):
         Drawing((), (), (Group("a", "A", parent="b"),))

@@ -38,7 +38,7 @@ def reasons_of(engine: Engine, *texts: str) -> list[str]:
 def test_a_file_runs_in_the_engine_once_it_is_trusted_and_not_after(engine: Engine, tmp_path: Path) -> None:
     marker = tmp_path / "pids"
     text = f"import os\nwith open({str(marker)!r}, 'a') as file:\n    print(os.getpid(), file=file)\n{own.LAYERS}"
-    assert reasons_of(engine, text) == ["mine.py is not trusted yet, so nothing of it was run"]
+    assert reasons_of(engine, text) == ["mine.py is not trusted yet, so none of its code was run"]
     assert not marker.exists()
     layer_files.allow(layer_files.digest(text), tried=True)
     assert reasons_of(engine, text) == [""] == reasons_of(engine, text)

@@ -222,7 +222,7 @@ def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, mon
     monkeypatch.setattr(import_model, "project_of", wrong)
     wish = Wish("it", "it", (ModelInput((2, 4)),))
     model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
-    with pytest.raises(ModelImportError, match=r"the drawing cannot run: .*expects 5.*What differs is Sequential"):
+    with pytest.raises(ModelImportError, match=r"the drawing cannot run: .*expects 5.*The difference is in Sequential"):
         imported(model, wish, tmp_path, dict)
 
 
@@ -238,7 +238,9 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
 def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "smallest", lambda *_all: "0")
     found = ParityResult(differences=(Difference("outputs", "output", "is another"),))
-    with pytest.raises(ModelImportError, match=r"What differs is 0 \(Linear.*of your own file, or of an installed"):
+    with pytest.raises(
+        ModelImportError, match=r"The difference is in 0 \(Linear.*of your own file, or of an installed"
+    ):
         held.part_to_keep(nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None)
 
 

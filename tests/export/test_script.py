@@ -80,7 +80,7 @@ def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(ru
     shown, _ = run_script(a_job, "--resume", str(at))
     assert len(shown) == 2 and shown[0].startswith("epoch 2/2: ")
     _, ended = run_script(replace(a_job, source=CONV_NET), "--resume", str(at))
-    assert "was taken of another net" in str(ended)
+    assert "was saved from another net" in str(ended)
     whole_file = at.read_bytes()
     shuffle = torch.load(at, weights_only=True)["shuffle"].numpy().tobytes()
     flipped = bytearray(whole_file)

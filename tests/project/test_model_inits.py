@@ -83,7 +83,7 @@ def test_what_is_lost_is_said_taken_over_and_the_net_is_the_same(tmp_path: Path)
     assert all(before[key] != init for key, init in wanted.items())
     words = project.notes.splitlines()[-1]
     assert "loses the model's own initialisation of" in words and "kaiming_normal_" in words
-    assert "of head.weight, which no settings of a node express" in words and "plain" not in words
+    assert "of head.weight, which no setting of a node can express" in words and "plain" not in words
     file.write(project, tmp_path / "p.tape")
     project = file.read(tmp_path / "p.tape")  # the offer is kept
     after = model_inits.taken_over(project, project.origin.inits)

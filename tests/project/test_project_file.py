@@ -234,7 +234,7 @@ BAD = {
     "a version that is no number": (changed("tapedeck", to="1"), "not a Tapedeck project"),
     "a version that is true": (changed("tapedeck", to=True), "not a Tapedeck project"),
     "a later version": (changed("tapedeck", to=99), "version 99, this program reads up to 2; update Tapedeck"),
-    "a version that never was": (changed("tapedeck", to=0), "never was a version 0"),
+    "a version that never was": (changed("tapedeck", to=0), "there is no version 0"),
     "an unknown field": (changed("surprise", to=1), "unknown field `surprise`"),
     "an unknown field of a node": (changed("graph", "nodes", 1, "colour", to=1), r"`colour` - at `$.graph.nodes[1]`"),
     "no name": (without("name"), "missing required field `name`"),
@@ -246,7 +246,7 @@ BAD = {
     ),
     "a wire from nowhere": (
         changed("graph", "edges", 0, "source", to="gone"),
-        "node 'gone', which is not there - at `$.graph.edges[0].source`",
+        "node 'gone', which does not exist - at `$.graph.edges[0].source`",
     ),
     "a wire to nowhere": (changed("graph", "edges", 0, "target", to="gone"), "at `$.graph.edges[0].target`"),
     "a wire into no port": (
@@ -380,7 +380,7 @@ def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(limits, "LARGEST_FILE", 2**20)
     path = tmp_path / "net.tape"
     path.write_bytes(b" " * (2**20 + 1))
-    with pytest.raises(ProjectFileError, match="net.tape: it is larger than 1 MiB, which no project is"):
+    with pytest.raises(ProjectFileError, match="net.tape: it is larger than 1 MiB, the limit for a project"):
         read(path)
 
 

@@ -45,7 +45,7 @@ def test_a_monster_is_refused_with_its_place_and_the_bound(name: str) -> None:
 
 @pytest.mark.parametrize("data", [b" " * (LARGEST_FILE + 1), b"[" + b"1," * (MOST_VALUES + 1) + b"1]"])
 def test_a_file_with_too_much_in_it_is_refused_before_it_is_parsed(data: bytes) -> None:
-    with pytest.raises(file.ProjectFileError, match="which no project"):
+    with pytest.raises(file.ProjectFileError, match="the limit for a project"):
         file.loads(data)
 
 

@@ -42,6 +42,6 @@ def test_names_become_places_and_the_model_stays_itself_where_they_are_the_first
 
 
 def test_what_takes_more_than_tensors_is_refused() -> None:
-    with pytest.raises(SourceError, match="more than tensors"):
+    with pytest.raises(SourceError, match="other than tensors"):
         given: Any = ([torch.ones(2)],)
         positional(Loaded(Net(), given))

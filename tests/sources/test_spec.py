@@ -9,7 +9,7 @@ from app.sources.spec import SourceNameError, parse_input, parse_source
 
 @pytest.mark.parametrize("text", ["", "net", "net.py", ":Net", "net.py:", "a b:Net", "net.py:1x", "os;system:x", "hf:"])
 def test_a_text_that_names_no_model_is_refused_with_the_forms(text: str) -> None:
-    with pytest.raises(SourceNameError, match=r"names no model; write package\.module:Class"):
+    with pytest.raises(SourceNameError, match=r"does not name a model; write package\.module:Class"):
         parse_source(text)
 
 

@@ -43,7 +43,7 @@ def test_a_layer_is_described_as_torch_does_and_no_other_shard_is_opened(
         wanted = (wide.mean(), wide.std(correction=0), wide.min(), wide.max())
         assert (one.mean, one.std, one.least, one.greatest) == pytest.approx([float(value) for value in wanted])
     assert weight_lines(shards, "head") == ["head  3 float32  mean 1.00, std 0, from 1.00 to 1.00"]
-    with pytest.raises(SourceError, match=r"part1\.safetensors is no safetensors file"):
+    with pytest.raises(SourceError, match=r"part1\.safetensors is not a safetensors file"):
         weights_of(shards, "layers.1")
 
 

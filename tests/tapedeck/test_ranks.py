@@ -100,8 +100,10 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[di
     played: dict[tuple[int, int], dict[str, Any]] = {}
     for rank, following in ((0, 5), (1, 7), (0, 0)):
         engine, held, step = windows[rank].hold(waiting[rank])
-        assert any(f"rank {rank} alone: `.grad` will hold their mean over the 2 ranks" in note for note in step.notes)
-        assert any("goes on by itself after 15 min" in note and "is 30 min" in note for note in step.notes)
+        assert any(
+            f"those of rank {rank} only: `.grad` will hold their mean over the 2 ranks" in note for note in step.notes
+        )
+        assert any("continues by itself after 15 min" in note and "is 30 min" in note for note in step.notes)
         records = engine.ask(RecordRequest(held)).result(60).steps.records
         arrived = {name: record.arriving for record in records for name in step.tape.nodes[record.node].parameters}
         played[rank, held.step] = arrived
@@ -122,4 +124,4 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[di
             assert torch.allclose(kept[rank]["mean"][name], mean, rtol=1e-5, atol=1e-8)
             assert arrived[name] == tuple(measure([gradient])) != tuple(measure([mean])), (number, name)
     noticed = [event.message for event in follow(frames[1], every=0.01) if isinstance(event, Noticed)]
-    assert any("went on by itself after" in words and "fail after 30 min" in words for words in noticed), noticed
+    assert any("continued by itself after" in words and "fail after 30 min" in words for words in noticed), noticed

@@ -221,7 +221,7 @@ def test_a_project_file_holds_an_opened_model_and_finds_it_again_when_moved(fold
 def test_a_project_file_puts_no_code_into_the_script(folder: Path) -> None:
     file.write(Project("tiny", opened=opened(folder)), folder / "tiny.tape")
     text = (folder / "tiny.tape").read_text()
-    for name, words in ((".logits", "leads to no tensor"), ("mine/net.py:Tiny", "names no model")):
+    for name, words in ((".logits", "does not lead to a tensor"), ("mine/net.py:Tiny", "does not name a model")):
         (folder / "bad.tape").write_text(text.replace(name, "x; import os"))
         with pytest.raises(file.ProjectFileError, match=words):
             file.read(folder / "bad.tape")

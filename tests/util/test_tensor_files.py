@@ -104,7 +104,7 @@ def test_the_command_line_does_not_pass_torchs_advice_on(tmp_path: Path, capsys:
     (tmp_path / "notes.txt").write_text("hello notes\n")
     assert main(["train", PROJECT, "--out", str(tmp_path / "out"), "--resume", str(tmp_path / "notes.txt")]) == 2
     told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "nothing of it was run" in told and "weights_only" not in told
+    assert told.count("\n") == 1 and "nothing was executed" in told and "weights_only" not in told
 
 
 def test_no_other_module_calls_torch_load() -> None:

@@ -66,7 +66,7 @@ def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch
     settled(qtbot, section)
     assert "60 samples of 4 float32, 2 classes. 48 for training, 12 for validation." in section.state.text()
     assert "name is ignored: it has 60 different texts." in section.state.text()
-    assert section.balance.text() == "By class: cat 45, dog 15."
+    assert section.balance.text() == "Samples per class: cat: 45, dog: 15."
     roles = {name: field.value() for name, field in section.columns.roles.items()}
     assert roles == {"length": INPUT, "kind": INPUT, "name": LEFT_OUT, "species": TARGET}
     assert section.batch_words.text().startswith("The first batch of a run, shuffled: inputs 48×4 float32, from -1.")

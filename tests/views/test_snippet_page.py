@@ -163,8 +163,11 @@ def test_running_is_said_and_a_limit_too(page) -> None:
     page.show_output("so far")
     assert page.output.toPlainText() == "so far"
     page.set_running(False)
-    page.set_answer(SnippetAnswer("time", "The snippet had not come to its end.", output="so far"))
-    assert page.status.text() == "The snippet had not come to its end." and page.output.toPlainText() == "so far"
+    page.set_answer(SnippetAnswer("time", "The snippet did not finish within 10 s and was stopped.", output="so far"))
+    assert (
+        page.status.text() == "The snippet did not finish within 10 s and was stopped."
+        and page.output.toPlainText() == "so far"
+    )
 
 
 @pytest.mark.parametrize("look", ["dark", "light"])

@@ -1,6 +1,6 @@
 """Record modules and source lines during the forward pass of a user's script, without changing its results.
 
-The hooks are torch's global ones: some modules take another path if they have hooks of their own. While a module runs
+The hooks are torch's global ones: some modules take another path if they have hooks. While a module runs
 without a graph, as in a validation amid training, lines are not recorded either, for the same reason.
 """
 
@@ -24,7 +24,7 @@ MOST_LINES = 2_000_000  # operations; a script that computes without a backward 
 
 
 class StepRecorder(FileRecorder):
-    """Recorded from `begin` to `end`, which may be called again to go on. `models` are those known by name, without the
+    """Recorded from `begin` to `end`, which may be called again. `models` are those known by name, without the
     `wrappers` around them; `name_of` names others once they are called. Nothing is recorded if `compiled`.
     """
 

@@ -55,7 +55,7 @@ class Port:
 
     @property
     def param(self) -> str:
-        """The parameter that a wired port gives, or a part of."""
+        """The parameter that a wired port sets, wholly or in part."""
         return re.split(r"[.[]", self.name, maxsplit=1)[0] if self.wired else ""
 
 
@@ -154,7 +154,7 @@ class OpSpec:
 
     @cached_property
     def exact(self) -> bool:
-        """Return whether 1, 1.0 and True, which are equal, give it different types."""
+        """Return whether 1, 1.0 and True, which are equal, result in different types."""
         return any(param.kind in ("number", "tensor", "value") for param in self.params)
 
     @cached_property

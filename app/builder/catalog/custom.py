@@ -107,7 +107,7 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:
         raise LayerFileError(f"{path.name} cannot be read: {getattr(error, 'strerror', '') or error}") from error
     if len(data) > LARGEST_FILE:
-        raise LayerFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, the limit for a file of layers")
+        raise LayerFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, the limit for a custom layer file")
     return _decoded(data, path.name)
 
 
@@ -135,7 +135,7 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
         classes = _classes(text) if ops is None else read_classes(text, ops)
     except LayerTextError as error:
         return CustomFile(path, module, file, problem=f"{path.name}: {error}")
-    words = "" if classes else f"{path.name} has no class of nn.Module or autograd.Function"
+    words = "" if classes else f"{path.name} defines no subclass of nn.Module or autograd.Function"
     return CustomFile(path, module, file, classes, words, layer_files.allowed(file.sha256))
 
 
@@ -212,7 +212,7 @@ def usable(target: str) -> tuple[LayerFile, LayerClass]:
 
 
 def register(spec: OpSpec, file: LayerFile, layer: LayerClass) -> None:
-    """Have an op mean a class of a file, as in the process that it comes from."""
+    """Register the class of a file that an op stands for, as in the process that sent it."""
     _known[spec.target] = (file, layer)
 
 
@@ -256,7 +256,7 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
     if known is None:
         words = _reasons.get(module_of(spec.key))
         if words is None:
-            return f"{module_of(spec.key)}.py is not in this project", f"Add the file that has {name} to My layers."
+            return f"{module_of(spec.key)}.py is not in this project", f"Add the file that defines {name} to My layers."
         return f"{name} cannot be used: {words}", "Its settings are kept. Restore the file, or add it again."
     file, layer = known
     called = Path(file.path).name or file.name

@@ -154,7 +154,7 @@ class _Reader:
             return constructor_params(arguments(constructor, 1), self.scope)
         spec = self._torch_spec(constructor)
         if spec is None:
-            raise UnusableLayerError("it defines no __init__, and its base's takes modules")
+            raise UnusableLayerError("it defines no __init__, and that of its base class takes modules")
         return tuple(_typed(param) for param in spec.params if not param.call), ()
 
     def _function(self, node: ast.ClassDef) -> _Made:

@@ -309,7 +309,7 @@ _OWN: dict[str, Documentation] = {
         "What forward returns.",
         "Several outputs are returned as a tuple, in the order they were added; as a dictionary where each has a key.",
         FrozenMap(
-            key="Under which the network returns it, where every output has one. A block's outputs have no keys.",
+            key="Key in the dictionary that is returned if every output has one. A block's outputs have no keys.",
             when='Always returned, or only in training mode ("train") or only in evaluation mode ("eval").',
         ),
     ),

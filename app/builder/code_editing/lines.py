@@ -1,4 +1,4 @@
-"""The statements of the generated text, and why one cannot be edited: what each line is drawn by."""
+"""Map lines of the generated text to nodes, with the reason why a line cannot be edited."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from app.util.late_dataclass import dataclass
 
 
 class CodeEditError(CodedError, ValueError):
-    """Typed text is no valid edit; says why, and at which part of the text."""
+    """The typed text is not a valid edit; says why, and at which part of the text."""
 
     def __init__(self, words: str, at: ast.AST | None = None) -> None:
         super().__init__(words)
@@ -135,7 +135,7 @@ class Arguments:
 
     @property
     def wired(self) -> frozenset[str]:
-        """The parameters and ports that wires give, or a part of."""
+        """The parameters and ports that wires set, wholly or in part."""
         edges = self.graph.into(self.caller or self.node.id) if self.at_call or self.spec.kind != "module" else ()
         return frozenset(edge.port.split(".")[0].split("[")[0] for edge in edges)
 

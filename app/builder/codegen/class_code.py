@@ -117,7 +117,7 @@ class ClassWriter:
             only = self._type_text(ends[0].refs()[0])
             back = [f"a tensor {only}" if only.startswith("of ") else only]
         if not given and not back:
-            return [Line('    """A network under way."""')]
+            return [Line('    """An incomplete network."""')]
         takes, returns = " and ".join(given) or "nothing", " and ".join(back) or "nothing yet"
         line = f'    """Maps {takes} to {returns}."""'
         if len(line) <= WIDTH:
@@ -274,13 +274,13 @@ class ClassWriter:
 
     @property
     def returned(self) -> tuple[str, ...]:
-        """The outputs that come back in training, in order."""
+        """The outputs that are returned in training, in order."""
         ends = [step for step in self.steps if step.spec.kind == "output"]
         return tuple(self.outputs[step.id] for step in ends if self._when(step) != "eval")
 
     @property
     def ends(self) -> tuple[OutputSpec, ...]:
-        """All outputs, with their keys and when they come back."""
+        """All outputs, with their keys and the modes in which they are returned."""
         ends = [step for step in self.steps if step.spec.kind == "output"]
         keys = [self.results[step.id].resolved.get("key") if self.made.block is None else None for step in ends]
         return tuple(

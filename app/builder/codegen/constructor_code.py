@@ -1,4 +1,4 @@
-"""The modules of a class as its constructor makes them: alone, repeated, in containers, initialised and frozen."""
+"""Constructor code of a class: single, repeated and contained modules, their initialisation and freezing."""
 
 from __future__ import annotations
 

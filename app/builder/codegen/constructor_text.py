@@ -1,4 +1,4 @@
-"""What makes a module, as text that is laid out: on one line, or one item a line where that would be too long."""
+"""Line wrapping of constructor calls: one line, or one item per line if that is too long."""
 
 from __future__ import annotations
 

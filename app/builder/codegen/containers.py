@@ -93,7 +93,7 @@ def containers(paths: Mapping[str, tuple[str, str]]) -> dict[str, Container]:
 
 
 def statements(container: Container, access: str, made: Callable[[str], Made]) -> list[Made]:
-    """Return the statements that make a container: its assignment, and what is registered later.
+    """Return the statements that create a container: its assignment, and later registrations.
 
     `made` returns the constructor of a step's module; for a buffer the arguments of `register_buffer`.
     """

@@ -15,7 +15,7 @@ DEEPEST = 16
 
 
 class Chains:
-    """Which blocks of a catalog are written in place. `of` gives the nodes of one in order, None for a class."""
+    """Blocks written in place as nn.Sequential. `of` returns the nodes of one in order, None for a class."""
 
     def __init__(self, catalog: Catalog | None) -> None:
         self._catalog = catalog

@@ -1,4 +1,4 @@
-"""Tied parameters: one tensor that two modules of a class hold under different names.
+"""Tied parameters: one tensor of two modules of a class, under different names.
 
 `lm_head.weight` of a language model is `wte.weight`: `Node.tied` records it, and the constructor contains
 `self.lm_head.weight = self.wte.weight`. Names are those of the state_dict, so they may lead into nested blocks.

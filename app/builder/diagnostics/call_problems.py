@@ -208,7 +208,7 @@ def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph, any_ki
             if not isinstance(outcome, Ran):
                 continue
             if ref.output >= len(outcome.outputs):
-                message = f"{source.name} does not give output {ref.output}, which {step.node.name} takes"
+                message = f"{source.name} has no output {ref.output}, which {step.node.name} is connected to"
                 reason = f"With its current parameters, {source.name} returns {len(outcome.outputs)} outputs."
                 if source.op == "nn.MultiheadAttention":
                     cure = Cure("Set need_weights=True", (SetParam(source.id, "need_weights", True),))
@@ -281,7 +281,7 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
     problems = []
     arriving = next((values[0] for values in result.inputs.values()), None)
     if result.outcome.fixed_batch:
-        message = f"{step.node.name} works with a batch of {result.outcome.fixed_batch} only"
+        message = f"{step.node.name} works with a batch size of {result.outcome.fixed_batch} only"
         reason = "The batch size is hard-coded, and the last batch of an epoch may be smaller. Use -1 instead."
         problems.append(Problem("warning", step.id, message, reason, cures=_any_batch(step)))
     if _batch_as_time(step, arriving):
@@ -292,7 +292,7 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
     picture = arriving if isinstance(arriving, TensorType) and len(arriving.shape) == 4 else None
     if step.spec.key == "nn.Linear" and picture and _channels_first(step, sheet):
         flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
-        reason = f"Of {picture} it mixes only the last {picture.shape[-1]} values. Most networks flatten first."
+        reason = f"It acts on the last {picture.shape[-1]} values. Most networks flatten first."
         message = f"{step.node.name} acts on the last dimension only"
         problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
     return problems

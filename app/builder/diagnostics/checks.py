@@ -75,7 +75,7 @@ class Net:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph with wires that lead past muted nodes, as the values go."""
+        """The graph with muted nodes bypassed, as values flow."""
         drawn = self.analysis.graph
         if not any(node.muted for node in drawn.nodes.values()):
             return drawn
@@ -186,7 +186,7 @@ def _double_linears(net: Net) -> Iterator[Problem]:
         message = f"{node.name} follows {first.name} without an activation"
         reason = (
             f"Two linear maps {wide}→{middle}→{narrow} are one linear map {wide}→{narrow}: {one:,} parameters could "
-            f"say what these {both:,} do."
+            f"express what these {both:,} do."
         )
         cure = Cure("Insert ReLU", (InsertBefore(node.id, "input", "nn.ReLU"),))
         yield Problem("warning", node.id, message, reason, port="input", cures=(cure,))

@@ -50,14 +50,14 @@ class RemoveNode:
 
 @dataclass(frozen=True)
 class TakeOut:
-    """Take a node of one input off its wire; what fed it goes to all that it fed."""
+    """Remove a node of one input from its wire: its source is connected to its targets."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class ReplaceOp:
-    """Let a node do something else; its wires stay, so the new op has ports of the same names."""
+    """Change the op of a node; its wires are kept, so the new op has ports of the same names."""
 
     node: str
     op: str
@@ -66,7 +66,7 @@ class ReplaceOp:
 
 @dataclass(frozen=True)
 class Thaw:
-    """Let a frozen node learn again."""
+    """Unfreeze a node."""
 
     node: str
 
@@ -112,7 +112,7 @@ class DropInit:
 
 @dataclass(frozen=True)
 class SetTraining:
-    """Give a setting of the training another value, because of `node`. The graph stays as it is."""
+    """Change a training setting, because of `node`. The graph is unchanged."""
 
     node: str
     name: str
@@ -121,7 +121,7 @@ class SetTraining:
 
 @dataclass(frozen=True)
 class SetData:
-    """Give a choice of the data another value, because of `node`. The graph stays as it is."""
+    """Change a data setting, because of `node`. The graph is unchanged."""
 
     node: str
     name: str

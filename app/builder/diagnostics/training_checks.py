@@ -45,7 +45,7 @@ def _loss_problems(net: Net, loss: str) -> Iterator[Problem]:
     elif loss in _OF_LOGARITHMS:
         yield from _before_logarithms(net, output, last, loss)
     elif loss == "BCELoss" and net.spec(last).category in _RAW:
-        message = f"BCELoss expects values between 0 and 1, {last.name} gives any number"
+        message = f"BCELoss expects values between 0 and 1, {last.name} is unbounded"
         reason = f"{net.spec(last).label} is unbounded, and torch raises an error for a value below 0 or above 1."
         cure = Cure("Insert Sigmoid", (InsertBefore(output.id, "input", "nn.Sigmoid"),))
         yield Problem("warning", output.id, message, reason, cures=(cure,))
@@ -92,7 +92,7 @@ def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterato
         if loss != "NLLLoss":
             reason = f"{loss} expects log-probabilities, which are at most 0; these are between 0 and 1."
         op = last.op.replace("softmax", "log_softmax").replace("Softmax", "LogSoftmax")
-        cures = (Cure("Take LogSoftmax", (ReplaceOp(last.id, op, last.params),)),) if op in net.ops else ()
+        cures = (Cure("Use LogSoftmax", (ReplaceOp(last.id, op, last.params),)),) if op in net.ops else ()
         yield Problem("warning", last.id, f"{last.name} gives probabilities to {loss}", reason, cures=cures)
     elif net.spec(last).category in _RAW:
         shape = net.arriving(output)
@@ -103,12 +103,12 @@ def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterato
             f"{net.spec(last).label} gives any number, a log-probability is at most 0, so the loss has no "
             "lower bound. Put LogSoftmax before the output, or choose CrossEntropyLoss under Training."
         )
-        yield Problem("warning", output.id, f"{loss} expects log-probabilities, {last.name} gives any number", reason,
+        yield Problem("warning", output.id, f"{loss} expects log-probabilities, {last.name} is unbounded", reason,
                       cures=cures)  # fmt: skip
 
 
 def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Problem]:
-    """Check for BatchNorm with one value per channel, which batches of one sample may lead to."""
+    """Check for BatchNorm with one value per channel, as in batches of one sample."""
     norms = tuple(node for node in net.live if plain_name(node.op).startswith(("batchnorm", "syncbatchnorm")))
     alone = tuple(node for node in norms if spatial(net.arriving(node)) == 1)
     if batch_size == 1 and norms:
@@ -130,7 +130,8 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         better = _without_single_sample(samples, batch_size + 1)
         message = f"The last batch of an epoch has 1 sample, which {listed(alone)} cannot normalise"
         reason = (
-            f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value: torch raises. "
+            f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value, and torch raises an "
+            f"error. "
             f"Set batch_size under Training to {better}, for example: that leaves {samples % better or better}."
         )
         yield Problem("error", alone[0].id, message, reason, cures=_batch_of(alone, better))

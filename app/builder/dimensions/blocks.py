@@ -1,4 +1,4 @@
-"""How a size comes about inside a block: the call within that decides it, and the input that it goes back to."""
+"""Explain a size inside a block: the call that determines it, and the input that it depends on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _note(
     if source is None:
         return None
     symbol = Symbol("x", f"dim {source.dimension} of {giver}", size)
-    return SizeNote(Formula("x", (symbol,)), f"Nothing in {spec.label} changes it.", source)
+    return SizeNote(Formula("x", (symbol,)), f"Unchanged by {spec.label}.", source)
 
 
 def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> FollowedSize | None:

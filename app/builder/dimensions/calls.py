@@ -70,7 +70,7 @@ class SizeCall:
 
 @dataclass(frozen=True)
 class SizeNote:
-    """How one dimension of an output comes about."""
+    """Explanation of one dimension of an output."""
 
     formula: Formula
     words: str

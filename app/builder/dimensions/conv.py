@@ -1,4 +1,4 @@
-"""How sizes come about in convolutions and pooling.
+"""Explain the output sizes of convolutions and pooling.
 
 The formulas are those of PyTorch's documentation, section "Shape" of `torch.nn.Conv2d`, `torch.nn.ConvTranspose2d`,
 `torch.nn.MaxPool2d`, `torch.nn.AvgPool2d` and `torch.nn.MaxUnpool2d` (those for one and three dimensions read the
@@ -98,7 +98,7 @@ def _fractional_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis:
     before, ratio = arrived.shape[dimension], call.params.get("output_ratio")
     if call.params.get("output_size") is not None:
         size = call.each("output_size", axis)
-        return set_by("output_size", size, f"output_size sets the {size}: windows of uneven steps reach over {before}.")
+        return set_by("output_size", size, f"output_size sets the {size}: windows with uneven strides cover {before}.")
     ratio = ratio[axis] if isinstance(ratio, tuple) else ratio
     if ratio is None:
         raise KeyError("output_ratio")

@@ -160,7 +160,7 @@ def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tu
 
 
 def _in_short(story: DimensionStory) -> str:
-    """Abbreviate a step of the chain: `⌊25/1⌋ + 1`, or what sets it."""
+    """Abbreviate a step of the chain: `⌊25/1⌋ + 1`, or the parameter that sets it."""
     formula = story.formula
     if formula is None or not formula.symbols:
         return "as computed by torch" if formula is None else "one value remains"

@@ -1,4 +1,4 @@
-"""How sizes come about in Fourier transforms, and where complex numbers become pairs of real ones and back."""
+"""Explain the output sizes of Fourier transforms and of view_as_real and view_as_complex."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _multiply(a: Value, b: Value) -> Value:
 
 
 def _divide(a: Value, b: Value) -> Value:
-    """Without a rest."""
+    """Without a remainder."""
     if isinstance(b, Dim) and isinstance(a, Dim) and b.scale and a == _multiply(b, a.scale // b.scale):
         return a.scale // b.scale
     if isinstance(b, Dim | float) or not b or any(part % b for part in _parts(a)):

@@ -1,4 +1,4 @@
-"""How sizes come about in functions on tensors that split, stack, repeat or pick.
+"""Explain the output sizes of functions that split, stack, repeat or select.
 
 Each rule follows the description of the function in PyTorch's documentation; a size that depends on more than the
 shapes is left to torch.

@@ -1,4 +1,4 @@
-"""How sizes come about in linear layers, embeddings, recurrent and attention layers, padding and resampling.
+"""Explain the output sizes of linear, embedding, recurrent and attention layers, padding and resampling.
 
 Each rule follows the section "Shape" of the layer in PyTorch's documentation.
 """

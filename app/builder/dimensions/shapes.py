@@ -1,4 +1,4 @@
-"""How sizes come about in ops that rearrange, reduce or join.
+"""Explain the output sizes of ops that rearrange, reduce or join.
 
 Each rule follows the section "Shape" or the description of the op in PyTorch's documentation: `torch.nn.Flatten`,
 `torch.nn.Unflatten`, `torch.Tensor.view`, `torch.permute`, `torch.mean`, `torch.cat`, `torch.matmul`, and the note on

@@ -77,7 +77,7 @@ def add(project: P, catalog: Catalog, op: str, at: Point) -> tuple[P, str]:
 
 
 def add_behind(project: P, catalog: Catalog, op: str, behind: str, at: Point) -> tuple[P, str]:
-    """Add a node and connect the first output of `behind` that fits; existing wires stay."""
+    """Add a node after `behind` and connect the first output that fits; existing wires are kept."""
     project, new = add(project, catalog, op, at)
     outputs = catalog.spec_of(project.graph, project.graph.nodes[behind]).outputs
     for output in range(len(outputs)):
@@ -102,7 +102,7 @@ def add_before(project: P, catalog: Catalog, op: str, target: str, port: str, at
     for output in range(len(catalog[op].outputs)):
         if rules.can_connect(project.graph, catalog, new, output, target, port):
             return connect(project, catalog, new, output, target, port), new
-    raise NothingFitsError(f"{catalog[op].label} gives nothing for {port} of {project.graph.nodes[target].name}")
+    raise NothingFitsError(f"{catalog[op].label} has no output for {port} of {project.graph.nodes[target].name}")
 
 
 def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tuple[P, str]:
@@ -129,7 +129,7 @@ def insert_node(project: P, catalog: Catalog, node: str, wire: Edge) -> P:
             halves = bends.split(project.bends.get(wire, ()), at, *ends)
             led = dict(zip((before, behind), halves, strict=True))
             return _rewired(fed, fed.graph.with_edge(behind), led)
-    raise NothingFitsError(f"{spec.label} gives nothing for {wire.port} of {target.name}")
+    raise NothingFitsError(f"{spec.label} has no output for {wire.port} of {target.name}")
 
 
 def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ def delete(project: P, nodes: Iterable[str], wires: Iterable[Edge] = ()) -> P:
 
 
 def delete_and_reconnect(project: P, catalog: Catalog, nodes: Iterable[str]) -> P:
-    """Remove nodes and lead what arrived at them on to what came after, where the kinds allow it."""
+    """Remove nodes and connect their sources to their targets, where the value types allow it."""
     gone = set(nodes)
     before = project.graph
     graph = before.without_nodes(gone)

@@ -1,4 +1,4 @@
-"""A block into nodes: what expanding an instance leaves in its place."""
+"""Expand an instance of a block into its nodes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class HeadError(CodedError, ValueError):
 
 @dataclass(frozen=True)
 class Head:
-    """Position of the last layer: `way` are the instances that contain it, outermost first, `sheet` the name of its
+    """Position of the last layer: `way` are the instances that contain it, outermost first, `sheet` is the name of its
     block or ""."""
 
     way: tuple[str, ...]

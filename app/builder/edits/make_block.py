@@ -86,11 +86,11 @@ def _check_selection(graph: Graph, inner: list[str]) -> None:
         raise BlockError(f"{back} comes after some of the nodes and before others. Select it too, or fewer nodes.")
     for node in graph.nodes.values():
         if node.shares and (node.id in chosen) != (node.shares in chosen):
-            words = f"{node.name} calls the module of {graph.owner(node.id).name}"
+            words = f"{node.name} shares the module of {graph.owner(node.id).name}"
             raise BlockError(f"{words}: both must be in the block, or neither")
         for tie in node.tied.values():
             if tie.node in graph.nodes and (node.id in chosen) != (tie.node in chosen):
-                words = f"{node.name} has a parameter of {graph.nodes[tie.node].name}"
+                words = f"{node.name} shares a parameter with {graph.nodes[tie.node].name}"
                 raise BlockError(f"{words}: both must be in the block, or neither")
 
 

@@ -85,7 +85,7 @@ class FailedCall:
 
     @cached_property
     def arriving(self) -> str:
-        """What arrives at each port, and from whom, as a sentence."""
+        """Describe the input and source of each port in a sentence."""
         parts = [f"{wire.source.name} gives {wire.type} to {wire.port}" for wire in self.wires]
         return f"{'; '.join(parts)}." if parts else ""
 

@@ -1,4 +1,4 @@
-"""Why a layer does not take what arrives: dimensions, channels, windows, groups, heads."""
+"""Explain why a layer rejects its input: dimensions, channels, windows, groups, heads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]
 
 
 def _past_flatten(broken: FailedCall, wire: Wire, wanted: int) -> Iterator[Cure]:
-    """Propose to move a Flatten behind the layer that it comes before, or to remove it."""
+    """Propose to move a Flatten after the layer that follows it, or to remove it."""
     flatten, step = wire.source, broken.step
     if flatten.op not in ("nn.Flatten", "torch.flatten", "Tensor.flatten") or wanted <= len(wire.shape):
         return
@@ -299,7 +299,7 @@ def _batch_as_time(broken: FailedCall) -> Explanation | None:
         return None
     one = wires[0]
     other = next(wire for wire in wires if wire.shape[1] != one.shape[1])
-    message = f"{broken.label} takes {one.shape[1]} of {one.type} and {other.shape[1]} of {other.type} for the batch"
+    message = f"{broken.label} reads batches of {one.shape[1]} and {other.shape[1]} from {one.type} and {other.type}"
     names = f"{one.source.name} and {other.source.name}"
     reason = f"With batch_first=False the batch is the second dimension; {names} have it first."
     return message, reason, (broken.set("batch_first", True),)

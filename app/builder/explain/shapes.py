@@ -1,4 +1,4 @@
-"""Why what rearranges, splits or picks does not fit, and the nearest parameters that do."""
+"""Explain why an op that rearranges, splits or selects rejects its input, and propose the nearest valid parameters."""
 
 from __future__ import annotations
 

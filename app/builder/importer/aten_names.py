@@ -13,7 +13,7 @@ from app.util.errors import CodedError
 
 
 class UnknownAtenOpError(CodedError, ValueError):
-    """A function of the core that nothing stands for; the words name it."""
+    """An ATen function without an op in the catalog; the message names it."""
 
 
 # Called with whether it is training as the third argument.

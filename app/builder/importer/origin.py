@@ -1,4 +1,4 @@
-"""Where an imported net comes from, and the files that tie it to its source model."""
+"""Origin of an imported net, and the files that link it to its source model."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ Whole = Callable[[nn.Module], bool]
 
 
 class NotExportedError(CodedError, ValueError):
-    """A module that cannot be exported into calls that tracing knows; the words say why."""
+    """A module that cannot be exported into supported calls; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
 
 @lru_cache(maxsize=1)
 def _decompositions(_known: int) -> dict[Any, Any]:
-    """Return what takes the place of larger operators; to look through all, so many of which are `known`, is slow."""
+    """Return the decompositions of composite operators; a search through all of them, except the `known`, is slow."""
     return {op: way for op, way in torch.export.default_decompositions().items() if str(op) not in KEPT}
 
 

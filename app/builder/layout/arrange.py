@@ -74,7 +74,7 @@ class Arrangement:
         ]
         spacing = Spacing(column=GAP, box=LANE_GAP, bend=PAST, band=ROW_GAP, frame=FRAME_GAP, fold=FOLD_GAP, edge=PAST,
                           track=TRACK, grid=GRID)  # fmt: skip
-        # The canvas leads the wires, as it does wherever a person puts the nodes.
+        # The canvas leads the wires, as it does wherever the user places the nodes.
         self._layered = Layered(vertices, _links(graph, self._sizes), spacing, routed=False)
         self._rows = partial(Rows, widest=WIDEST, folds=True)
 
@@ -165,7 +165,7 @@ def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: st
 def _preferred_position(
     places: Mapping[str, Point], sizes: Mapping[str, Size], source: str | None, target: str | None, node: str
 ) -> Point:
-    """Return the position behind a node's source, before its target, or below everything."""
+    """Return the position after a node's source, before its target, or below everything."""
     size = sizes.get(node, DEFAULT)
     if source:
         x = places[source][0] + sizes.get(source, DEFAULT).width + NEXT_GAP

@@ -17,7 +17,7 @@ PICTURES = ((1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 224, 224))
 
 
 class ShapeError(CodedError, ValueError):
-    """A text that is no shape of a sample; the message says why."""
+    """A text that is not a shape of a sample; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class NetworkCost:
 
     @cached_property
     def activation(self) -> int:
-        """Bytes that one sample takes: what shares the memory of another value is not counted again."""
+        """Bytes of the activations of one sample; views of another value are not counted again."""
         return sum(cost.activation or 0 for cost in self._live if not cost.shares)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Other sizes for an input, tried: does the net still run, and what does it give and cost."""
+"""Try other input sizes: whether the net still runs, with its output shape and cost."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ A and B are projects (net.tape), models as `tapedeck draw` takes them (file.py:C
 (net.tape@3, net.tape@NAME/best, a folder of a run), steps of runs (net.tape@3/4000, FOLDER@4000), which are re-lived
 where no checkpoint has them, or files of weights; SOURCE@weights.pt is a model with weights.
 Their modules are matched, both run on the same batch with the same weights and seed, forward and backward, and the
-first layer that adds more than rounding can explain is named, with its line in each. With --modes A is compared with
+first layer that adds more than rounding explains is named, with its line in each. With --modes A is compared with
 itself, such as in float32 and in bfloat16. Exit code 0: nothing differs beyond rounding, 1: something does, 2: they
 could not be compared. Your own files run only with --trust, in a separate process.
 """
@@ -31,12 +31,12 @@ SECONDS = 300.0
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "diff", help="find where two models, runs or checkpoints part", description=WORDS
+        "diff", help="find the first layer at which two models, runs or checkpoints differ", description=WORDS
     )
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B", nargs="?")
     parser.add_argument("--args", default="{}", help='arguments of both constructors as JSON: {"num_classes": 10}')
-    parser.add_argument("--args-b", metavar="JSON", help="arguments of B's constructor, if they are others")
+    parser.add_argument("--args-b", metavar="JSON", help="arguments of B's constructor, if different")
     parser.add_argument(
         "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
         help="shape and dtype of an argument of forward",
@@ -50,9 +50,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--train", action="store_true", help="run in train mode only (eval mode, then train mode)")
     mode.add_argument("--eval", action="store_true", help="run in eval mode only")
-    parser.add_argument("--structure", action="store_true", help="compare modules and settings, run nothing")
+    parser.add_argument("--structure", action="store_true", help="compare modules and settings only; run nothing")
     parser.add_argument("--batch", type=_positive, default=2, help="samples of a project's random batch (2)")
-    parser.add_argument("--seed", type=_seed, default=0, help="of weights, random inputs and dropout (0)")
+    parser.add_argument("--seed", type=_seed, default=0, help="seed of weights, random inputs and dropout (0)")
     parser.add_argument("--data", help="folder for downloaded datasets, to re-live steps of runs")
     parser.add_argument("--trust", action="store_true", help="run the code of A and B, which you have reviewed")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -74,14 +74,14 @@ def _seed(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare, and print what differs."""
+    """Compare two sides and print the differences."""
     from app import cli
     from app.compare.report import to_plain, to_text
 
     if not options.timeout > 0:
         raise cli.CommandError("--timeout must be a number of seconds above 0")
     request = request_of(options)
-    found = _answered(request, options)
+    found = _run_request(request, options)
     if options.json:
         print(json.dumps(to_plain(found), ensure_ascii=False, allow_nan=False))
     else:
@@ -125,7 +125,7 @@ def request_of(options: argparse.Namespace) -> Diff:
     return Diff(one, other, modes, trains, options.batch, options.seed, data_root=options.data)
 
 
-def _answered(request: Diff, options: argparse.Namespace) -> Difference:
+def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
     """Compare in this process, or in a separate one where code of the user's own runs. Raises CommandError."""
     from app import cli
     from app.engine import observe_process

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str | None) -> DiffSide:
-    """Return what one argument names. Raises CommandError."""
+    """Parse one side. Raises CommandError."""
     from app import cli
     from app.engine.requests.diff import DiffSide, side_of_project
     from app.engine.requests.diff.reading import WEIGHTS
@@ -35,7 +35,7 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
         raise cli.CommandError(f"there is no file {weights}")
     if run is None and path.is_file() and path.suffix in WEIGHTS:
         if weights is not None:
-            raise cli.CommandError(f"{text} holds weights alone; pass a model, such as file.py:Class@{path.name}")
+            raise cli.CommandError(f"{text} contains only weights; pass a model, such as file.py:Class@{path.name}")
         return DiffSide(text, None, str(path.absolute()))
     file = "" if weights is None else str(Path(weights).absolute())
     if run is None and path.suffix != named.PROJECT:

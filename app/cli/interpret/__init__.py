@@ -1,4 +1,4 @@
-"""`tapedeck attention`, `attribute` and `patch`: what a net looks at on some samples."""
+"""`tapedeck attention`, `attribute` and `patch`: interpret a net on some samples."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.interpret import asked
+from app.cli.interpret import common
 
 if TYPE_CHECKING:
     from app.interpret.results import AttentionFound
@@ -18,19 +18,19 @@ MOST = 12  # attentions in a picture
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "attention", help="attention maps of every head, for one sample", description=asked.WORDS + DETAILS
+        "attention", help="attention maps of every head, for one sample", description=common.WORDS + DETAILS
     )
-    asked.add_options(parser, several=False)
-    parser.add_argument("--layer", action="append", metavar="PATH", help="maps of this module alone; may be repeated")
+    common.add_options(parser, several=False)
+    parser.add_argument("--layer", action="append", metavar="PATH", help="maps of this module only; may be repeated")
     parser.add_argument("--out", type=Path, help="file of maps ending in .json, .npz or .png")
     parser.set_defaults(command=run)
     return parser
 
 
 DETAILS = """
-Found is every scaled-dot-product attention, fused or written out as a softmax between two matmuls. Its weights are
-computed beside it and checked: times the values they must give the output of that very call, to rounding. Exits with 1
-where they do not, and where there is no attention.
+Finds every scaled-dot-product attention, fused or written out as a softmax between two matmuls. Its weights are
+computed separately and verified: multiplied by the values they must give the output of the same call, up to rounding.
+Exits with 1 if they do not, or if there is no attention.
 """
 
 
@@ -39,20 +39,20 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
 
     if options.out is not None:
-        cli.can_be_written(options.out, asked.ENDINGS, "maps can end in")
-    net = asked.asked(options)
+        cli.can_be_written(options.out, common.ENDINGS, "maps can end in")
+    net = common.read_source(options)
     from app.engine.requests.interpret.reading import ReadAttention
     from app.engine.tasks.interpret import reading
 
     layers = tuple(options.layer) if options.layer else (None if options.out is not None else ())
-    found = net.answer(ReadAttention(net.net, asked.samples(options), layers), reading.attention)
+    found = net.answer(ReadAttention(net.net, common.samples(options), layers), reading.attention)
     known = {one.path for one in found.attentions}
     if unknown := [path for path in layers or () if path not in known]:
         there = ", ".join(known) or "none"
         raise cli.CommandError(f"{unknown[0]} computes no attention itself; modules that do: {there}", 1)
     if options.json:
         summary = {"sample": found.sample.number, "label": found.sample.label, "prediction": found.sample.prediction,
-                   "attentions": [{name: value for name, value in asked.plain(one).items() if name != "maps"}
+                   "attentions": [{name: value for name, value in common.plain(one).items() if name != "maps"}
                                   for one in found.attentions], "remarks": list(found.remarks)}  # fmt: skip
         print(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
@@ -85,4 +85,6 @@ def _write(path: Path, found: AttentionFound) -> None:
     shown = [one for one in found.attentions if one.maps is not None]
     if path.suffix == ".png" and len(shown) > MOST:
         cli.warn(f"{path} shows the first {MOST} of {len(shown)} attentions; choose with --layer")
-    asked.write(path, found, lambda: {one.name: one.maps for one in shown}, lambda: pictures.of_attention(shown[:MOST]))
+    common.write(
+        path, found, lambda: {one.name: one.maps for one in shown}, lambda: pictures.of_attention(shown[:MOST])
+    )

@@ -1,4 +1,4 @@
-"""`tapedeck attribute`: what each value of an input contributes to a score, by captum."""
+"""`tapedeck attribute`: contribution of each input value to a score, computed by captum."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.interpret import asked
+from app.cli.interpret import common
 from app.interpret.results import INTEGRATED_GRADIENTS, METHODS
 
 if TYPE_CHECKING:
     from app.interpret.results import Attribution
 
 DETAILS = """
-Integrated gradients start at zeros, those of token ids at one token everywhere, and their sum is checked against the
-difference of the scores: the command exits with 1 where it is off by more than 1 %. Token ids are attributed by their
+The baseline of integrated gradients is zero, for token ids one token everywhere. Their sum is verified against the
+difference of the scores: the command exits with 1 if it is off by more than 1 %. Token ids are attributed by their
 embedding.
 """
 
@@ -23,13 +23,17 @@ embedding.
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "attribute", help="saliency, integrated gradients or Grad-CAM of samples", description=asked.WORDS + DETAILS
+        "attribute",
+        help="saliency, integrated gradients or Grad-CAM of samples",
+        description=common.WORDS + DETAILS,
     )
-    asked.add_options(parser, several=True)
+    common.add_options(parser, several=True)
     parser.add_argument("--method", choices=METHODS, default=INTEGRATED_GRADIENTS, help="(integrated-gradients)")
     parser.add_argument("--target", type=int, metavar="CLASS",
                         help="number of the class or output to explain (the predicted one)")  # fmt: skip
-    parser.add_argument("--layer", default="", metavar="PATH", help="of Grad-CAM (the last that has pictures)")
+    parser.add_argument(
+        "--layer", default="", metavar="PATH", help="layer for Grad-CAM (default: the last whose output is N×C×H×W)"
+    )
     parser.add_argument("--argument", type=int, default=0, metavar="N", help="number of the input tensor, from 0 (0)")
     parser.add_argument("--out", type=Path, help="file of attributions ending in .json, .npz or .png")
     parser.set_defaults(command=run)
@@ -41,19 +45,19 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
     from app.interpret.captum_extra import captum_missing
 
-    samples = asked.samples(options)
+    samples = common.samples(options)
     if missing := captum_missing():
         raise cli.CommandError(missing, 1)
     if options.out is not None:
-        cli.can_be_written(options.out, asked.ENDINGS, "attributions can end in")
-    net = asked.asked(options)
+        cli.can_be_written(options.out, common.ENDINGS, "attributions can end in")
+    net = common.read_source(options)
     from app.engine.requests.interpret.reading import ReadAttributions
     from app.engine.tasks.interpret import reading
 
     request = ReadAttributions(net.net, samples, options.method, options.target, options.layer, options.argument)
     found = net.answer(request, reading.attributions)
     if options.json:
-        plain = [{name: value for name, value in asked.plain(one).items() if name != "values"} for one in found]
+        plain = [{name: value for name, value in common.plain(one).items() if name != "values"} for one in found]
         for row in plain:
             row["sample"].pop("picture")
         print(json.dumps({"attributions": plain}, ensure_ascii=False, allow_nan=False))
@@ -62,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         from app.cli.interpret import pictures
 
-        asked.write(
+        common.write(
             options.out, found, lambda: {f"sample_{one.sample.number}": one.values for one in found},
             lambda: pictures.of_attributions(found),
         )  # fmt: skip
@@ -78,7 +82,7 @@ def line(found: Attribution) -> str:
         told += f", at {found.layer}"
     if found.steps:
         told += (
-            f"; the sum {found.total:.5g} is the difference {found.score - found.baseline:.5g} from the score at "
-            f"{found.against} to {found.incompleteness:.2%}, in {found.steps:,} steps"
+            f"; the sum {found.total:.5g} equals the difference {found.score - found.baseline:.5g} from the score at "
+            f"{found.against} up to {found.incompleteness:.2%}, in {found.steps:,} steps"
         )
     return told + (f"; {found.remark}" if found.remark else "")

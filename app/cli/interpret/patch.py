@@ -7,28 +7,32 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.cli.interpret import asked
+from app.cli.interpret import common
 
 if TYPE_CHECKING:
     from app.interpret.results import Effect, Intervention
 
 DETAILS = """
 PART is PATH, the output of a module; PATH:channel=5; or PATH:head=3, a head of the attention that the module computes.
-PATH#2 is the second call of a module; without, all of them are changed. All changes are made in one forward pass.
+PATH#2 is the second call of a module; without #, all calls are changed. All changes are made in one forward pass.
 """
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "patch", help="the loss with parts muted, or taken from another sample", description=asked.WORDS + DETAILS
+        "patch",
+        help="measure the loss with parts set to zero, or patched from another sample",
+        description=common.WORDS + DETAILS,
     )
-    asked.add_options(parser, several=True)
-    parser.add_argument("--mute", action="append", default=[], metavar="PART", help="pass on zeros; may be repeated")
+    common.add_options(parser, several=True)
+    parser.add_argument(
+        "--mute", action="append", default=[], metavar="PART", help="replace its output by zeros; may be repeated"
+    )
     parser.add_argument("--take", action="append", default=[], metavar="PART",
-                        help="pass on what sample --from passes on; may be repeated")  # fmt: skip
+                        help="replace its output by that of sample --from; may be repeated")  # fmt: skip
     parser.add_argument("--from", type=int, dest="source", metavar="N", help="the sample that --take takes from")
-    parser.add_argument("--axis", type=int, help="axis of channels, where it is not that of the layer's type")
+    parser.add_argument("--axis", type=int, help="axis of channels, if not the usual one of the layer's type")
     parser.set_defaults(command=run)
     return parser
 
@@ -38,13 +42,13 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
 
     changes = _changes(options)
-    net = asked.asked(options)
+    net = common.read_source(options)
     from app.engine.requests.interpret.reading import MeasureEffect
     from app.engine.tasks.interpret import reading
 
-    found = net.answer(MeasureEffect(net.net, changes, asked.samples(options)), reading.effect)
+    found = net.answer(MeasureEffect(net.net, changes, common.samples(options)), reading.effect)
     if options.json:
-        plain = {**asked.plain(found), "change": found.change, "changes": list(map(str, changes))}
+        plain = {**common.plain(found), "change": found.change, "changes": list(map(str, changes))}
         print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
     else:
         print(*map(cli.printable, lines(found)), sep="\n")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 WORDS = """
 RUN is the folder of a run, or a project, or a folder of runs, with --run its name or number (else the newest); or that
-name or number alone, of a run beside a project of this folder. The run goes on from its nearest checkpoint before the
-step, or from its start; every step on the way is verified by the recorded hashes. Exit code 1 where they part,
-2 where the step cannot be re-lived.
+name or number only, of a run beside a project of this folder. The run continues from its nearest checkpoint before the
+step, or from its start; every step on the way is verified by the recorded hashes. Exit code 1 if they differ,
+2 if the step cannot be re-lived.
 """
 
 
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
-    """Print the first step at which a condition held; return 1 where the re-lived run parted before."""
+    """Print the first step at which a condition held; return 1 if the re-lived run differed before."""
     from app import cli
     from app.engine.tasks.past.bisect import first_step
     from app.training.revisit.conditions import ConditionError, parse_condition
@@ -187,7 +187,7 @@ def _named(name: str) -> Kept:
 
 
 def _progress(options: argparse.Namespace) -> Any:
-    """Return what shows how many steps are done, on a terminal."""
+    """Return a progress callback for a terminal."""
     if options.json or not sys.stderr.isatty():
         return lambda _done, _of: None
 

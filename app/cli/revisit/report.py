@@ -39,9 +39,9 @@ def parted_text(parted: Parted) -> str:
     from app.util.formatting import counted
 
     what = {"gradients": f"the gradients of {counted(len(parted.layers), 'layer')} differ, {parted.layer} first",
-            "generator": "torch's generators are in another state", "position": "it is another batch",
+            "generator": "torch's generators are in another state", "position": "the batch is a different one",
             "loss": "the loss differs"}[parted.what]  # fmt: skip
-    text = f"The run parts at step {parted.step:,}: {what}."
+    text = f"The run differs from its record at step {parted.step:,}: {what}."
     if parted.operation is None:
         return f"{text} No operation was found: {parted.reason}."
     where = f", {parted.line}" if parted.line else ""

@@ -14,12 +14,12 @@ from app.util.resources import PROGRAM
 from tapedeck import frames
 
 WORDS = """
-Everything after the script is its own. It runs as `python train.py` does: in this terminal and folder, with the same
+Everything after SCRIPT is passed to it. It runs as `python train.py` does: in this terminal and folder, with the same
 output, exit status, signals and random numbers. Its losses, learning rates, gradient norms and memory go to a file,
-which the window shows (--window, or `tapedeck FILE` later), and there it can be paused and its learning rate set. The
+which the window shows (--window, or `tapedeck FILE` later). There it can be paused and its learning rate set. The
 window may be closed at any time. On several ranks: torchrun --no-python --nproc-per-node 2 tapedeck run train.py.
 With --capture 3 --out F.json the graph of step 3 is written as the first backward of that step finds it: the script
-stands there until the file is written, and goes on as it would alone. Of several ranks it is that of rank 0, or --rank.
+waits until the file is written, then continues unchanged. Of several ranks, rank 0 is captured, or --rank.
 """
 
 
@@ -34,7 +34,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "[-m] SCRIPT [ARGUMENTS ...]",
     )  # fmt: skip
     parser.add_argument("--window", action="store_true", help="open the window on it at once")
-    parser.add_argument("--quiet", action="store_true", help="do not print where it can be watched")
+    parser.add_argument("--quiet", action="store_true", help="do not print the folder that it is watched in")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter that runs it")
     graph = parser.add_argument_group("a captured step")
     graph.add_argument("--capture", type=cli.positive, metavar="STEP", help="write the graph of this step, from 1")

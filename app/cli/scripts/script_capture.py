@@ -36,7 +36,7 @@ def begin(options: argparse.Namespace, frames: Path) -> None:
 
 
 def main() -> int:
-    """Wait for the step, and write it while the script stands."""
+    """Wait for the step, and write it while the script is paused."""
     from app import cli
     from app.engine.protocol import EngineDiedError
     from app.engine.remote_control import RemoteRunError

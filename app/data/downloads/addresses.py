@@ -1,4 +1,4 @@
-"""Where archives of downloadable datasets lie and what their checksums are, read off torchvision."""
+"""URLs and checksums of downloadable datasets, read from torchvision."""
 
 from __future__ import annotations
 

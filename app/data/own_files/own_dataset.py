@@ -61,7 +61,7 @@ def _instantiate(file: LayerFile, name: str) -> Dataset[Any]:
 
 
 class Sent:
-    """A map-style dataset that a worker of a DataLoader can be sent: its file goes along and is run there."""
+    """A map-style dataset that can be pickled for a DataLoader worker, where its file is run again."""
 
     def __init__(self, file: LayerFile, name: str) -> None:
         self._file, self._name = file, name

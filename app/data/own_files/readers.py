@@ -50,7 +50,7 @@ def read_csv(
                 for name, (place, texts) in targets.items():
                     text = row[place].strip()
                     if texts is not None and text not in ids[name]:
-                        raise ValueError(f"column {place + 1} is not a class, but {text!r}")
+                        raise ValueError(f"column {place + 1} is {text!r}, which is not a class")
                     known[name] = cell_values(text, None, place)[0] if texts is None else ids[name][text]
             except ValueError as error:
                 bad.append(f"row {table.line_num}: {error}")
@@ -312,7 +312,7 @@ def read_dataset(
                     inputs, labels, known_shapes = {n: [] for n in values}, {n: [] for n in label}, shapes
                 if shapes != known_shapes:
                     told = ", ".join(str(tuple(one.shape)) for one in parts.values())
-                    raise ValueError(f"it is {told}, and the first one is not")
+                    raise ValueError(f"its shape is {told}, not that of the first sample")
             except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as error:
                 bad.append(f"sample {number}: {error}")
                 continue

@@ -72,7 +72,7 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     }
     classes = kinds_of[target]
     if fields and (alone := [names[place] for place in chosen if not any(place in held for held in fields.values())]):
-        raise DataError(f"fields of {path.name} leave out {', '.join(alone)}, which inputs names. Add it to a field.")
+        raise DataError(f"inputs of {path.name} lists {', '.join(alone)}, which no field contains. Add it to a field.")
     columns = tuple(_named(names, kinds, chosen))
     if len(columns) > WIDEST:
         raise DataError(f"{path.name} makes {len(columns):,} values per row. Remove columns with many different texts.")
@@ -100,7 +100,7 @@ def _csv_fields(path: Path, text: str, names: list[str]) -> dict[str, list[int]]
         name, colon, columns = (one.strip() for one in part.partition(":"))
         if not colon or not name.isidentifier() or name in found:
             raise DataError(
-                f"fields: “{part}” is no input of {path.name}. Write a name of its own and its columns, as “size: "
+                f"fields: “{part}” is not an input of {path.name}. Write a unique name and its columns, as “size: "
                 "width, height”, and separate several by semicolons."
             )
         found[name] = [_column_index(column.strip(), names) for column in columns.split(",")]
@@ -229,7 +229,7 @@ def check_class_ids(what: str, labels: Tensor) -> None:
     by_place = labels.ndim > 1
     labels = labels[labels != -100] if by_place else labels
     if not len(labels):
-        raise DataError(f"{what} have no label at all.")
+        raise DataError(f"{what} have no labels.")
     low, most = int(labels.min()), int(labels.max()) + 1
     if low < 0:
         raise DataError(f"The labels of {what} go down to {low}; class ids count from 0.")
@@ -392,7 +392,7 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> FileSurvey:
 
 
 def fits(size: int) -> bool:
-    """Return whether so many bytes fit into half of this machine's memory."""
+    """Return whether a number of bytes fits into half of this machine's memory."""
     try:
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not available on Windows

@@ -10,8 +10,8 @@ GAP = 10.0  # between neighbours, and between rows
 
 
 def pack(drawing: Drawing, sizes: Sizes, width: float) -> Layout:
-    """Place boxes and groups in rows of at most `width` pixels; what is wider has a row of its own. A group stands
-    where its first box is listed, and is as large as what is in it.
+    """Place boxes and groups in rows of at most `width` pixels; a wider one takes a whole row. A group stands
+    where its first box is listed, and is as large as its contents.
 
     >>> from app.diagram.diagram import Box
     >>> boxes = tuple(Box(name, name) for name in "abc")

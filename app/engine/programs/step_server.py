@@ -1,4 +1,4 @@
-"""The engine of a watched script: answers on the thread that stands before its backward, and ends no process."""
+"""Engine in a watched script: answers requests on the thread that is paused before its backward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HANDLE = 1  # the id of the captured graph
 
 
 class StepServer(Server):
-    """Answers what comes over a connection about `held`, on the thread that calls `serve`."""
+    """Answers requests about `held` over a connection, on the thread that calls `serve`."""
 
     def __init__(self, connection: socket.socket, held: Any) -> None:
         self._connection = connection
@@ -36,7 +36,7 @@ class StepServer(Server):
             self.leave()
 
     def leave(self) -> None:
-        """End what is under way after its step, and close the connection; from any thread."""
+        """Cancel the running request after its step, and close the connection. Thread-safe."""
         try:
             self._connection.shutdown(socket.SHUT_RDWR)  # which the thread that listens notices
         except OSError:

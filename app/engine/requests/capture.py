@@ -1,4 +1,4 @@
-"""Requests: capture one batch; describe the step of a script that stands before its backward."""
+"""Requests: capture one batch; describe the step of a script that is paused before its backward."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class CaptureRequest(Request[Captured]):
 
 @dataclass(frozen=True)
 class CapturedStep:
-    """`notes` say what is played in another way than the script's own backward runs it."""
+    """`notes` describe differences between the playback and the script's own backward."""
 
     tape: Tape
     notes: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class CapturedStep:
 
 @dataclass(frozen=True)
 class HeldStep(Request[CapturedStep]):
-    """Describe the graph that a script holds. `handle` is of the engine in the script's process; `script` is its name,
+    """Describe the graph of a paused script. `handle` is of the engine in the script's process; `script` is its name,
     `step` the number of the step under way."""
 
     lane: ClassVar[str] = "capture"
@@ -97,7 +97,7 @@ class HeldStep(Request[CapturedStep]):
 
     @property
     def options(self) -> CaptureOptions:
-        """Nothing differs from what the script computed."""
+        """All values equal those of the script."""
         return PLAIN_OPTIONS
 
     @property

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from app.engine.requests.import_model import ModelImportError
 
-_NAMES = "Check the arguments, by the names that its constructor has."
+_NAMES = "Check the argument names against its constructor."
 
 # By the code of a refusal: the entry that it is about, and the cure.
 _CURES = {
     "not_downloaded": ("pretrained", ""),
     "constructor": ("arguments", _NAMES),
-    "arguments": ("arguments", "Write them by their names."),
-    "inputs": ("inputs", "Enter a shape for each argument of forward."),
+    "arguments": ("arguments", "Pass them by keyword."),
+    "inputs": ("inputs", "Enter one shape for each argument of forward."),
     "input_not_accepted": ("inputs", "Enter a shape that the model supports."),
     "timeout": ("", "Choose a smaller model, or make the file do less when it is imported."),
     "relative_import": ("", "Replace relative imports of neighbouring files by absolute ones."),
@@ -21,9 +21,9 @@ _CURES = {
     "another_net": ("", "Import a part of the model without that module, or write it with other operations."),
     "data_dependent": ("", "Import a submodule that has no such step, or write the step with tensor operations."),
     "not_followed": ("", "Check the inputs, or import a smaller part of the model."),
-    "not_written": ("", "Make room on the disk, or import the model without its weights."),
+    "not_written": ("", "Free some disk space, or import the model without its weights."),
 }
-_OPTIONS = {"arguments": """--args '{"name": value}'""", "inputs": "--input 1x3x32x32, once for each of them"}
+_OPTIONS = {"arguments": """--args '{"name": value}'""", "inputs": "--input 1x3x32x32, repeated for each of them"}
 
 
 def cure_of(error: BaseException) -> tuple[str, str]:

@@ -135,7 +135,7 @@ def parse_source(text: str) -> ModelSource:
     whole, *parts = name.split(".") if file == "torchvision" else [name]
     if not colon or not whole.isidentifier() or not all(part.replace("_", "a").isalnum() for part in parts):
         raise ImportRequestError(
-            f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()"
+            f"{text!r} does not name a model; write torchvision:resnet18, file.py:Class or file.py:make_model()"
         )
     if file == "torchvision":
         return ModelSource("", name)
@@ -153,16 +153,14 @@ def parse_input(text: str) -> ModelInput:
     found = _INPUT.fullmatch(text.strip().replace("×", "x"))
     if not found:
         raise ImportRequestError(
-            f"{text!r} is no input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64", "input"
+            f"{text!r} is not an input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64", "input"
         )
     dtype = found["dtype"] or "float32"
     sizes = tuple(map(int, found["sizes"].split("x")))
     if 0 in sizes:
-        raise ImportRequestError(
-            f"{text!r} has a size of 0; an empty tensor shows nothing of a net: give 1 or more", "input"
-        )
+        raise ImportRequestError(f"{text!r} has a size of 0; sizes must be at least 1", "input")
     if dtype not in DTYPES or not all(0 < size <= 2**31 for size in sizes):
-        raise ImportRequestError(f"{text!r} has a size or a dtype that no tensor has", "input")
+        raise ImportRequestError(f"{text!r} has an invalid size or dtype", "input")
     return ModelInput(sizes, dtype)
 
 
@@ -171,9 +169,9 @@ def parse_arguments(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
-        raise ImportRequestError(f"the arguments are no JSON: {error}", "arguments") from error
+        raise ImportRequestError(f"the arguments are not valid JSON: {error}", "arguments") from error
     if not isinstance(found, dict):
-        raise ImportRequestError('the arguments are an object, such as {"num_classes": 10}', "arguments")
+        raise ImportRequestError('the arguments must be a JSON object, such as {"num_classes": 10}', "arguments")
     return found
 
 

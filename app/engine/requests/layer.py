@@ -43,7 +43,7 @@ class ConstructorError(Request[str]):
 
 @dataclass(frozen=True)
 class TrySizes(Request[tuple[Tried, ...]]):
-    """Each of the shapes given to the input `node` of a graph."""
+    """Try each of these shapes for the input `node` of a graph."""
 
     lane: ClassVar[str] = "layer"
     graph: Graph

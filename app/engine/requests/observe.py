@@ -70,7 +70,7 @@ class ModelCapture(Request[CapturedModel]):
     the graph below its loss, or below its outputs where it computes none.
 
     `options` say what differs from that; `data` and `batch` of them mean nothing here. Raises SourceError and
-    CaptureError; send it to an engine of its own, which runs the code of the model.
+    CaptureError; send it to a dedicated engine, which runs the code of the model.
     """
 
     lane: ClassVar[str] = "capture"
@@ -85,7 +85,7 @@ class ModelCapture(Request[CapturedModel]):
         return replace(self, options=self.options.diagnosed)
 
     def of_samples(self, _batch: int) -> ModelCapture:
-        """Return the request as it is: its inputs have the sizes that were asked for."""
+        """Return the request unchanged: its inputs have the requested sizes."""
         return self
 
 
@@ -107,7 +107,7 @@ class ModelReported:
 
 @dataclass(frozen=True)
 class ModelReport(Request[ModelReported]):
-    """What `tapedeck autograd` writes about a model: its graph, `play`ed if asked for; the findings; a gradcheck of a
+    """The output of `tapedeck autograd` for a model: its graph, `play`ed if requested; the findings; a gradcheck of a
     layer, of the whole model for "", of nothing for None."""
 
     lane: ClassVar[str] = "capture"

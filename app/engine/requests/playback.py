@@ -93,8 +93,8 @@ class InspectGradient:
 
 @dataclass(frozen=True)
 class Edit:
-    """Change what has arrived before an output of a node. `kind` is one of `gradient_edits.KINDS`, or "value": `amount`
-    for the one element at `index`, or for all of them without one."""
+    """Edit the accumulated gradient of an output of a node. `kind` is one of `gradient_edits.KINDS`, or "value":
+    `amount` for the one element at `index`, or for all of them without one."""
 
     node: int
     output_nr: int

@@ -109,7 +109,7 @@ class PrepareProcesses(Request[PreparedProcesses]):
 
 @dataclass(frozen=True)
 class ResumeHint(Request[str]):
-    """Describe what a run that ended abruptly can be resumed from, given its folder of checkpoints and the one it
+    """Describe the checkpoint from which a crashed run can be resumed, given its folder of checkpoints and the one it
     started from."""
 
     lane: ClassVar[str] = MAIN

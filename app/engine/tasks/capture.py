@@ -69,13 +69,13 @@ def until_cancelled(context: Context, options: CaptureOptions) -> AbstractContex
 
 @handles(HeldStep)
 def describe_step(request: HeldStep, context: Context) -> CapturedStep:
-    """Return the tape of the step that the script of this process stands before. Raises HandleLostError."""
+    """Return the tape of the step at which the script of this process is paused. Raises HandleLostError."""
     step = context.object_of(request.handle)
     return CapturedStep(step.tape, step.notes)
 
 
 def graph_of(request: AnyCapture, context: Context) -> LiveGraph:
-    """Run a batch and hold its graph; of a script's step hold the one that is there. Raises as `batch_of` and
+    """Run a batch and keep its graph; for a paused script keep its existing graph. Raises as `batch_of` and
     `TrainingBatch.hold`, and HandleLostError once the script has gone on."""
     if isinstance(request, HeldStep):
         graph: LiveGraph = context.object_of(request.handle).hold()
@@ -101,7 +101,8 @@ def batch_of(request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None
     """
     if isinstance(request, HeldStep):
         raise CaptureError(
-            f"This runs the batch again, and {request.script} has run it already: its graph can be looked at and played"
+            f"This runs the batch again, and {request.script} has run it already: only its graph can be viewed and "
+            f"played"
         )
     if isinstance(request, ModelCapture):
         from app.engine.tasks.observe import batch_of_model

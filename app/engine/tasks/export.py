@@ -83,7 +83,7 @@ class Rest:
 def write_export(
     choice: ExportChoice, job: Job, project: Project, weights: WeightsChoice | None = None
 ) -> tuple[ExportResult, Rest | None]:
-    """Write the chosen files of a project's net, and return what is left to write.
+    """Write the chosen files of a project's net, and return the files not written yet.
 
     Raises OSError, StartError or WeightsError; files written before stay.
     """

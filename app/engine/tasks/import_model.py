@@ -354,7 +354,7 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
             spec.loader.exec_module(module)
         maker = getattr(module, source.name, None)
         if not callable(maker):
-            there = ", ".join(names_in(path.read_text("utf-8"))) or "nothing that makes a model"
+            there = ", ".join(names_in(path.read_text("utf-8"))) or "none that returns a model"
             what = "" if maker is None else ", neither a class nor a function"
             found = f"has {'no ' if maker is None else ''}{source.name}{what}"
             raise ModelImportError(f"{path.name} {found}; it has {there}", "unknown_model")
@@ -369,7 +369,7 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
         words = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ModelImportError(f"{path.name}{line_in(error, path)}: {words}", _code_of(error)) from error
     if not isinstance(model, nn.Module):
-        raise ModelImportError(f"{source} gives {type(model).__name__}, which is no nn.Module", "no_module")
+        raise ModelImportError(f"{source} returns a {type(model).__name__}, not an nn.Module", "no_module")
     return model
 
 
@@ -431,7 +431,7 @@ def line_in(error: BaseException | None, path: Path) -> str:
 
 
 def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
-    """Let layers that learn their sizes from what arrives see it once. Raises ModelImportError."""
+    """Initialise lazy layers by one forward pass. Raises ModelImportError."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -443,7 +443,7 @@ def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
     except Exception as error:  # the model's own words
         words = f"{type(error).__name__}: {error}"
         raise ModelImportError(
-            f"{type(model).__name__} does not take what arrives: {words}", "input_not_accepted"
+            f"{type(model).__name__} does not accept its input: {words}", "input_not_accepted"
         ) from error
 
 
@@ -502,8 +502,12 @@ def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -
         for node, one in zip(nodes, inputs, strict=True):
             sizes = one.shape if place is None else (one.shape[:place] + one.shape[place + 1 :])
             changed = changed.set(node.id, replace(node, params=node.params.update({"shape": sizes, "batch": place})))
-        where = "There is no batch: sizes are those" if place is None else f"The batch is dimension {place}"
-        notes = f"{project.notes}\n{where} of what arrives."
+        where = (
+            "The inputs have no batch dimension: all sizes are those"
+            if place is None
+            else f"The batch dimension is {place}"
+        )
+        notes = f"{project.notes}\n{where} of the example inputs."
         other = replace(project, graph=replace(project.graph, nodes=changed), notes=notes)
         found = analyse(other.graph, ops)
         if not found.errors and (place is None or "N" in str(found.output_type())):  # a batch comes out again

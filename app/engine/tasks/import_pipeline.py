@@ -69,7 +69,7 @@ def imported(
     probe: Probe = {}
     known: Inits | None = None
     while True:
-        tell(f"Following {wish.name} from its input to its output")
+        tell(f"Tracing {wish.name} from its input to its output")
         try:
             project = import_model.project_of(model, wish.inputs, wish.name, own=own, apart=apart)
             _check_sizes(project)
@@ -104,8 +104,8 @@ def _check_sizes(project: Project) -> None:
             if node.op == "input" and isinstance(shape, tuple) and 0 in shape:
                 sizes = shape_text(("N", *shape))
                 raise ModelImportError(
-                    f"a tensor of {sizes}, which is empty, arrives at {block.name} ({node.name}), and a block takes "
-                    "sizes of 1 or more; leave the part out where nothing arrives",
+                    f"{node.name} of {block.name} is an empty tensor of {sizes}, and inputs of a block have "
+                    "sizes of at least 1; import the model with inputs for which it is not empty",
                     "empty_tensor",
                 )
 
@@ -115,8 +115,8 @@ def _check_inputs(wish: Wish, source: Source, runnable: bool) -> None:
     if runnable and len(source.inputs) < len(wish.inputs):
         used = ", ".join(one.name for one in source.inputs)
         raise ModelImportError(
-            f"{wish.name} takes {len(wish.inputs)} inputs, and what it returns depends on {used or 'none'} alone; "
-            "leave the others out of its forward, or give them a default",
+            f"{wish.name} takes {len(wish.inputs)} inputs, but its outputs depend only on {used or 'none'}; "
+            "remove the others from its forward, or give them a default",
             "inputs",
         )
 

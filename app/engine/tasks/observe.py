@@ -76,7 +76,7 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
 
 
 def _shadowing(request: Observe) -> str:
-    """Say what of the person's folder was imported in place of an installed package, or was not."""
+    """Report modules of the user's folder that were imported instead of an installed package, or shadowed by one."""
     folder = Path(request.folder or ".").resolve()
     if request.folder:
         from_here = [
@@ -249,7 +249,7 @@ def _kept_by_module(model: nn.Module, wanted: Observe) -> bool:
 
 @contextlib.contextmanager
 def _outputs_measured(model: nn.Module, found: dict[str, list[GradStats | None]] | None) -> Iterator[None]:
-    """Measure what every module gives while it runs; the last call of each counts."""
+    """Measure the output of every module during the pass; the last call of each counts."""
     hooks: list[Any] = []
 
     def hook(path: str) -> Callable[..., None]:

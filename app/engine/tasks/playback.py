@@ -101,7 +101,7 @@ class Outbox:
                 self._wake.notify()
 
     def close(self) -> None:
-        """Send the rest, and end."""
+        """Send the remaining events, and end."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -186,7 +186,7 @@ class PlaybackSession:
         except Exception as error:  # any error is reported to the client
             self._outbox.put(Trouble("Forward pass failed", f"{error}"))
             return
-        # A lent graph goes on living with its script.
+        # A borrowed graph is kept alive by its script.
         watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)] if not graph.lent else []
         held, nodes = graph.tape.held_bytes, len(graph.nodes)
         self._play_all(graph)

@@ -129,7 +129,8 @@ def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     job, home = request.job, request.home
     if job.stages:
         raise JobError(
-            "The net of this run was edited, which one process alone can repeat. Choose one process, or start a new "
+            "The net of this run was edited, which only a single process can repeat. Choose one process, or start a "
+            "new "
             "run of the edited net."
         )
     home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A run somewhere else, watched through the file that its lines go into: what `train.py --json` prints."""
+"""Watch a run elsewhere through the file of its JSON lines, as `train.py --json` prints them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ EVERY = 0.1  # seconds between two polls of the file
 RANKS_EVERY = 1.0  # seconds
 AT_ONCE = 1 << 20  # bytes
 _BEGINS = b'{"event": "script"'
-GONE = "the script ended without a word"
-LEFT = "the run itself goes on where it was started"
+GONE = "the script ended without a final event"
+LEFT = "the run itself continues where it was started"
 NOTE = "Watched through its file: it was started elsewhere, and is paused and stopped there."
 
 
 class WatchedRunControl(Control):
-    """Ends the watching. A script under `tapedeck run` is paused and given rates too; another run is out of reach."""
+    """Control of a watched run: ends the watching. Only scripts under `tapedeck run` can be paused and given rates."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class WatchedRunControl(Control):
         return self._link.ended
 
     def look_for_ranks(self, path: Path) -> None:
-        """Find the frames of the other ranks, each of which begins its own; until all have been found."""
+        """Find the frames files of the other ranks, which start at different times."""
         now = monotonic()
         if self.commands and now >= self._ranks_due and len(self.ranks) < int(self.where.get("world") or 1):
             self._ranks_due = now + RANKS_EVERY
@@ -194,7 +194,7 @@ def _script(line: bytes) -> Mapping[str, Any]:
 
 
 class Tail:
-    """The whole lines that a file has got since the last look. `behind`: there is more to be read at once."""
+    """Reads the complete lines appended to a file since the last read. `behind`: more can be read at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

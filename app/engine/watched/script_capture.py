@@ -1,4 +1,4 @@
-"""Capture a step of a watched script without a window: the script stands while its graph is described and played."""
+"""Capture a step of a watched script without a window: the script is paused while its graph is described and played."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK_EVERY = 0.05  # seconds
 
 @dataclass(frozen=True)
 class HeadlessStep:
-    """A step as it was captured, and played if that was asked for. `stopped` says why the playback ended early."""
+    """A captured step, and its playback if requested. `stopped` says why the playback ended early."""
 
     step: int
     script: str
@@ -61,14 +61,14 @@ def held_step(frames: Path, step: int, play: bool) -> Iterator[HeadlessStep]:
             yield HeadlessStep(held.step, held.script, captured)
     finally:
         if engine is not None:
-            engine.close()  # by which the script goes on
+            engine.close()  # which resumes the script
         ended.set()
         polling.join()
         link.close()
 
 
 def _poll(link: ScriptLink, ended: threading.Event) -> None:
-    """Take the answers of a script, and ping it: it goes on if it hears nothing."""
+    """Read the answers of a script, and ping it: without pings it resumes."""
     while not ended.wait(LOOK_EVERY):
         link.poll()
 

@@ -1,4 +1,4 @@
-"""The engine in the process of a watched script, for as long as the script stands before the backward it captured."""
+"""Client of the engine in a watched script, while the script is paused before the captured backward."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Connection:
         self.stderr: IO[bytes] | None = io.BytesIO()
 
     def _line(self) -> bytes:
-        """Read one line and no byte of what follows."""
+        """Read one line, without reading ahead."""
         found = b""
         while not found.endswith(b"\n"):
             byte = self._socket.recv(1)
@@ -59,7 +59,7 @@ class _Connection:
         return 0
 
     def kill(self) -> None:
-        """Close the connection, by which the script goes on."""
+        """Close the connection, which resumes the script."""
         self._close()
 
     def _close(self) -> None:
@@ -89,9 +89,9 @@ class _Reader:
 
 
 class ScriptEngine(OwnEngine):
-    """Answers about the step that the script of a "script" frame stands before. Raises OSError if it cannot be reached.
+    """Requests about the step at which the script of a "script" frame is paused. Raises OSError if it is unreachable.
 
-    It ends when the script goes on; closing it lets the script go on.
+    It ends when the script resumes; closing it resumes the script.
     """
 
     def __init__(self, where: Mapping[str, Any]) -> None:
@@ -108,4 +108,4 @@ class ScriptEngine(OwnEngine):
         self._writer.join(10.0)
 
     def _death_message(self, how: str) -> str:
-        return "The script has gone on, or has ended."
+        return "The script has continued or ended."

@@ -108,7 +108,7 @@ def connected(where: Mapping[str, Any]) -> socket.socket:
     from then on. Raises OSError, and KeyError without a secret."""
     if path := where.get("socket"):
         if hasattr(os, "geteuid") and os.lstat(path).st_uid != os.geteuid():
-            raise PermissionError(f"{path} belongs to somebody else")
+            raise PermissionError(f"{path} belongs to another user")
         made = socket.socket(getattr(socket, "AF_UNIX"), socket.SOCK_STREAM)  # noqa: B009  not on every system
         made.settimeout(CONNECTS)
         try:

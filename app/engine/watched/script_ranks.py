@@ -1,4 +1,4 @@
-"""The ranks of a watched script: each has frames of its own, in a folder beside those of the others."""
+"""The ranks of a watched script, each with its own folder of frames."""
 
 from __future__ import annotations
 

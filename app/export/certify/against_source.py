@@ -73,7 +73,7 @@ def hashes(state: Mapping[str, torch.Tensor]) -> dict[str, str]:
 
 
 def compared(ask: Mapping[str, Any], make: Callable[[], torch.nn.Module]) -> dict[str, Any]:
-    """Compare the class that `make` creates with the reference in `ask`, loading the source model's values."""
+    """Compare the class created by `make` with the reference in `ask`, with the source model's weights."""
     from safetensors import safe_open
 
     question = ask["source"]
@@ -111,13 +111,15 @@ def _case(
     except Exception as error:  # an error of the exported class is the finding
         return answer | {"stops": measure.error_text(error)}
     if bool(mine.get("refused")) != bool(case["refused"]):
-        return answer | {"stops": mine.get("refused") or f"backward runs, and in the source model: {case['refused']}"}
+        return answer | {
+            "stops": mine.get("refused") or f"backward runs, but fails in the source model: {case['refused']}"
+        }
     for group in GROUPS:
         expected = {name: tensors.get(f"{number}/{group}/{place}") for place, name in enumerate(case[group])}
         given = dict(mine.get(group, {}))
         if group == "outputs":  # a source model may nest them differently
             if len(given) != len(expected):
-                return answer | {"stops": f"it returns {len(given)} tensors and not {len(expected)}"}
+                return answer | {"stops": f"it returns {len(given)} tensors instead of {len(expected)}"}
             given = dict(zip(expected, given.values(), strict=True))
         elif group == "buffers":
             given = {name: value for name, value in given.items() if name in expected}

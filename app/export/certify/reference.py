@@ -29,7 +29,7 @@ BATCHES = (2, 1)
 
 
 class NetworkFailsError(CodedError):
-    """The net itself does not run; the text says why."""
+    """The net itself fails; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def file_beside(path: str, sha256: str, project: Path, tail: str = "") -> str:
             return str(target)
         if target.stat().st_size == file.stat().st_size and is_unchanged(KeptFile(str(target), sha256)):
             return str(target)
-    raise OSError(f"{target} is there and holds other weights; move it away, or save under another name")
+    raise OSError(f"{target} already exists with other weights; move it, or save under another name")
 
 
 def _copy(path: Path, target: Path) -> None:

@@ -31,12 +31,12 @@ def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
     if not lost:
         return ()
     several, kept = len(lost) > 1, random_start(project) if start is None else None
-    what = f"{len(lost):,} buffers are not those" if several else f"{lost[0]} is not that"
+    what = f"{len(lost):,} buffers differ from those" if several else f"{lost[0]} differs from that"
     message = f"{what} of {origin.model}"
     named = f"{', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''}: " if several else ""
-    reason = (f"{named}{'their' if several else 'its'} values are not in the code, and the run starts from weights "
-              "without them, so the net computes something else.")  # fmt: skip
-    cures = (Cure("Take the buffers of the model", (SetTraining("", "start", kept),)),) if kept else ()
+    reason = (f"{named}{'their' if several else 'its'} values are not in the code, and the start weights do not "
+              "contain them, so the outputs of the net differ from the model's.")  # fmt: skip
+    cures = (Cure("Use the buffers of the model", (SetTraining("", "start", kept),)),) if kept else ()
     return (Problem("warning", node_of(lost[0], source), message, reason, cures=cures),)
 
 

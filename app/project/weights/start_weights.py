@@ -53,7 +53,7 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
     fitting = tuple(key for key in header(start) if key not in wrong)
     cures = [_without()]
     if fitting:
-        text = f"Take the other {len(fitting):,}" if len(fitting) > 1 else "Take the other one"
+        text = f"Load the other {len(fitting):,}" if len(fitting) > 1 else "Load the other one"
         cures.insert(0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),)))
     many = "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
     reason = f"{misfit_text(start, wrong)} The other tensors are initialised from the seed."

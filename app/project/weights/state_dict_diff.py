@@ -111,9 +111,14 @@ def _prefix(theirs: Infos, ours: Infos) -> Suggestion | None:
     """Return the prefix change with which most keys fit, if it is better than none."""
     fit = most = _matches(theirs, ours, {})
     best: tuple[str, dict[str, str]] = ("", {})
-    ways = [(f"Take “{one}” off the keys.", {key: key.removeprefix(one) for key in theirs if key.startswith(one)})
-            for one in _prefixes(theirs)]  # fmt: skip
-    ways += [(f"Put “{one}” before the keys.", {key: one + key for key in theirs}) for one in _prefixes(ours)]
+    ways = [
+        (
+            f"Remove “{one}” from the start of the keys.",
+            {key: key.removeprefix(one) for key in theirs if key.startswith(one)},
+        )
+        for one in _prefixes(theirs)
+    ]
+    ways += [(f"Add “{one}” to the start of the keys.", {key: one + key for key in theirs}) for one in _prefixes(ours)]
     for way in ways:
         if (count := _matches(theirs, ours, way[1])) > most:
             most, best = count, way

@@ -27,7 +27,7 @@ MOST_CHECKED = 1 << 30  # bytes of a file whose values are looked at
 WRAPPERS = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
 _CURES = {
     "unreadable": "",
-    "damaged": " Get it or save it again.",
+    "damaged": " Download it or save it again.",
     "unsafe": " Save its state_dict alone: torch.save(model.state_dict(), path).",
 }
 
@@ -82,7 +82,7 @@ def _nonfinite(tensors: Mapping[str, Tensor]) -> Iterable[str]:
 def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Extract the state_dict from a file's content, with notes where it was found. Raises WeightsError."""
     if not isinstance(value, Mapping):
-        raise WeightsError(f"{path} holds {type(value).__name__}, and no state_dict: it must map names to tensors.")
+        raise WeightsError(f"{path} holds {type(value).__name__}, not a state_dict: it must map names to tensors.")
     for name in NESTED:
         inner = value.get(name)
         if isinstance(inner, Mapping) and _tensors(inner):
@@ -96,7 +96,7 @@ def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ..
         inside = f"under its keys ({keys}) there are no tensors" if keys else "it holds a dict without entries"
         raise WeightsError(f"{path} holds no state_dict: {inside}.")
     others = [str(key) for key in value if key not in found]
-    told = f"{len(others)} entries are no plain tensors and are left alone: {_some(others)}."
+    told = f"{len(others)} entries are not plain tensors and are ignored: {_some(others)}."
     return found, (told,) if others else ()
 
 

@@ -77,7 +77,7 @@ class Position:
 def state_of(
     source: str, at: Position, shuffle: Generator, stepper: Stepper, stage: int = FIRST_STAGE
 ) -> dict[str, Any]:
-    """Return the state_dict of a run between two steps. The caller holds `app.util.rng.GENERATOR`."""
+    """Return the state_dict of a run between two steps. The caller must hold `app.util.rng.GENERATOR`."""
     return {
         "position": dict(vars(at)),
         "source": source,

@@ -13,7 +13,7 @@ _KEPT = {"SGD": 0, "Adagrad": 1, "RMSprop": 1, "Rprop": 2, "LBFGS": 20, "Adafact
 
 
 def estimated_bytes(training: TrainingConfig, parameters: int) -> int:
-    """Estimate the size of one checkpoint: float32 weights, what the optimizer keeps, and a running mean."""
+    """Estimate the bytes of one checkpoint: float32 weights, optimizer state and EMA weights."""
     optimizer = training.optimizer
     kept = _KEPT.get(optimizer.name, 2)
     if optimizer.name in ("SGD", "RMSprop") and optimizer.params.get("momentum"):

@@ -8,7 +8,7 @@ LEAST = 0.1  # of them are between two checkpoints at least, however long readin
 SHARE = 0.05  # of the run's time may go into saving; where that holds checkpoints up, steps are further away
 WINDOW = 1.0  # seconds over which the pace of the steps is taken
 LOADS = (
-    2  # times that a checkpoint is read and verified: when the nearest is searched, and when the run goes on from it
+    2  # times that a checkpoint is read and verified: when the nearest is searched, and when the run resumes from it
 )
 
 

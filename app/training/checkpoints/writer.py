@@ -21,7 +21,7 @@ REST = 1.0  # seconds between two best checkpoints: an epoch of a small net take
 
 
 class Saver:
-    """Writes into `folder`, on a thread that begins with the first checkpoint and ends with `close`."""
+    """Writes into `folder`, on a thread that starts with the first checkpoint and ends with `close`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

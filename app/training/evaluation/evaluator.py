@@ -48,7 +48,7 @@ Watch = Callable[[int, int], None]
 
 
 class EvaluationError(JobError):
-    """Raised for what cannot be evaluated; the message says why and how to fix it."""
+    """Raised if a net cannot be evaluated; the message says why and how to fix it."""
 
 
 class EvaluationCancelledError(CodedError):

@@ -77,7 +77,7 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
 
 
 def _of_one_height(pictures: Sequence[Tensor]) -> list[Tensor]:
-    """Return the pictures that can stand beside the first."""
+    """Return the pictures of the same height as the first."""
     return [one for one in pictures if one.shape[-2] == pictures[0].shape[-2]]
 
 

@@ -1,4 +1,4 @@
-"""Answer what a running run is asked between two steps."""
+"""Answer requests to a running run between two steps."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EXPLODED = 1e3
 
 @dataclass(frozen=True)
 class Verdict:
-    """`kind` is "exploding", "vanishing" or "none" at all; `layer` the first that is so, seen from where it comes."""
+    """`kind` is "exploding", "vanishing" or "none" (no gradient); `layer` is the first one in the order of backward."""
 
     kind: str
     layer: str

@@ -100,7 +100,7 @@ class HistogramSeries:
 
 
 class LayerHistory:
-    """`tables` by "weight", "update", "dead", "gain" (|grad in| / |grad out|) and "reach" (|grad in| over what reached
+    """`tables` by "weight", "update", "dead", "gain" (|grad in| / |grad out|) and "reach" (|grad in| over that of
     the last layer), `histograms` by "weights", "gradients" and "activations"."""
 
     def __init__(self) -> None:

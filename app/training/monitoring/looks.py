@@ -76,7 +76,7 @@ class OpTime:
 
 @dataclass(frozen=True)
 class StepProfile:
-    """Forward and backward of one batch; `milliseconds` is by the clock, with what profiling costs.
+    """Forward and backward of one batch; `milliseconds` is wall time, including the cost of profiling.
 
     `cpu` and `on_device` are the sums in microseconds over all operations; `rows` are the largest of them, `left_out`
     is how many more there were.

@@ -93,7 +93,7 @@ def described(path: str, values: Tensor) -> Channels:
 
 
 def tensors(output: Any) -> Iterator[Tensor]:
-    """Yield the tensors of what a module returns, such as the fields of a record of `transformers`."""
+    """Yield the tensors of a module's output, such as the fields of a `transformers` output."""
     import torch
 
     if isinstance(output, torch.Tensor):

@@ -194,7 +194,7 @@ class Watcher:
         found += [(step, each, None) for each in memory_above(self._control.watch, r.allocated or r.resident)]
 
     def hashing(self, step: int, seconds: float) -> Hashing:
-        """Return what recording the hashes has cost up to a step and second of the run."""
+        """Return the cost of recording hashes up to a step and second of the run."""
         return self._hashes.cost(step, step - self.began[0], seconds - self.began[1])
 
     def hash_seconds(self) -> float:

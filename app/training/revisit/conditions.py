@@ -1,4 +1,4 @@
-"""Conditions on what a step computes, to find the first step at which one held: `norm(fc1) > 10`."""
+"""Conditions on the results of a step, such as `norm(fc1) > 10`, to find the first step at which one held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT = re.compile(r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(?:(>=|<=|>|<)\s*(\S+)|(is no
 
 
 class ConditionError(CodedError, ValueError):
-    """Raised for a condition that cannot be understood; the message says how one is written."""
+    """Raised for a condition that cannot be parsed; the message gives the syntax."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ def parse_condition(text: str) -> Condition:
     how = "write it as norm(LAYER) > 10, with loss, norm, weight or dead, and with one of > >= < <= and a number, or "
     how += f"“{NOT_FINITE}”"
     if found is None or found[1] not in FIGURES:
-        raise ConditionError(f"“{text}” is no condition; {how}")
+        raise ConditionError(f"“{text}” is not a condition; {how}")
     try:
         bound = math.nan if found[5] else float(found[4])
     except ValueError:
         bound = math.nan
     if math.isnan(bound) and not found[5]:
-        raise ConditionError(f"“{found[4]}” in “{text}” is no number; {how}")
+        raise ConditionError(f"“{found[4]}” in “{text}” is not a number; {how}")
     if found[1] == "loss" and found[2]:
-        raise ConditionError(f"“{text}”: the loss is of no layer; {how}")
+        raise ConditionError(f"“{text}”: the loss takes no layer; {how}")
     return Condition(found[1], (found[2] or "").strip(), found[3] or NOT_FINITE, bound)
 
 

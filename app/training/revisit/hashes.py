@@ -35,7 +35,7 @@ def hash_of(tensor: Tensor) -> Tensor:
 
 
 def odd_numbers(count: int) -> Tensor:
-    """Return odd factors that tell places apart, int64 (count,): multiples of 2**64 divided by the golden ratio."""
+    """Return odd position-dependent factors, int64 (count,): multiples of 2**64 divided by the golden ratio."""
     return (torch.arange(count) * 2 + 1) * -7046029254386353131
 
 

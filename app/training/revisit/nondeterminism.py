@@ -1,4 +1,4 @@
-"""Find the operation that gives other values when a step is run twice from one state."""
+"""Find the non-deterministic operation: the first whose output differs when a step is run twice from one state."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def _difference(first: list[_Call], second: list[_Call]) -> Operation | None:
             reason = "its input differs, and no operation of torch made it: it comes from Python code, such as NumPy, "
             reason += "the time or os.urandom, or from memory that was never written"
         elif one.outputs != other.outputs and one.name.split(".")[1] not in _UNWRITTEN:
-            reason = "it gives other values for equal inputs"
+            reason = "it returns different values for equal inputs"
         if reason:
             return Operation(one.name, one.place, reason, one.backward)
     if len(first) != len(second):
         last = max(first, second, key=len)[min(len(first), len(second))]
-        return Operation(last.name, last.place, "it is called in one run alone", last.backward)
+        return Operation(last.name, last.place, "it is called in only one of the two runs", last.backward)
     return None
 
 
@@ -115,7 +115,7 @@ def _warned(stepper: Stepper, snapshot: Snapshot) -> Operation | None:
 
 
 def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]:
-    """Run a step and return its operations, forward and backward, with hashes of what they got and gave."""
+    """Run a step and return its operations, forward and backward, with hashes of their inputs and outputs."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     calls: list[_Call] = []
@@ -140,12 +140,12 @@ def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]
 
 
 def _is_view(func: Any) -> bool:
-    """Return whether an operation computes nothing: what it gives lies in the memory of what it got."""
+    """Return whether an operation only returns a view: its output shares the memory of an input."""
     return any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
 
 
 def _arguments(func: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
-    """Return the arguments that an operation reads, and those that it writes, whose memory may hold anything."""
+    """Return the arguments that an operation reads, and those that it overwrites, whose old values do not matter."""
     given = {**dict(zip((one.name for one in func._schema.arguments), args, strict=False)), **kwargs}
     writes = {one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
     return [v for name, v in given.items() if name not in writes], [v for n, v in given.items() if n in writes]

@@ -1,4 +1,4 @@
-"""Record what a step can be verified by when it is re-lived: hashes of its gradients and of torch's generators.
+"""Record hashes of a step's gradients and of torch's generators, by which a re-lived step is verified.
 
 At most `SHARE` of a run's time is spent on that: where a hash of every step would cost more, some steps have none.
 """
@@ -64,7 +64,7 @@ class HashRecording:
         yield StepHashes(rows[-1][0], self._hasher.layers, data)
 
     def cost(self, step: int, steps: int, seconds: float) -> Hashing:
-        """Return what recording has cost over the last `steps` and `seconds`."""
+        """Return the cost of recording over the last `steps` and `seconds`."""
         self.meter.settle()
         return Hashing(step, steps, self.hashed, self.meter.seconds, seconds)
 

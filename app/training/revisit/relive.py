@@ -1,4 +1,4 @@
-"""Re-live the steps of a run from a checkpoint, or from its start, and verify each by what was recorded of it.
+"""Re-live the steps of a run from a checkpoint, or from its start, and verify each by its recorded hashes.
 
 It is the loop of the run itself, with another watcher: nothing is measured or saved, every step is hashed, and the
 state before its forward pass is kept.
@@ -147,7 +147,7 @@ class ReliveWatcher(Watcher):
         return None
 
     def figures(self, step: int, loss: float) -> StepFigures:
-        """Return what the last step computed."""
+        """Return the results of the last step."""
         assert self._row is not None
         names = self._hasher.layers
         hashes = dict(zip(names, self._row[1].tolist(), strict=True))
@@ -177,7 +177,7 @@ class ReliveWatcher(Watcher):
 
 
 class Probe:
-    """Looks at every step that is re-lived, until something holds."""
+    """Probe of every re-lived step, until its condition holds."""
 
     looks = False  # whether the telemetry's close look is wanted at every step
 
@@ -191,7 +191,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Relived(Generic[T]):
-    """How re-living ended: at the step that was wanted, or where it parted from the recorded run; `found` is what
+    """How re-living ended: at the requested step, or where it differed from the recorded run; `found` is what
     `at_end` made of that step."""
 
     started_at: int

@@ -1,4 +1,4 @@
-"""What a re-lived step computed, kept to be looked at: its batch, outputs, activations, weights and gradients."""
+"""Results of a re-lived step for inspection: its batch, outputs, activations, weights and gradients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StepState:
         self._gradients = dict(zip(names, gradients, strict=True))
 
     def _run(self, snapshot: Snapshot) -> BatchPeek:
-        """Run the forward pass of the step, and keep what each module gives."""
+        """Run the forward pass of the step and keep the output of each module."""
         import torch
 
         from app.data.targets import first

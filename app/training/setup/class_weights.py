@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def weigh_classes(stepper: Stepper, job: Job, info: DataInfo, device: str) -> None:
-    """Set the class weights of the losses, if the job asks for them; none on synthetic data."""
+    """Set the class weights of the losses, if enabled by the job; none on synthetic data."""
     if not job.data.class_weights:
         return
     task: Any = stepper.task

@@ -56,7 +56,7 @@ def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None)
 
 
 def check_weights(model: nn.Module) -> None:
-    """Raise JobError for a model whose code makes weights without values."""
+    """Raise JobError for a model with weights on the meta device, which have no values."""
     empty = next((name for name, one in model.named_parameters() if one.is_meta), None)
     if empty is not None:
         raise JobError(

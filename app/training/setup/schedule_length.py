@@ -27,7 +27,7 @@ class Span:
 
 
 def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -> Span:
-    """Return the length of a run over so many training samples, ignoring early limits.
+    """Return the length of a run over a number of training samples, ignoring early limits.
 
     >>> span(TrainingConfig(epochs=3, batch_size=64, accumulate=4), 1438)
     Span(epochs=3, steps=18)

@@ -1,1 +1,1 @@
-"""Another net in a run: its layers and the moments of its optimizer go on where they stay."""
+"""Replace the net of a run: layers that stay keep their weights and optimizer state."""

@@ -35,17 +35,17 @@ class Operation:
         was then."""
         stepper, data, device, step = live.stepper, live.data, live.device, live.step
         if surgery.source.same_net(before.source) and job.training == replace(before.training, start=None):
-            raise SurgeryError("The edited net is the one that the run has: nothing differs.")
+            raise SurgeryError("The edited net equals the net of the run: there is nothing to change.")
         _check(stepper, data, job, surgery)
         self._stepper, self._job, self._device = stepper, job, device
         learned = [(one, one.requires_grad) for one in stepper.model.parameters()]
         try:
             with borrowed(Generators()):
                 moves = surgery.layers, surgery.starts, surgery.segments
-                self._edited = Edited(stepper.model, self._made, seed, *moves)
+                self._edited = Edited(stepper.model, self._build_net, seed, *moves)
                 self._average = None
                 if stepper.average is not None:
-                    self._average = Edited(stepper.average.module, self._made, seed, *moves)
+                    self._average = Edited(stepper.average.module, self._build_net, seed, *moves)
                 difference = self._tried(data)
         except SurgeryError:
             raise
@@ -58,7 +58,7 @@ class Operation:
                 parameter.requires_grad_(learns)
         self.outcome = Outcome(tuple(Fate(*row) for row in self._edited.fates), difference)
 
-    def _made(self) -> nn.Module:
+    def _build_net(self) -> nn.Module:
         model = make_module(self._job.source)
         check_weights(model)
         model = model.to(self._device)
@@ -125,14 +125,14 @@ def _channels_last() -> object:
 
 
 def _check(stepper: Stepper, data: Dataset, job: Job, surgery: Surgery) -> None:
-    """Raise SurgeryError for what is not possible in this run."""
+    """Raise SurgeryError if this run does not support the surgery."""
     if stepper.config.optimizer.name == CLOSURE:
         raise SurgeryError(
             f"{CLOSURE} keeps one history of all parameters together, so the net of its run cannot be edited. Stop the "
             "run, and start another one from its weights."
         )
     if surgery.source.opened:
-        raise SurgeryError("The net of an opened model is code of its own, which is not edited during a run.")
+        raise SurgeryError("The net of an opened model is defined by its own code and cannot be edited during a run.")
     if fields_of(job.source, job.training.inputs, data.info) != stepper.fields:
         raise SurgeryError("The edited net has other inputs. Keep the inputs of the net during a run.")
     known = getattr(stepper.task, "forms", None)

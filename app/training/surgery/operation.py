@@ -22,7 +22,7 @@ def surgery_seed(seed: int, step: int, number: int) -> int:
 
 
 class Edited:
-    """An edited net that has the parameters and buffers of what stays of `before`, which is not changed.
+    """An edited net with the parameters and buffers of the layers of `before` that stay; `before` is not changed.
 
     `make` makes it on its device; `moves` are the layers that stay and how new ones begin, see `transfer`. New layers
     are drawn from `seed`; the random generators are restored. `fates` has the path of each layer before and after, what
@@ -44,7 +44,7 @@ class Edited:
             restore_generators(kept)
 
     def set_learning(self) -> None:
-        """Freeze and unfreeze as the edited net does; parameters that stay are shared with the net before."""
+        """Set requires_grad as in the edited net; parameters that stay are shared with the previous net."""
         for name, parameter in self.module.named_parameters():
             parameter.requires_grad_(self._learns[name])
             if not self._learns[name]:
@@ -67,7 +67,7 @@ def regroup(
     after: Mapping[tuple[str, bool], Mapping[str, Any]],
     changed: Sequence[tuple[nn.Parameter, nn.Parameter, Callable[[Tensor], Tensor]]],
 ) -> None:
-    """Give an optimizer the parameters of the edited net. The state of those that stay is not touched.
+    """Replace the parameters of an optimizer by those of the edited net. The state of those that stay is kept.
 
     `before` and `after` are the groups of the net before and of the edited one, see `groups_of`. A new group has the
     rate of the first one, in proportion.

@@ -9,7 +9,7 @@ SAID = 6  # layers that are named
 
 
 def outcome_text(outcome: Outcome) -> tuple[str, ...]:
-    """Return by how much the output changed, and what became of the layers that did not just stay.
+    """Describe how much the output changed, and the layers that were not simply kept.
 
     >>> outcome_text(Outcome((Fate("fc1", "fc1", "widened", "(64,) → (80,)."), Fate("", "fc3", "identity")), 3.1e-7))
     ('The output differs by 3.1e-07 of its largest value.', 'fc1 widened: (64,) → (80,).', 'fc3 identity')

@@ -26,7 +26,7 @@ def transfer(
 ) -> tuple[
     list[tuple[str, str, str, str]], list[tuple[nn.Parameter, nn.Parameter, Callable[[Tensor], Tensor]]]
 ]:  # fmt: skip
-    """Put the parameters and buffers of `before` into `after`, a freshly initialised net, and return what was done.
+    """Put the parameters and buffers of `before` into `after`, a freshly initialised net, and return a report by layer.
 
     `layers` are the paths, before and after, of layers that stay; where the shapes are equal, `after` gets the very
     tensors. `starts` says how new layers begin: path, "identity", "zero" or "plain", and why. `segments` has the old
@@ -126,7 +126,7 @@ def layer_plan(
             continue
         holder, old = olds[name]
         if type(holder).__name__ != type(owner).__name__ or old.ndim != fresh.ndim:
-            return "initialised", "It is a layer of another kind now.", []
+            return "initialised", "Its type changed.", []
         if isinstance(fresh, nn.Parameter):
             frozen.append((not old.requires_grad, not fresh.requires_grad))
         if old.shape == fresh.shape:
@@ -139,23 +139,23 @@ def layer_plan(
         sizes.append((tuple(old.shape), tuple(fresh.shape)))
         notes += [note] if note and note not in notes else []
     if news and olds and not pairs:
-        return "initialised", "Its tensors have other names.", []
+        return "initialised", "The names of its tensors changed.", []
     for name, _, own, fresh in news:
         if name not in olds and "bias" in own and isinstance(fresh, nn.Parameter):
             with torch.no_grad():
                 fresh.zero_()
-            notes.append(f"The new {name} begins at zero.")
+            notes.append(f"The new {name} starts at zero.")
     what, reason = "kept", settings_changed(before, after, old_path, new_path)
     if sizes:
         grows = any(now > was for one, other in sizes for was, now in zip(one, other, strict=True))
         shrinks = any(now < was for one, other in sizes for was, now in zip(one, other, strict=True))
         what = "resized" if grows and shrinks else "widened" if grows else "narrowed"
-        notes += ["What was cut off is gone; the first units stay."] if shrinks else []
+        notes += ["The first units are kept, the others are discarded."] if shrinks else []
         reason = " ".join((f"{sizes[0][0]} → {sizes[0][1]}.", *notes))
     elif frozen and all(now and not was for was, now in frozen):
-        what, reason = "frozen", reason or "Not trained from here on; its weights stay."
+        what, reason = "frozen", reason or "Frozen from here on; its weights are kept."
     elif frozen and all(was and not now for was, now in frozen):
-        what, reason = "unfrozen", reason or "Trained from here on, with the weights that it has."
+        what, reason = "unfrozen", reason or "Trainable from here on, with its current weights."
     elif reason or notes:
         what, reason = "changed", " ".join((*([reason] if reason else []), *notes))
     return what, reason, pairs
@@ -192,18 +192,18 @@ def axes(
         if (holder.groups, owner.groups) != (1, 1):
             every = holder.groups == holder.in_channels and owner.groups == owner.in_channels
             if owner.transposed or (old.shape[:2] != fresh.shape[:2] and not every):
-                return None, (), "Its groups have other channels now."
+                return None, (), "The channels of its groups changed."
             inputs, summed = (0,) if every else (), False
         elif name == "weight":
             inputs = (0,) if owner.transposed else (1,)
         if kernel < old.ndim and old.shape[2:] != fresh.shape[2:]:
             told = same_position(holder, owner)
-            note = "The old kernel is in the middle of the new one." if told else (
-                "The old kernel is in the middle of the new one, whose padding or stride does not match it: the "
+            note = "The old kernel is centred in the new one." if told else (
+                "The old kernel is centred in the new one, whose padding or stride does not match it: the "
                 "function changes.")  # fmt: skip
     elif isinstance(owner, nn.RNNBase):
         if owner.proj_size or not isinstance(holder, nn.RNNBase) or holder.proj_size:
-            return None, (), "A recurrent layer with a projection is not resized."
+            return None, (), "A recurrent layer with a projection cannot be resized."
         blocks = fresh.shape[0] // owner.hidden_size
         if name.startswith("weight"):
             inputs = (1,)
@@ -214,14 +214,14 @@ def axes(
         inputs, summed, note = (
             (old.ndim - 1,),
             False,
-            "Its statistics are taken over other features now: the function changes.",
+            "Its statistics cover other features now: the function changes.",
         )
     elif isinstance(owner, nn.modules.batchnorm._NormBase | nn.PReLU):
         if old.numel() == 1:
-            return None, (), "One slope of all channels became one of each."
+            return None, (), "One slope for all channels became one per channel."
         inputs, summed = (0,), False
     elif isinstance(owner, nn.MultiheadAttention) or type(owner).__name__ == "NonDynamicallyQuantizableLinear":
-        return None, (), "Attention of another width has other heads."
+        return None, (), "With another embed_dim the heads of attention differ."
     elif not isinstance(owner, nn.Embedding | nn.EmbeddingBag) and type(owner).__module__.startswith("torch.nn"):
         if type(owner) not in (nn.ParameterDict, nn.Module):
             return None, (), f"{type(owner).__name__} cannot be resized: only some kinds of layers can."
@@ -260,7 +260,7 @@ def same_position(holder: nn.Module, owner: nn.Module) -> bool:
 
 
 def scaled(parts: Sequence[tuple[int, int]], was: int, now: int) -> tuple[tuple[int, int, int], ...] | None:
-    """Return the ways of an axis whose parts have these sizes, old and new, in proportion; None if nothing stays.
+    """Return the ways of an axis whose parts have these sizes, old and new, in proportion; None if nothing is kept.
 
     >>> scaled([(2, 4), (3, 3)], 10, 14)
     ((0, 0, 4), (4, 8, 6))
@@ -298,7 +298,7 @@ def place(
 
 
 def resizing(shape: torch.Size, ways: tuple[tuple[tuple[int, int, int], ...], ...]) -> Callable[[Tensor], Tensor]:
-    """Return what brings a tensor of the old shape, such as a moment, into the new one, with zeros for new entries."""
+    """Return a function that resizes a tensor of the old shape, such as a moment, with zeros for new entries."""
 
     def resized(old: Tensor) -> Tensor:
         new = old.new_zeros(shape)
@@ -309,7 +309,10 @@ def resizing(shape: torch.Size, ways: tuple[tuple[tuple[int, int, int], ...], ..
 
 
 def begin(owner: nn.Module, name: str, how: str, reason: str) -> tuple[str, str]:
-    """Initialise a new layer, or the free tensor `name` of `owner`; return what was done, and why not otherwise."""
+    """Initialise a new layer, or the free tensor `name` of `owner`.
+
+    Return the initialisation used, and why it is not the requested one.
+    """
     if name:
         tensor = owner._parameters.get(name)
         if tensor is None or how != "zero":
@@ -326,7 +329,7 @@ def begin(owner: nn.Module, name: str, how: str, reason: str) -> tuple[str, str]
             for tensor in tensors:
                 if tensor is not None:
                     tensor.zero_()
-            return ("zero", reason) if tensors else ("initialised", "It cannot begin at zero.")
+            return ("zero", reason) if tensors else ("initialised", "It cannot start at zero.")
         if how == "identity":
             told = as_identity(owner)
             return ("identity", reason) if not told else ("initialised", told)
@@ -341,10 +344,10 @@ def last_of_branch(owner: nn.Module) -> bool:
 
 
 def as_identity(owner: nn.Module) -> str:
-    """Make a layer the identity, or let it copy its input into its first units; return why it cannot be, else ""."""
+    """Make a layer the identity, or copy its input into its first units; return why that is impossible, else ""."""
     if isinstance(owner, nn.Linear):
         if owner.out_features < owner.in_features:
-            return "It gives fewer features than it takes, so it cannot be the identity."
+            return "It has fewer output than input features, so it cannot be the identity."
         nn.init.eye_(owner.weight[: owner.in_features])
         if owner.bias is not None:
             owner.bias[: owner.in_features].zero_()
@@ -372,12 +375,12 @@ def conv_as_identity(conv: Any) -> str:
         return "A convolution is the identity only with an odd kernel and stride 1."
     pads = tuple(step * (size // 2) for size, step in zip(sizes, conv.dilation, strict=True))
     if conv.padding not in ("same", pads) or any(getattr(conv, "output_padding", ()) or ()):
-        return f"Its output has another size than its input: with padding {pads[0]} it could be the identity."
+        return f"Its output has another size than its input: padding={pads[0]} would allow the identity."
     narrow, wide = conv.in_channels, conv.out_channels
     if wide < narrow or (conv.groups > 1 and wide != narrow):
-        return "It gives fewer channels than it takes, so it cannot be the identity."
+        return "It has fewer output than input channels, so it cannot be the identity."
     if conv.groups > 1 and conv.transposed:
-        return "A transposed convolution with groups is not made the identity."
+        return "A transposed convolution with groups cannot be the identity."
     middle = tuple(size // 2 for size in sizes)
     if conv.groups == 1:
         own = conv.weight[:, :narrow] if conv.transposed else conv.weight[:narrow]

@@ -1,4 +1,4 @@
-"""What a surgery is, and what became of each layer: plain values."""
+"""Values of a surgery and of its outcome by layer."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def sentence_of(found: Difference) -> str:
     if first is not None:
         name = layer_rows.name_of(first.a)
         other = f" ({layer_rows.name_of(first.b)} in B)" if first.b != first.a else ""
-        return f"They part at {name}{other}, in the {first.direction} pass in {first.mode} mode: {first.why}."
+        return f"They first differ at {name}{other}, in the {first.direction} pass in {first.mode} mode: {first.why}."
     structure = found.structure
     if found.ran:
         calls = counted(len(found.layers), "layer call")

@@ -129,7 +129,7 @@ class SideReader(QObject):
             if agreed:
                 go_on()
             else:
-                refuse(place, f"{path.name} was not trusted, so nothing of it was run.")
+                refuse(place, f"{path.name} was not trusted, so none of its code was run.")
 
         dialog.trusted.connect(layers.let_run)
         dialog.trusted.connect(agreed.append)

@@ -71,5 +71,5 @@ def test_a_function_that_the_catalog_lacks_is_a_layer_with_the_inputs_and_argume
 
 
 def test_an_input_that_no_output_depends_on_is_told(net: Path) -> None:
-    with pytest.raises(ModelImportError, match=r"Net takes 2 inputs, and what it returns depends on x alone"):
+    with pytest.raises(ModelImportError, match=r"Net takes 2 inputs, but its outputs depend only on x"):
         redrawn(net, "z = y.sum(-1)")

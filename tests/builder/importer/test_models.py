@@ -384,7 +384,11 @@ def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(own_file: Path,
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("wrong()", "no nn.Module"), ("missing", "it has Mine, make(), hang(), wrong()"), ("Mine", "describe the inputs")],
+    [
+        ("wrong()", "not an nn.Module"),
+        ("missing", "it has Mine, make(), hang(), wrong()"),
+        ("Mine", "describe the inputs"),
+    ],
 )
 def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str, words: str) -> None:
     source = parse_source(f"{own_file}:{name}")

@@ -199,7 +199,7 @@ class Net(nn.Module):
 """
     project, source = redrawn(folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64"))
     assert "self.last = nn.Linear(3, 2)" in source and "self.cross_entropy2(" in source
-    assert "lm.head.0.weight, which no settings of a node express" in project.notes
+    assert "lm.head.0.weight, which no setting of a node can express" in project.notes
 
 
 def test_what_a_forward_asks_about_gradients_and_devices_does_not_keep_it_from_being_drawn(folder: Path) -> None:

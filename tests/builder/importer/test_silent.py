@@ -187,7 +187,7 @@ KEPT = {
     "StochasticDepthByPython": "Python's random.random",
     "Seeded": "torch.manual_seed",
     "SeededInside": "torch.manual_seed",
-    "AttentionDropsAlways": "F.scaled_dot_product_attention drops out in eval mode too",
+    "AttentionDropsAlways": "F.scaled_dot_product_attention applies dropout in eval mode too",
     "TrainDoesMore": "it computes something in eval mode that it does not in training",
     "ModeInArithmetic": "it computes something in eval mode that it does not in training",
     "OnlyInEvaluation": "it computes something in eval mode that it does not in training",

@@ -151,7 +151,7 @@ def test_random_weights_leave_the_buffers_and_other_weights_without_them_are_war
     assert not torch.equal(state["first.qkv.weight"], held["first.qkv.weight"])
     assert model_buffers.lost_buffers(project_file.with_start(project, begins), source) == ()
     (warning,) = model_buffers.lost_buffers(project_file.with_start(project, None), source)
-    assert warning.severity == "warning" and "4 buffers are not those of masked.py:make()" in warning.message
+    assert warning.severity == "warning" and "4 buffers differ from those of masked.py:make()" in warning.message
     assert warning.cures[0].settings == {"start": begins}
     project = project_file.with_start(project, None)
     assert warning in preflight.problems(project, analyse(project.graph, custom_layers.ops_of(project)))

@@ -105,7 +105,7 @@ def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
     agree(qtbot, dialog, "Trust and compare")
     page = window.diff
     qtbot.waitUntil(lambda: page.compared is not None)
-    assert page.compared.found.first.a == "norm" and "They part at norm, in the forward pass" in (
+    assert page.compared.found.first.a == "norm" and "They first differ at norm, in the forward pass" in (
         page.verdict.sentence.text()
     )
     assert {one.name for one in nets.glob("ran_*")} == {"ran_one", "ran_two"} and "two_net" not in sys.modules
@@ -157,7 +157,7 @@ def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: 
     dialog = asked(qtbot, digits)
     assert dialog.a.placeholderText().startswith("digits")
     for words, why in (
-        ("no_such.tape", "There is no file"), ("nothing", "names no model"),
+        ("no_such.tape", "There is no file"), ("nothing", "does not name a model"),
         ("digits.runs@", "Nothing follows the @"), ("one_net.py:Net", "was not trusted"),
     ):  # fmt: skip
         dialog.b.setText(words)
@@ -169,7 +169,7 @@ def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: 
     assert not dialog.compare_button.isEnabled()
     qtbot.keyClicks(dialog.python, "no_such_python")
     qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
-    assert "no_such_python is no program" in dialog.entries["python"].note.text()
+    assert "no_such_python is not an executable" in dialog.entries["python"].note.text()
     assert not (nets / "ran_one").exists() and digits.diff.compared is None and not digits.diff.working_on
 
 

@@ -260,11 +260,11 @@ def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: 
     assert not dialog.open_button.isEnabled()
     qtbot.keyClicks(dialog.source, "nothing")
     qtbot.keyClick(dialog.source, Qt.Key.Key_Return)
-    assert "names no model" in dialog.entries["source"].note.text() and dialog.focusWidget() is dialog.source
+    assert "does not name a model" in dialog.entries["source"].note.text() and dialog.focusWidget() is dialog.source
     dialog.source.setText("torchvision:resnet")
     dialog.inputs.setPlainText("1x")
     dialog.start()
-    assert "describes no input" in dialog.entries["inputs"].note.text()
+    assert "does not describe an input" in dialog.entries["inputs"].note.text()
     dialog.inputs.setPlainText("")
     dialog.start()
     qtbot.waitUntil(lambda: "torchvision has no model resnet" in dialog.state.text())

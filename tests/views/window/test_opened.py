@@ -110,7 +110,10 @@ def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window
     measured, row = OutputLoss("logits", Choice("CrossEntropyLoss"), 0.0), OutputLoss("loss", Choice("OwnLoss"))
     assert window.document.project.training.losses == (measured, row)
     (problem,) = window.live.errors
-    assert problem.message == "The model is not given the target" and window.run_control.blocked == "Fix 1 error to run"
+    assert (
+        problem.message == "The model does not receive the target"
+        and window.run_control.blocked == "Fix 1 error to run"
+    )
     window.cures.apply_to_network(problem.cures[0])
     assert dict(window.document.project.training.inputs) == {"labels": TARGET} and not window.live.errors
     qtbot.waitUntil(lambda: form.data.fields.choices["labels"].value() == TARGET)

@@ -1,4 +1,4 @@
-"""Constructor arguments that no form holds, as Python: configurations, classes, functions, modules, lists and dicts."""
+"""Python source of constructor arguments that forms cannot hold: configurations, classes, functions, modules, dicts."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _keywords(named: dict[str, Any], inner: Callable[[Any], str]) -> list[str]:
 
 
 def _configuration(value: Any) -> dict[str, Any] | None:
-    """Return what a configuration's class makes an equal one of; None for other objects."""
+    """Return the arguments that rebuild an equal configuration; None for other objects."""
     if not callable(getattr(type(value), "from_dict", None)):
         return None
     for name in ("to_diff_dict", "to_dict"):

@@ -30,7 +30,7 @@ WIRED = 1  # placeholder for a number that a wire provides
 
 
 class BindingError(CodedError, ValueError):
-    """A call that no op of the catalog stands for; the text says which and why."""
+    """A call without an op in the catalog; the message says which and why."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ _DROPPED = frozenset(
 
 
 class Binder:
-    """Finds ops for the calls of one graph. `values` has an example of what each node gives."""
+    """Binds the calls of one graph to ops. `values` has an example value of each node."""
 
     def __init__(self, catalog: Catalog, values: Mapping[fx.Node, Any]) -> None:
         self.catalog, self.values = catalog, values

@@ -15,7 +15,7 @@ VALUES = ("parameter", "buffer")  # ops of nodes that are a tensor of the model
 
 
 class DraftError(CodedError, ValueError):
-    """A traced model that cannot be drawn; says where and why. `path` is where it stands, `why` the bare reason."""
+    """A traced model that cannot be drawn; says where and why. `path` is the submodule, `why` the bare reason."""
 
     code = "not_drawn"
 

@@ -253,7 +253,7 @@ class _Sheet:
         self.places[node] = (made.id, 0)
 
     def _alone(self, node: fx.Node) -> bool:
-        """Return whether no other call of this sheet reads what a call modifies in place."""
+        """Return whether no other call of this sheet reads the tensor that a call modifies in place."""
         views = self.drafter.tracer.views
         source = views.in_place[node]
         others = (source.users.keys() & self.needed) - {node}
@@ -368,7 +368,7 @@ class _Sheet:
 
 
 def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, values: Any) -> None:
-    """Set sizes to AUTO where inference from the input shape gives the same value."""
+    """Set sizes to AUTO where inference from the input shape yields the same value."""
     for param in spec.params:
         rule = ops.AUTO_RULES.get((spec.key, param.name))
         if rule is None or param.name not in params:

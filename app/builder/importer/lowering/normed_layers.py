@@ -21,7 +21,7 @@ def plain_class(module: nn.Module) -> type[nn.Module]:
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a class without what parametrizations put before it.
+    """Return the name of a class without the prefix that parametrizations add.
 
     >>> plain_name("ParametrizedLinear"), plain_name("Linear")
     ('Linear', 'Linear')

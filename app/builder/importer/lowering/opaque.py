@@ -82,7 +82,7 @@ class OwnClasses:
         return self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem
 
     def _own(self, kind: type, given: dict[str, Any]) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
-        """Return a class of the file as it stands there, its op and the arguments. Raises BindingError."""
+        """Return a class of the file unchanged, its op and the arguments. Raises BindingError."""
         layer = self._own_layer(kind)
         if not self._failed:
             self._failed = self._load(self.file)

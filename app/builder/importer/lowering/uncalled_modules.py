@@ -17,7 +17,7 @@ from app.builder.importer.lowering.parameter_order import partly_frozen, wholly_
 
 
 def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
-    """Put a node for every parameter and buffer that no node holds; for those of a whole layer, that layer."""
+    """Add a node for every parameter and buffer without one; for those of a whole layer, that layer."""
     drafts: dict[str, list[Draft]] = {}
     held: set[str] = set()
     for draft in drafts_in(root):

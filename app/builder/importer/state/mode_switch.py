@@ -1,4 +1,4 @@
-"""Values that differ by the mode of the net: a generated layer passes on one of two, and what follows is drawn once."""
+"""Values that differ between train and eval mode: a generated layer selects one, and later calls are drawn once."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _feeds(draft: Draft) -> Mapping[str, list[Feed]]:
 
 
 def _sort(draft: Draft) -> bool:
-    """Bring the nodes into an order in which each comes after those that it takes; return whether there is one."""
+    """Sort the nodes topologically; return whether that is possible."""
     feeds, ordered = _feeds(draft), dict[str, DraftNode]()
     left = list(draft.nodes.values())
     while left:

@@ -60,7 +60,7 @@ def hashes(frame: Frame, constants: Mapping[fx.Node, torch.Tensor], known: Mappi
 
 
 def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.Node, fx.Node]) -> str:
-    """Describe what a value depends on that changes from call to call; "" if only sizes and constants.
+    """Describe the changing inputs of a value, such as parameters or random numbers; "" if only sizes and constants.
 
     PARAMETERS means that it depends on them alone, so it changes with training.
     """
@@ -78,7 +78,7 @@ def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.N
         if name.rstrip("_") in _CHANCE:
             return "random numbers"
         if one.op == "placeholder" and one not in outside:
-            return "what arrives"
+            return "its input"
         if one.op == "call_module":
             return "the output of a layer"
         if one.op == "get_attr" and isinstance(values[one], torch.nn.Parameter):

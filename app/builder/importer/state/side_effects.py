@@ -116,7 +116,7 @@ def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Fac
 
 
 def differing(before: Facts, after: Facts) -> list[Where]:
-    """List what differs, in the order of the model."""
+    """List the differences, in the order of the model."""
     return [where for where in dict.fromkeys((*before, *after))
             if where not in before or where not in after or before[where] != after[where]]  # fmt: skip
 
@@ -147,7 +147,7 @@ def changed_tensor(model: nn.Module, became: dict[fx.Node, fx.Node]) -> tuple[Wh
 
 
 def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
-    """Put plain tensors in the place of values of the graph that modules keep; by id what each of them was."""
+    """Replace traced values that modules store by plain tensors; return the traced value of each by id."""
     found: dict[int, tuple[Where, fx.Node]] = {}
     known: dict[fx.Node, torch.Tensor] = {}
 

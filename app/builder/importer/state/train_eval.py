@@ -107,10 +107,12 @@ def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
 
 
 def check_chance(training: Draft, evaluation: Draft | None) -> None:
-    """Raise DraftError for a function that drops out in eval mode too: its op does so in training alone."""
+    """Raise DraftError for a function that applies dropout in eval mode too: its op does so in training alone."""
     for node in (evaluation or training).nodes.values():
         if node.params.get(IN_TRAINING.get(node.op, ""), 0.0):
-            raise DraftError(f"{training.path or training.kind}: {node.op} drops out in eval mode too", training.path)
+            raise DraftError(
+                f"{training.path or training.kind}: {node.op} applies dropout in eval mode too", training.path
+            )
     inner = [node.inner for node in (evaluation or training).nodes.values() if node.inner]
     for draft in inner:
         check_chance(draft, None)

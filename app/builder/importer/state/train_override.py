@@ -100,7 +100,7 @@ def _has_modes(module: nn.Module) -> bool:
 
 
 def check_apart(model: nn.Module, path: str, training: bool) -> None:
-    """Let a part that is not followed be in its mode. Raises TraceError if the mode of something in it is held from
+    """Put an untraced part into its mode. Raises TraceError if the mode of a submodule is fixed from
     outside, so that the part alone would have another."""
     part = model.get_submodule(path)
     as_held = {name: _plain(module.training, training) for name, module in part.named_modules()}

@@ -37,7 +37,7 @@ def state() -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """Whatever is drawn in here, the random numbers after it are those that would have come without."""
+    """Restore the random generators afterwards, so that draws inside do not shift later random numbers."""
     numpy, python = sys.modules.get("numpy"), random.getstate()
     theirs = numpy.random.get_state(legacy=True) if numpy is not None else None
     try:

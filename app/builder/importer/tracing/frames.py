@@ -52,7 +52,7 @@ def none_swallowed() -> Iterator[None]:
 
 
 class DataDependentError(TraceError):
-    """Raised if control flow or shapes depend on the values of the data; `words` say where and how."""
+    """Control flow or shapes depend on the values of the data; `words` say where and how."""
 
     def __init__(self, words: str, path: str | None = None, why: str = "") -> None:
         super().__init__(words, path, why or VALUES)

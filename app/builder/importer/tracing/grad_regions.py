@@ -71,7 +71,8 @@ def checkpoint_remark() -> str:
 class Gradients:
     """Which values of a trace require grad. `quiet` are those computed under no_grad.
 
-    `asked` are the modules that read whether gradients are recorded, by path, with the line; `told` is what they read.
+    `asked` are the modules that read whether gradients are recorded, by path, with the line; `told` is the value they
+    read.
     """
 
     def __init__(self, values: dict[fx.Node, Any]) -> None:
@@ -130,7 +131,7 @@ def enabled_inside(frame: Frame, quiet: set[fx.Node]) -> bool:
 
 
 def detached(frame: Frame, gradients: Gradients, values: dict[fx.Node, Any], root: nn.Module) -> None:
-    """Detach what leaves a region without gradients, in a frame and in those inside of it."""
+    """Detach the values that leave a no_grad region, in a frame and in nested ones."""
     for inner in frame.inner.values():
         detached(inner, gradients, values, root)
     if not frame.recorded:

@@ -78,7 +78,7 @@ class MetaEvaluator:
 
 
 def _tensors_of(found: Any, apart: Apart) -> Any:
-    """Return the tensors that a node of a class gives: all those of a record, which is kept."""
+    """Return the output tensors of an opaque node: all those of a record, which is kept."""
     apart.record = None
     if apart.spec is None or not is_record(found):
         return found

@@ -84,7 +84,7 @@ class Modules:
         return refilled(record, iter([next(items) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]))
 
     def forward(self, module: nn.Module, path: str | None) -> Callable[..., Any]:
-        """Return what a module call runs: its own code with hooks, or its exported replay."""
+        """Return the callable of a module call: its own code with hooks, or its exported replay."""
         apart = self._tracer.apart.get(path) if path is not None else None
         if apart is not None and apart.replay is not None:
             return apart.replay

@@ -1,4 +1,4 @@
-"""Proxies for traced values, which know an example, and a traceable `self.training`."""
+"""Proxies for traced values, each with an example value, and a traceable `self.training`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _ITS_OWN = frozenset({"tracer", "node", "root", "attr", "_made"})
 
 
 class ValueProxy(fx.Proxy):
-    """A proxy that knows an example of its value, and passes for a tensor where that is one."""
+    """A proxy with an example of its value, accepted as a tensor if that is one."""
 
     tracer: Tracer
 

@@ -68,7 +68,7 @@ def _copied(x: Any, other: Any, non_blocking: bool = False) -> Any:
 
 
 def _is_new(x: Any) -> bool:
-    """Return whether no parameter contributes to a tensor: it comes from a factory, or is a view of such."""
+    """Return whether no parameter contributes to a tensor: a factory created it, or it is a view of such a tensor."""
     if type(x) not in PROXIES:
         return True
     node, links = x.tracer.latest(x.node), x.tracer.views.links
@@ -163,7 +163,7 @@ def _largest(of_two: Any, over: Any, x: Any, other: Any = None, *rest: Any, **na
 
 
 def _clamped(input: Any, min: Any = None, max: Any = None) -> Any:
-    """With tensors for bounds. Of equal values it is the input that learns, as in torch."""
+    """Clamp with tensors as bounds; for equal values the gradient goes to the input, as in torch."""
     if not isinstance(min, torch.Tensor) and not isinstance(max, torch.Tensor):
         return None
     made = input

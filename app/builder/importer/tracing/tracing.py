@@ -224,7 +224,7 @@ class Tracer(fx.Tracer):
         return self._placeholder(frame, "taken", self.values[node], node).node
 
     def _returned_too(self, node: fx.Node) -> fx.Node:
-        """Let a module return a value that another reads off an object both know, such as a cache; return the item."""
+        """Make a module return a value that another reads from a shared object, such as a cache; return the item."""
         frame, call, outer = self._left[node.graph]
         number = next((place for place, leaf in enumerate(frame.outputs) if leaf is node), len(frame.outputs))
         if number == len(frame.outputs):

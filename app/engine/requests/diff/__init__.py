@@ -39,7 +39,7 @@ class DiffSide:
 
     @property
     def own_code(self) -> bool:
-        """Return whether making it runs code that has to be trusted, in a process of its own."""
+        """Return whether making it runs code that must be trusted, in a separate process."""
         if isinstance(self.model, Source):
             return self.model.own is not None
         return self.model is not None and self.model.source.own_code
@@ -52,12 +52,12 @@ class DiffSide:
 
 @dataclass(frozen=True)
 class Diff(Request[Difference]):
-    """Make both models with `seed`, run them on the same batch, and say where they part. `trains` are the modes that
-    are tried, False for eval. Without weights of its own a side gets the other's. With `modes`, B is A in another mode;
+    """Make both models with `seed`, run them on the same batch, and find where they differ. `trains` are the modes that
+    are tried, False for eval. A side without weights gets the other's. With `modes`, B is A in another mode;
     with `python`, the path of an interpreter that has torch, B is A there.
 
     Steps of runs are re-lived with downloaded datasets in `data_root`. Raises SourceError, ComparisonError,
-    WeightsError, RunError and ReliveError; send it to an engine of its own, which runs the code of the models.
+    WeightsError, RunError and ReliveError; send it to a dedicated engine, which runs the code of the models.
     """
 
     lane: ClassVar[str] = MAIN
@@ -94,5 +94,7 @@ def interpreter(text: str) -> str:
     """Return the path of an interpreter; a symbolic link, as in an environment, stays one. Raises SourceError."""
     found = shutil.which(text)
     if found is None:
-        raise SourceError(f"{text} is no program; name an interpreter, such as /path/to/environment/bin/python")
+        raise SourceError(
+            f"{text} is not an executable; pass a Python interpreter, such as /path/to/environment/bin/python"
+        )
     return os.path.abspath(found)

@@ -1,4 +1,4 @@
-"""Request: read what a person names to be compared, a project, a stored run or a file of weights."""
+"""Request: read one side of a comparison: a project, a stored run or a file of weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests about what a net looks at: its attention on a sample, attributions, and the loss without a part of it."""
+"""Requests to interpret a net: attention on a sample, attributions, and the loss with parts ablated or patched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class InterpretedNet:
-    """A net that is ready to be asked, held under `net`.
+    """A net that is ready for requests, under the handle `net`.
 
     `counts` are the samples of each split, (("training", 1000), ...); of a model from anywhere those of its example
     inputs, under "example". `words` describe its weights, `layers` are its modules, `inputs` the names of its inputs.
@@ -36,14 +36,14 @@ class InterpretedNet:
 
 @dataclass(frozen=True)
 class PrepareInterpreted(Request[InterpretedNet]):
-    """Make the net of a job with some weights and read its data; progress is text. Raises what an evaluation raises."""
+    """Build the net of a job with some weights and read its data; progress is text. Raises as an evaluation."""
 
     lane: ClassVar[str] = "interpret"
     job: Job
     weights: WeightsChoice
 
 
-# What is looked at: a net that was prepared, or a model from anywhere with its example inputs.
+# The subject: a prepared net, or a model from any source with its example inputs.
 Interpreted = Handle | ModelCapture
 
 
@@ -107,7 +107,7 @@ class FindWorst(Request[tuple[int, ...]]):
 
 @dataclass(frozen=True)
 class ReadLooks(Request[tuple[SampleLook, ...]]):
-    """Return samples as a person sees them."""
+    """Return samples as displayed: pictures, tokens, labels and predictions."""
 
     lane: ClassVar[str] = "interpret"
     net: Interpreted

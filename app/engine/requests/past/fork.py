@@ -1,4 +1,4 @@
-"""Request: what a run needs to go on from before a step without the step's batch."""
+"""Request: checkpoint and job of a fork that leaves out the batch of a step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Fork:
-    """The project of every stage of a run with a step in `leave_out`, its job, and the checkpoint to go on from, in a
+    """The project of every stage of a run with a step in `leave_out`, its job, and the checkpoint to resume from, in a
     stage from 1: None for the start of the run. `passed_over` lists nearer checkpoints that are unusable."""
 
     projects: tuple[Project, ...]
@@ -25,7 +25,7 @@ class Fork:
 
     @property
     def project(self) -> Project:
-        """The project of the stage that the fork begins in."""
+        """The project of the stage in which the fork starts."""
         return self.projects[self.stage - 1]
 
 

@@ -1,4 +1,4 @@
-"""Request: re-live a step of a stored run, verify it by what was recorded, and capture its graph."""
+"""Request: re-live a step of a stored run, verify it by its recorded hashes, and capture its graph."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Revisited:
 
 @dataclass(frozen=True)
 class Reliving:
-    """Progress: so many of the steps to re-live are done."""
+    """Progress: the number of re-lived steps."""
 
     done: int
     of: int

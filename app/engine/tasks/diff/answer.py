@@ -18,7 +18,7 @@ from app.compare.structure import compare as match
 from app.engine.requests.diff import Diff, DiffSide
 from app.engine.server import Context, handles
 from app.engine.tasks.diff.other_interpreter import exchange_with
-from app.engine.tasks.diff.sides import forget, load_weights, made, shape_text, state_of
+from app.engine.tasks.diff.sides import forget, load_side, load_weights, shape_text, state_of
 from app.observe import tensors
 from app.runs import record
 from app.runs.compare import settings as compare_settings
@@ -58,7 +58,7 @@ def _compared(
         return _of_weights(request.a, request.b)
     tell(f"Making {request.a.name}")
     with gc_pause.put_off():
-        one = made(request.a, request)
+        one = load_side(request.a, request)
     remarks = load_weights(one.model, request.a, request, tell, cancelled)
     if request.python:
         batch = Batch(one.args, one.kwargs, request.seed, one.targets)
@@ -72,7 +72,7 @@ def _compared(
     forget(request.a)
     tell(f"Making {request.b.name}")
     with gc_pause.put_off():
-        other = made(request.b, request)
+        other = load_side(request.b, request)
     remarks += load_weights(other.model, request.b, request, tell, cancelled)
     if one.model is other.model:  # an object of a module
         other.model = copy.deepcopy(one.model)
@@ -107,7 +107,7 @@ def _remarked(found: Difference, remarks: list[str]) -> Difference:
 def _of_weights(a: DiffSide, b: DiffSide) -> Difference:
     """Compare two files of weights, key by key."""
     if a.model is not None or b.model is not None or not a.weights or not b.weights:
-        raise SourceError(f"{a.name} and {b.name}: weights are compared with weights, and a model with a model")
+        raise SourceError(f"{a.name} and {b.name}: weights can only be compared with weights, and a model with a model")
     one, other = state_of(a.weights), state_of(b.weights)
     shapes = [
         (key, Setting(key.rpartition(".")[2], shape_text(value), shape_text(other[key])))

@@ -41,7 +41,7 @@ main(folder)
 def exchange_with(
     python: str, side: DiffSide, cancelled: Callable[[], bool] = lambda: False
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return what runs a side in the interpreter `python`. It raises SourceError, with the interpreter's last line."""
+    """Return the function that runs a side in the interpreter `python`. It raises SourceError with its last line."""
     how = _how(side)
 
     def exchange(given: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +72,9 @@ def _write(given: dict[str, Any], file: Path) -> None:
         tensor_files.load(file)
     except Exception as error:  # whatever an input holds
         words = str(error).split("\n")[0]
-        raise SourceError(f"its inputs cannot go to another interpreter, which takes tensors alone: {words}") from error
+        raise SourceError(
+            f"its inputs cannot be sent to another interpreter, which takes only tensors: {words}"
+        ) from error
 
 
 def _run(python: str, folder: str, cancelled: Callable[[], bool]) -> None:
@@ -104,7 +106,7 @@ def _run(python: str, folder: str, cancelled: Callable[[], bool]) -> None:
 
 
 def _how(side: DiffSide) -> dict[str, Any]:
-    """Return how the other interpreter makes a model, for JSON. Raises SourceError where it cannot."""
+    """Return the recipe by which the other interpreter makes a model, for JSON. Raises SourceError if there is none."""
     model = side.model
     if isinstance(model, Source):
         return {"kind": "module", "module": NET, "name": model.class_name, "arguments": {}}

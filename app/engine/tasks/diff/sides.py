@@ -23,7 +23,7 @@ from app.util import rng
 from app.util.formatting import bytes_text
 
 
-def made(side: DiffSide, request: Diff) -> Loaded:
+def load_side(side: DiffSide, request: Diff) -> Loaded:
     """Make a model and its batch: the inputs of a source, random ones of a project."""
     if isinstance(side.model, Source):
         from app.preflight import random_batch
@@ -36,7 +36,7 @@ def made(side: DiffSide, request: Diff) -> Loaded:
     assert isinstance(side.model, Observe)
     wanted = side.model
     if wanted.source.looked_at:
-        raise SourceError(f"{side.name} is a graph that is only looked at; pass --trust to run a .pt2")
+        raise SourceError(f"{side.name} is shown as a graph and not run; pass --trust to run a .pt2")
     if wanted.folder:
         os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
     if not wanted.source.own_code:
@@ -59,7 +59,7 @@ def _check_size(wanted: Observe) -> None:
 
 
 def forget(side: DiffSide) -> None:
-    """Have the modules of a person's own folder imported again: another version of a file may have the same name."""
+    """Import the modules of a user's folder again: another version of a file may have the same name."""
     if not isinstance(side.model, Observe) or not side.model.source.own_code:
         return
     source = side.model.source
@@ -105,7 +105,7 @@ def load_weights(
     model.load_state_dict(fitting, strict=False)
     missing, left = len(own.keys() - given.keys()), len(given.keys() - own.keys())
     found = [f"{missing} tensors of {side.name} are not in {Path(where).name}."] if missing else []
-    found += [f"{left} tensors of {Path(where).name} have no place in {side.name}."] if left else []
+    found += [f"{left} tensors of {Path(where).name} have no counterpart in {side.name}."] if left else []
     return [*remarks, *found]
 
 

@@ -71,7 +71,7 @@ def counts_of(evaluator: Evaluator) -> tuple[tuple[str, int], ...]:
 
 
 def source_of(net: Interpreted, context: Context) -> Evaluator | ModelCapture:
-    """Return what a request is about. Raises HandleLostError."""
+    """Return the subject of a request. Raises HandleLostError."""
     if isinstance(net, ModelCapture):
         return net
     evaluator: Evaluator = context.object_of(net)
@@ -79,7 +79,7 @@ def source_of(net: Interpreted, context: Context) -> Evaluator | ModelCapture:
 
 
 def subject_of(source: Evaluator | ModelCapture, part: str, numbers: Sequence[int]) -> Subject:
-    """Return a net with some samples. Raises InterpretError for samples that are not there, and what reading raises."""
+    """Return a net with some samples. Raises InterpretError for samples that do not exist, and as reading does."""
     if isinstance(source, ModelCapture):
         batch = batch_of_model(source)
         return subject.of_model(batch.model, batch.inputs, batch.kwargs).of_samples(numbers)
@@ -135,12 +135,12 @@ def numbers_of(source: Evaluator | ModelCapture, samples: Samples) -> tuple[int,
     if not samples.worst:
         return samples.numbers
     if isinstance(source, ModelCapture):
-        raise InterpretError("the worst samples are those of data: choose data with --on DATA, or name samples")
+        raise InterpretError("the samples with the largest loss need data: choose data with --on DATA, or name samples")
     return tuple(int(one) for one in source.evaluate(samples.part).worst()[: samples.worst])
 
 
 def look_of(one: Subject, number: int, output: Any = None) -> SampleLook:
-    """Return the sample of a subject with a batch of one as a person sees it."""
+    """Return the displayed sample of a subject with a batch of one."""
     picture: Any = None
     tokens: tuple[str, ...] = ()
     for tensor in one.tensors:

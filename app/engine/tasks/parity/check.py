@@ -190,7 +190,7 @@ class ParityCheck:
                     inputs = self._make_inputs(stage)
                     self._compare(self._run_stage(self._theirs, stage, inputs), stage, inputs)
             except _Differs as differs:
-                self._note(f"With pictures of {side}×{side} it is not the model: {differs}.")
+                self._note(f"With images of {side}×{side} it differs from the model: {differs}.")
                 return 0
             except Exception:  # it takes no pictures of that size
                 continue

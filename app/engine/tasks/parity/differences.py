@@ -40,14 +40,14 @@ def static_differences(ours: nn.Module, theirs: nn.Module) -> Iterator[Differenc
     for name in others.keys() - mine.keys():
         yield Difference("parameters", name, "is not in the drawing")
     for name in mine.keys() - others.keys():
-        yield Difference("parameters", name, "is in the drawing alone")
+        yield Difference("parameters", name, "is only in the drawing")
     for name, parameter in others.items():
         if name in mine and mine[name].requires_grad != parameter.requires_grad:
             there, here = ("learns", "is frozen") if parameter.requires_grad else ("is frozen", "learns")
             yield Difference("trainable parameters", name, f"{here} in the drawing and {there} in the model")
     if one_tensor(ours) != one_tensor(theirs):
         names = next(iter(sorted({*one_tensor(theirs)} ^ {*one_tensor(ours)})), ())
-        yield Difference("parameters", " and ".join(names[:2]), "are one tensor in one of them alone")
+        yield Difference("parameters", " and ".join(names[:2]), "are tied in only one of the two")
 
 
 def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:

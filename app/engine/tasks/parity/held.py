@@ -82,12 +82,13 @@ def part_to_keep(
         raise refusal(model, path, found, words)
     if covering == "" or len(apart) >= MOST_PARTS:
         raise refusal(model, path, found, "as one node it differs too")
-    return path, f"drawn call by call it would be another net ({found.differences[0]})"
+    return path, f"drawn call by call it would be a different net ({found.differences[0]})"
 
 
 def refusal(model: nn.Module, path: str, found: ParityResult, why: str) -> ModelImportError:
     """Return the error for a part that differs and cannot be one node either."""
     place = place_of(model, path)
     return ModelImportError(
-        f"The drawing would be another net: {found.differences[0]}. What differs is {place}; {why}", "another_net"
+        f"The drawing would be a different net: {found.differences[0]}. The difference is in {place}; {why}",
+        "another_net",
     )

@@ -47,7 +47,7 @@ class InitRecorder(TorchFunctionMode):
         return found
 
     def note(self, tensor: Any, init: Init | None) -> None:
-        """Note what a tensor was filled with; a part of one makes the whole unknown."""
+        """Record how a tensor was filled; filling a part of one makes the whole unknown."""
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout == torch.strided:
             memory = _memory(tensor)
             if memory not in self._last:

@@ -34,7 +34,7 @@ class InputShapes:
 
 
 class Inputs:
-    """Makes the inputs of one model. `high` is what whole numbers stay below, `spread` how others are spread."""
+    """Makes the inputs of one model. `high` is the exclusive bound of integers, `spread` the scale of floats."""
 
     def __init__(self, specs: tuple[InputSpec, ...], given: tuple[tuple[int, ...], ...], model: nn.Module) -> None:
         self._specs, self._given = specs, given

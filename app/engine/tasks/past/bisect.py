@@ -1,4 +1,4 @@
-"""Find the first step of a run at which a condition held: from what was recorded where that suffices, else by re-living
+"""Find the first step of a run at which a condition held: from its records where they suffice, else by re-living
 the run with a check at every step.
 """
 
@@ -40,7 +40,7 @@ def first_step(
     check(kept, job, last, recorded)
     if kept.record.environment is not None and kept.record.environment.processes > 1:
         raise RunError(
-            f"{kept.record.title} ran on several processes, of which losses alone are recorded at every step."
+            f"{kept.record.title} ran on several processes, of which only the losses are recorded at every step."
         )
     job = as_recorded(kept, job)
     probe = ConditionProbe(condition)

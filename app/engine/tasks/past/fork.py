@@ -14,7 +14,7 @@ from app.training.checkpoints.checkpoint import CheckpointError, stage_of, step_
 
 @handles(ForkWithout)
 def fork_without(request: ForkWithout, _context: Context) -> Fork:
-    """Return what the fork begins with; nothing is written."""
+    """Return the start of the fork; nothing is written."""
     kept, project, job = stored(request.run, request.data_root)
     check(kept, job, request.step, step_hashes.recorded_of(kept))
     left_out = tuple(sorted({*project.training.leave_out, request.step}))

@@ -76,7 +76,7 @@ def relived_on_processes(
 
 def _compared(event: StepDone, row: tuple[int, ...], layers: tuple[str, ...], recorded: Recorded) -> Parted | None:
     """Return how a step differs from the recorded one; None if it does not."""
-    reason = "of a run on several processes the operation is not looked for"
+    reason = "the operation is not searched for in a run on several processes"
     known = recorded.hashes.get(event.step)
     if known is not None:
         pairs = zip(recorded.layers, row[FIRST:], known[FIRST:], strict=True)

@@ -69,7 +69,7 @@ def revisit(request: Revisit, context: Context) -> Revisited:
 
 @handles(LookIntoStep)
 def look_into_step(request: LookIntoStep, context: Context) -> StepLayer:
-    """Return what a layer computed at a re-lived step."""
+    """Return the results of a layer at a re-lived step."""
     held: HeldRevisit = context.object_of(request.held)
     return held.state.layer(request.layer, request.sample)
 
@@ -132,7 +132,7 @@ class HeldRevisit:
             self.state = StepState(stepper, watcher.snapshot, gradients, info, figures.step)
 
     def hold(self) -> LiveGraph:
-        """Run the forward pass of the step again and hold its graph. Raises as `TrainingBatch.hold`."""
+        """Run the forward pass of the step again and keep its graph. Raises as `TrainingBatch.hold`."""
         with self._as_the_run():
             return self.batch.hold()
 

@@ -43,7 +43,8 @@ def weights_at_step(
     check(kept, job, wanted, recorded)
     if kept.record.environment is not None and kept.record.environment.processes > 1:
         raise RunError(
-            f"{title} ran on several processes, whose steps are compared at their checkpoints alone; there is none of "
+            f"{title} ran on several processes, whose steps can only be compared at their checkpoints; there is none "
+            f"of "
             f"step {step:,}"
         )
 
@@ -58,7 +59,7 @@ def weights_at_step(
     if found.parting is not None:
         at = found.parting.step
         raise RunError(
-            f"{title} cannot be compared at step {step:,}: re-lived, it is another run from step {at:,} on. "
+            f"{title} cannot be compared at step {step:,}: re-lived, it differs from its record from step {at:,} on. "
             f"tapedeck revisit {folder} --step {at} says why"
         )
     came = f"step {found.started_at:,} ({nearest.name})" if nearest is not None else "its start"

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 WORDS = """
 SOURCE is a project, or any model: FILE.py:Class, package.module:Class, package.module:factory(), torchvision:resnet18,
-timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A project gives samples of its data, with the newest weights of its runs;
-a model its example inputs (--input), with the weights that its constructor makes, or with --on DATA samples of data.
+timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A project runs on samples of its data with the newest
+weights of its runs, a model on its example inputs (--input) with its initial weights, or with --on DATA on samples of
+data.
 Your own files run only with --trust, or if trusted in the window.
 """
 SECONDS = 120.0
@@ -36,11 +37,11 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
         parser.add_argument("--sample", action="append", type=int, default=[], metavar="N",
                             help="number of a sample, from 0; may be repeated (0)")  # fmt: skip
         parser.add_argument("--worst", type=cli.positive, metavar="N",
-                            help="the N samples of the largest loss, in place of --sample")  # fmt: skip
+                            help="the N samples with the largest loss, instead of --sample")  # fmt: skip
     else:
         parser.add_argument("--sample", type=int, default=0, metavar="N", help="number of a sample, from 0 (0)")
     parser.add_argument("--part", choices=("validation", "test", "training"), default="validation",
-                        help="the samples of a project that are counted (validation)")  # fmt: skip
+                        help="part of a project's data in which samples are numbered (validation)")  # fmt: skip
     weights = parser.add_mutually_exclusive_group()
     weights.add_argument("--weights", type=Path, metavar="FILE", help="state_dict as a .safetensors or .pt file")
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
@@ -48,13 +49,13 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
     parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
     opened.add_source(parser)
-    parser.add_argument("--seed", type=int, default=0, help="of a model: seed of its weights (0)")
-    parser.add_argument("--timeout", type=float, default=SECONDS, help="of a model: time limit in seconds (120)")
+    parser.add_argument("--seed", type=int, default=0, help="for a model: seed of its weights (0)")
+    parser.add_argument("--timeout", type=float, default=SECONDS, help="for a model: time limit in seconds (120)")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class InterpretedNet:
     """What a command is about: an evaluator of this process, or a model that is made for each request."""
 
     source: Evaluator | ModelCapture
@@ -63,7 +64,7 @@ class Asked:
 
     @property
     def net(self) -> Handle | ModelCapture:
-        """Return what requests name it by; a net of this process is given to `answer` itself."""
+        """Return its handle for requests; a net of this process is passed to `answer` directly."""
         from app.engine.protocol import Handle
         from app.engine.requests.observe import ModelCapture
 
@@ -90,16 +91,16 @@ class Asked:
             raise cli.CommandError(str(error), 1) from error
 
 
-def asked(options: argparse.Namespace) -> Asked:
-    """Make or read what SOURCE names. Raises CommandError."""
+def read_source(options: argparse.Namespace) -> InterpretedNet:
+    """Build the model or read the project of SOURCE. Raises CommandError."""
     from app.cli import autograd_model
 
     if options.on is None and (source := autograd_model.source_of(options)) is not None:
         return _model(options, source.as_run)
-    return Asked(_evaluator(options), False, 0.0)
+    return InterpretedNet(_evaluator(options), False, 0.0)
 
 
-def _model(options: argparse.Namespace, source: Any) -> Asked:
+def _model(options: argparse.Namespace, source: Any) -> InterpretedNet:
     from app import cli
     from app.cli import autograd_model
     from app.engine.requests.import_model import ImportRequestError, parse_arguments
@@ -120,7 +121,7 @@ def _model(options: argparse.Namespace, source: Any) -> Asked:
     if source.own_code and not (options.trust or autograd_model.is_trusted(source)):
         raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
     model = Observe(source, arguments, inputs, str(Path.cwd()) if source.own_code else "")
-    return Asked(ModelCapture(model, seed=options.seed), source.own_code, options.timeout)
+    return InterpretedNet(ModelCapture(model, seed=options.seed), source.own_code, options.timeout)
 
 
 def _evaluator(options: argparse.Namespace) -> Evaluator:
