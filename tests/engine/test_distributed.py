@@ -181,7 +181,7 @@ def test_lines_become_the_events_that_they_were():
     assert [(e.samples, e.step) for e in back if isinstance(e, StepDone)] == steps
     assert reader.event(json.dumps({"event": "of tomorrow"})) is None
     for line in ("{", "[]", '{"event": "step"}', "hello"):
-        with pytest.raises(ValueError, match="no line of a run"):
+        with pytest.raises(ValueError, match="not a line of a run"):
             reader.event(line)
 
 

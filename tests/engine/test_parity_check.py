@@ -231,7 +231,7 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
     file = tmp_path / "late.py"
     file.write_text(INNER.replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs"))
     question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
-    with pytest.raises(ModelImportError, match=r"would be another net: .*part \(Late, late.py line 10\)"):
+    with pytest.raises(ModelImportError, match=r"would be a different net: .*part \(Late, late.py line 10\)"):
         task.answer(question, tmp_path)
 
 

@@ -97,7 +97,7 @@ def test_an_answer_that_cannot_be_sent_is_not_waited_for():
             asked = control.call(lambda live: live)
     train_task._answer(context, 7, asked)
     (answer,) = said
-    assert answer.number == 7 and answer.value is None and "travels" in str(answer.error)
+    assert answer.number == 7 and answer.value is None and "message class" in str(answer.error)
 
 
 def test_an_order_that_cannot_be_sent_is_refused_to_who_gives_it_and_the_run_goes_on():

@@ -180,7 +180,7 @@ def test_a_model_of_a_collection_trains_as_its_script_does(
         ((*MINE, "--set", 'losses=[{"output": "score", "name": "MSELoss"}]'), "does not return score; it returns loss"),
         ((*MINE, "--set", "epochs=many"), "Expected `int`, got `str` - at `$.epochs`"),
         ((*MINE, "--set", "epochs"), "write NAME=VALUE"),
-        ((*MINE, "--on", "nothing"), "there are no such data; there are sklearn.digits"),
+        ((*MINE, "--on", "nothing"), "unknown data; expected one of sklearn.digits"),
         (("project.tape", "--args", "[]"), "--args and --input are for a model, and this is a project"),
     ],
 )  # fmt: skip
