@@ -76,7 +76,7 @@ def test_lines_without_times_tell_no_speed(tmp_path):
             assert history.samples_per_second() is None and measure_progress(history).eta is None
             control.pause()  # out of reach, and without effect
             control.stop()
-    assert isinstance(event, Finished) and event.reason == "stopped" and "goes on" in event.note
+    assert isinstance(event, Finished) and event.reason == "stopped" and "continues" in event.note
     assert control.result.ending == "stopped" and control.result.state_dict is None
 
 
