@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QDialog, QPushButton, QWidget
+from PySide6.QtWidgets import QDialog, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.scaling import fit
+from app.views.ui.theme import manager
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import Glyph, label
+
+FRAME = 48  # of the window manager and its panels, px
 
 
 class Dialog(QDialog):
@@ -19,6 +22,7 @@ class Dialog(QDialog):
     def __init__(self, title: str, parent: QWidget | None = None, *, icon: str = "", color: str | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle(title)
+        self._widened = False  # for larger text
         self.setWindowFlag(Qt.WindowType.WindowContextHelpButtonHint, False)
         self.heading = label(title, "project", wrap=True)
         top = hbox(spacing=12)
@@ -67,6 +71,32 @@ class Dialog(QDialog):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.give_mnemonics()
-        fit(self)
+        if manager().scale != 1.0:
+            self._fit_text()
         # A wrapped label knows its height only once its width is known.
-        self.resize(self.width(), max(self.height(), present(self.layout()).totalHeightForWidth(self.width())))
+        high = max(self.height(), present(self.layout()).totalHeightForWidth(self.width()))
+        if self._widened:
+            high = min(high, self.screen().availableSize().height() - FRAME)
+        self.resize(self.width(), high)
+
+    def _fit_text(self) -> None:
+        """Make room for larger text: a wider dialog, whose content scrolls where the screen is too low for it."""
+        fit(self)
+        if self._widened:
+            return
+        self._widened = True
+        screen = self.screen().availableSize()
+        self.resize(min(round(self.width() * manager().scale), screen.width() - FRAME), self.height())
+        outer = self.layout()
+        assert isinstance(outer, QVBoxLayout)
+        needed = max(outer.totalHeightForWidth(self.width()), outer.totalMinimumSize().height())
+        if needed > screen.height() - FRAME:
+            outer.removeItem(self.body)
+            self.body.setParent(None)
+            content, area = QWidget(), QScrollArea()
+            content.setLayout(self.body)
+            area.setWidgetResizable(True)
+            area.setWidget(content)
+            area.setAccessibleName(self.windowTitle())
+            outer.insertWidget(1, area, 1)
+            outer.activate()  # or the dialog could not be lower than its content
