@@ -18,6 +18,7 @@ from app.data.sources import MNIST
 from app.engine.requests.export import ExportChoice
 from app.views.export.export_dialog import ExportDialog, folder_problem
 from app.views.training.form.download_dialog import DownloadDialog
+from app.views.ui import theme
 from app.views.ui.dialogs.about import AboutDialog, versions
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.dialogs.message import (
@@ -28,6 +29,7 @@ from app.views.ui.dialogs.message import (
     unsaved_dialog,
 )
 from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet, command_text, key_text
+from app.views.ui.widgets.painting import label
 
 
 def label_text(widget: QWidget) -> str:
@@ -312,3 +314,20 @@ def test_a_failed_download_says_why_and_can_be_tried_again(qtbot: QtBot, tmp_pat
     assert dialog.state.text() == "No mirror gave the file."
     with qtbot.waitSignal(dialog.downloaded):
         qtbot.mouseClick(dialog.start_button, Qt.MouseButton.LeftButton)
+
+
+def test_at_larger_text_a_dialog_is_wider_and_scrolls_where_the_screen_is_too_low(qapp, qtbot) -> None:
+    theme.apply(qapp, "dark", 1.5)
+    try:
+        dialog = Dialog("Many lines")
+        for number in range(60):
+            dialog.body.addWidget(label(f"Line {number}"))
+        close = dialog.add_button("Close")
+        dialog.resize(400, 300)
+        qtbot.addWidget(dialog)
+        with qtbot.waitExposed(dialog):
+            dialog.show()
+        assert dialog.width() == 600 and dialog.height() < dialog.screen().availableSize().height()
+        assert dialog.rect().contains(close.geometry())
+    finally:
+        theme.apply(qapp, "dark", 1.0)
