@@ -155,7 +155,9 @@ class RunsModel(ColumnsModel):
             rows.append(RunRow(kept, run, "" if run is not None else kept.state))
         left = [run for run in mine if run.active and (run.recorder is None or run.recorder.kept.folder in by_folder)]
         left += [run for run in mine if not run.active and run.recorder is None]
-        self._all = [RunRow(None, run) for run in reversed(left)] + rows
+        # Begun after the folder was read: it keeps its folder, by which the selection knows it.
+        own = [RunRow(run.recorder.kept if run.recorder is not None else None, run) for run in reversed(left)]
+        self._all = own + rows
         self._arrange()
 
     def set_filter(self, text: str) -> None:
