@@ -412,7 +412,7 @@ def _sources(
         if not goes_on:
             key: Hashable = (stays, value[1]) if stays is not None else (id(calls), at, value[1])
             last = any(part in call.op for part in _LAST)
-            ways = 2 if call.resolved.get("bidirectional") else 1  # one behind the other
+            ways = 2 if call.resolved.get("bidirectional") else 1  # concatenated
             for way in range(ways):
                 yield (key, way), call.feature_count() // ways, last
             return

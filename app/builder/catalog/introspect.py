@@ -306,7 +306,7 @@ _OWN: dict[str, Documentation] = {
         ),
     ),
     "output": Documentation(
-        "What forward returns.",
+        "An output of the network: a value that forward returns.",
         "Several outputs are returned as a tuple, in the order they were added; as a dictionary where each has a key.",
         FrozenMap(
             key="Key in the dictionary that is returned if every output has one. A block's outputs have no keys.",
