@@ -73,7 +73,8 @@ def test_data_that_vanish_in_a_run_leave_weights_metrics_code_and_a_line(
     assert main(["train", str(tmp_path / "net.tape"), "--out", str(out), "--device", "cpu"]) == 1
     told = one_line(capsys)
     assert "can no longer be read" in told and "train.py" in told and "could not be written: " in told
-    assert f"In {out}: weights.safetensors, weights.pt, metrics.csv, model.py, network.png and curves.png." in told
+    weights = "weights.safetensors, weights.pt, weights-best.safetensors, weights-best.pt"
+    assert f"In {out}: {weights}, metrics.csv, model.py, network.png and curves.png." in told
     assert load_file(out / "weights.safetensors")["fc1.weight"].any() and (out / "metrics.csv").stat().st_size > 200
 
 
