@@ -164,6 +164,9 @@ class Curves(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Leave out the lower charts where two would be too low to be read."""
         super().resizeEvent(event)
+        self._leave_out()
+
+    def _leave_out(self) -> None:
         room = self.height() - (self._below.sizeHint().height() if self._below is not None else 0)
         for chart in (self.rate, self.throughput):
             chart.setVisible(room >= TWO)
@@ -175,6 +178,7 @@ class Curves(QWidget):
         layout.addWidget(widget)
         self._below = widget
         widget.setVisible(self.has_run)
+        self._leave_out()
 
     # Content
 

@@ -142,6 +142,7 @@ class ShortcutSheet(Dialog):
                 old.deleteLater()
         for row in range(self._table.rowCount()):
             self._table.setRowStretch(row, 0)
+            self._table.setRowMinimumHeight(row, 0)
         line = 0
         for title, members in self._groups:
             fitting = [member for member in members if _matches(query, title, member)]
