@@ -317,7 +317,7 @@ def test_a_batch_size_that_is_written_down_is_warned_of() -> None:
     said, analysis = shape_after((2, 8), ("Tensor.view", {"size": (32, 16)}), ("nn.Linear", {}))
     assert said == "32×64"
     (warning,) = analysis.problems
-    assert warning.message == "n0 works with a batch of 32 only" and analysis.runnable
+    assert warning.message == "n0 works with a batch size of 32 only" and analysis.runnable
     assert tuple(run(analysis.source, 32)[0].shape) == (32, 64)
     from app.builder.diagnostics.problems import apply_cure
 

@@ -68,7 +68,7 @@ STRUCTURE = {
     "Linear after Linear": (
         chain(("nn.Linear", "fc1", {"out_features": 128}), ("nn.Linear", "fc2", {"out_features": 10}), given=ROW),
         "fc2",
-        "7,850 parameters could say what these 101,770 do",
+        "7,850 parameters could express what these 101,770 do",
     ),
     "Linear, Dropout, Linear": (
         chain(

@@ -154,7 +154,7 @@ def test_a_text_that_is_no_python_is_said_in_words(text: str) -> None:
         ("odd.py", b"# coding: no-such-thing\n", "not in UTF-8"),
         ("big.py", b"#" * (custom.LARGEST_FILE + 1), "larger than 1 MiB"),
         ("broken.py", b"class A(\n", "line 1 is not valid Python"),
-        ("empty.py", b"", "has no class of nn.Module"),
+        ("empty.py", b"", "defines no subclass of nn.Module"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, name: str, data: bytes | None, words: str) -> None:

@@ -106,7 +106,7 @@ class TrustDialog(Dialog):
 
     def missing(self) -> str:
         """Return why nothing of the file can be used."""
-        return "It has no class of nn.Module or autograd.Function."
+        return "It defines no subclass of nn.Module or autograd.Function."
 
     def _facts(self) -> list[tuple[str, str, str]]:
         """Return the facts about the text, each with an icon."""

@@ -171,7 +171,7 @@ def test_files_are_added_by_dropping_them_and_taken_away_as_undo_steps(qtbot, wi
 
 def test_a_file_that_cannot_be_used_is_not_added_and_says_why(qtbot, window, tmp_path) -> None:
     for name, text, words in (
-        ("plain.py", "x = 1\n", "has no class of nn.Module"),
+        ("plain.py", "x = 1\n", "defines no subclass of nn.Module"),
         ("broken.py", "class A(\n", "is not valid Python"),
     ):
         window.layers.add([own.write(tmp_path, text, name)])
