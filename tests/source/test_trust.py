@@ -127,15 +127,15 @@ def test_no_command_runs_a_file_without_being_told(
 def test_commands_run_what_they_are_told_to(
     tape: Path, tmp_path: Path, marker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.views.canvas.canvas import Canvas
+    from app.views.export import picture
 
-    drawn, show = [], Canvas.set_analysis
-    monkeypatch.setattr(Canvas, "set_analysis", lambda self, answer: (drawn.append(answer), show(self, answer)))
+    drawn, write = [], picture.write
+    monkeypatch.setattr(picture, "write", lambda *given: (drawn.append(given[0]), write(*given))[1])
     assert main(["check", str(tape), "--trust"]) == 0
     assert marker.exists() and "0 errors" in capsys.readouterr().out
     out = tmp_path / "run"
     assert main(["train", str(tape), "--out", str(out), "--epochs", "1", "--device", "cpu", "--trust"]) == 0
-    assert [answer.errors for answer in drawn] == [()]  # the picture of the net knows the layers too
+    assert all(arrow.label for arrow in drawn[0].arrows)  # the picture of the net knows the layers too
     assert (out / "my_layers.py").read_text() == (tape.parent / "my_layers.py").read_text()
     assert run_script(out, "--epochs", "1", "--device", "cpu") is None
     assert main(["autograd", str(tape), "--out", str(tmp_path / "tape.json"), "--trust"]) == 0
