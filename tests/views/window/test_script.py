@@ -93,7 +93,7 @@ def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: 
     until(lambda: session.state == "running" and len(script.rates) > before + 5)
     control.stop()  # of the watching
     until(lambda: session.state == "stopped")
-    assert "goes on" in session.current.finished.note and script.is_alive()
+    assert "continues" in session.current.finished.note and script.is_alive()
 
 
 def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
