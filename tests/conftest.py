@@ -153,6 +153,14 @@ def same_torch() -> Iterator[None]:
         dynamo.counters.clear()  # by which a captured step is taken for a compiled one
 
 
+@pytest.fixture(autouse=True)
+def same_folder() -> Iterator[None]:
+    """A test that answers in this process what an engine answers changes the folder, as the engine does."""
+    before = os.getcwd()
+    yield
+    os.chdir(before)
+
+
 @pytest.fixture
 def service(qapp) -> Iterator[EngineService]:
     """Asks the engine of this process, as a window does."""
