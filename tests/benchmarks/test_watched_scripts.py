@@ -34,4 +34,6 @@ def test_a_difference_is_said(frames, why):
 
 def test_scripts_that_were_not_tried_are_not_counted_as_equal():
     rows = [Row("a", "", 1, 1, 1, 1), Row("b", "", why="differs"), Row("c", "", why="no package", tried=False)]
-    assert counts(rows) == "1 of 2 scripts equal, 1 losses and 1 norms reported as printed. c was not tried: no package."
+    assert (
+        counts(rows) == "1 of 2 scripts equal, 1 losses and 1 norms reported as printed. c was not tried: no package."
+    )
