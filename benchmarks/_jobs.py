@@ -74,4 +74,6 @@ def _on_noise(project: Project, shape: tuple[int, ...], count: int) -> Project:
     from app.util.frozen import FrozenMap
 
     options = FrozenMap(shape=shape, classes=10, count=count)
-    return replace(project, data=replace(project.data, source=PICTURES, options=options))
+    # The transforms are those of the photos; noise needs none, and the script then does without torchvision.
+    plain = {"train_transforms": (), "eval_transforms": ()}
+    return replace(project, data=replace(project.data, source=PICTURES, options=options, **plain))
