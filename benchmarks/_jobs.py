@@ -41,7 +41,7 @@ def resnet18() -> Project:
 NETS = {
     "digits net": (digits, 40, 6),
     "3-layer MLP of 64": (mlp, 600, 20),
-    "MNIST net": (mnist, 4, 3),
+    "MNIST net": (mnist, 60, 3),
     "resnet18 at batch 16": (resnet18, 3, 2),
 }
 
