@@ -84,7 +84,7 @@ def to_drawing(
 
 
 def _arranged(sheet: DrawnSheet, groups: list[Group]) -> tuple[FrozenMap[str, tuple[float, float]], tuple[Frame, ...]]:
-    """Return places and frames of the canvas; none where blocks are open, since what is in them has its own."""
+    """Return positions and frames of the canvas; none where blocks are open, whose nodes have their own positions."""
     return (FrozenMap(), ()) if groups else (_places(sheet), _frames(sheet))
 
 

@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the runs, or do with one of them what is requested."""
+    """List the runs, or edit or export one of them."""
     from app.runs import store
 
     folder = folder_of(options.project)

@@ -276,7 +276,7 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
 
 
 def _held_out(config: DataConfig, parts: tuple[Pair, Pair]) -> Parts:
-    """Split what was held out into validation and test samples."""
+    """Split the held-out samples into validation and test samples."""
     training, (inputs, labels) = parts
     validation, _, test = stratified_split(labels, 0.0, config.test_fraction, config.split_seed)
     return training, (inputs[validation], labels[validation]), (inputs[test], labels[test])

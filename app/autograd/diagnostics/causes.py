@@ -1,4 +1,4 @@
-"""Merge findings that have one cause: the same problem of many layers, told once."""
+"""Merge findings that have one cause: the same problem of many layers is one finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Note the names that a snippet's variables had while it ran: of functions' locals, and of what was bound again."""
+"""Record names of a snippet's local and rebound variables while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LocalNames:
         self._filename = filename
         self._results: dict[int, list[str]] = {}  # by autograd's counter
         self._leaves: dict[int, tuple[weakref.ref[Tensor], str]] = {}
-        self._known: dict[int, dict[str, tuple[int, int]]] = {}  # of each frame: names, and what they had
+        self._known: dict[int, dict[str, tuple[int, int]]] = {}  # frame id -> variable -> `_state` of its value
         self._left = PATIENCE
         self._before: Any = None
 

@@ -15,7 +15,7 @@ from app.util.late_dataclass import dataclass
 
 MOST = 1200  # boxes; all pairs of them are compared
 GAP, ROW_GAP, WIRE = 26.0, 24.0, 16.0  # between columns, between rows, and for wires that run back between two rows
-FRAME_SIDE, FRAME_TOP = 10.0, 22.0  # between a frame and what is in it, or around it
+FRAME_SIDE, FRAME_TOP = 10.0, 22.0  # padding between a frame and its nodes, and around it
 TURNS = 42.0  # between columns, where wires that run back leave and arrive
 COLUMN, LEVEL = 12.0, 20.0  # parts nearer than this are in one column, or in one row
 BESIDE = 60.0  # parts that are nearer than this in y would meet in x
