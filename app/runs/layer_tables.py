@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ HASHES = "hashes.bin"  # what a step is verified by when it is re-lived
 PLACES = ("step", "epoch", "batch", "generator")  # its columns before those of the layers
 KINDS = ("weights", "gradients", "activations")
 _PARTS = ("weight", "update", "dead")
+_FIGURES = ("mean", "std", "zeros", "not_finite", "size")  # of a histogram, beside its counts
 
 
 def files() -> tuple[str, ...]:
@@ -37,7 +39,7 @@ def append(folder: Path, events: Iterable[Event]) -> None:
     for kind in KINDS:
         told = [event for event in events if isinstance(event, Histograms) and event.kind == kind]
         for names, of_a_kind in groupby(told, _bins):
-            rows = [(e.step, *(v for each in e.layers for v in (each.low, each.high, *each.counts))) for e in of_a_kind]
+            rows = [(e.step, *(v for each in e.layers for v in _values(each))) for e in of_a_kind]
             _append(folder / f"histograms-{kind}.bin", names, rows)
     rates = [(event.step, event.rate) for event in events if isinstance(event, RateSet)]
     if rates:
@@ -87,8 +89,23 @@ def _columns(event: LayerFigures) -> tuple[str, ...]:
 
 
 def _bins(event: Histograms) -> tuple[str, ...]:
-    ends = ("low", "high", *map(str, range(BINS)))
+    ends = ("low", "high", *map(str, range(BINS)), *_FIGURES)
     return ("step", *(f"{each.layer}/{end}" for each in event.layers for end in ends))
+
+
+def _values(one: Histogram) -> tuple[float, ...]:
+    return one.low, one.high, *one.counts, *(getattr(one, name) for name in _FIGURES)
+
+
+def _histogram(layer: str, row: list[float]) -> Histogram:
+    """Return a histogram from its columns; those of earlier versions end with the counts."""
+    low, high, *counts = row[: BINS + 2]
+    found = Histogram(layer, low, high, tuple(map(int, counts)))
+    if len(row) == BINS + 2:
+        return found
+    mean, std, *whole = row[BINS + 2 :]
+    zeros, not_finite, size = map(int, whole)
+    return replace(found, mean=mean, std=std, zeros=zeros, not_finite=not_finite, size=size)
 
 
 def read_events(folder: Path) -> Iterator[Event]:
@@ -106,14 +123,12 @@ def read_events(folder: Path) -> Iterator[Event]:
         yield GainFigures(int(step), reached, gains, tuple(values[: len(gains)]), tuple(values[len(gains) :]))
     for kind in KINDS:
         names, columns = tables.read(folder / f"histograms-{kind}.bin")
-        titles = [name.rpartition("/")[0] for name in names[1 :: BINS + 2]]
+        wide = BINS + 2 + (len(_FIGURES) if any(name.endswith(f"/{_FIGURES[0]}") for name in names) else 0)
+        titles = [name.rpartition("/")[0] for name in names[1::wide]]
         for step, *values in columns.T.tolist():
-            rows = [values[at : at + BINS + 2] for at in range(0, len(values), BINS + 2)]
-            known_layers = (
-                Histogram(layer, row[0], row[1], tuple(map(int, row[2:])))
-                for layer, row in zip(titles, rows, strict=True)
-            )
-            yield Histograms(int(step), kind, tuple(known_layers))
+            rows = [values[at : at + wide] for at in range(0, len(values), wide)]
+            layers_of = tuple(_histogram(layer, row) for layer, row in zip(titles, rows, strict=True))
+            yield Histograms(int(step), kind, layers_of)
     for step, rate in tables.read(folder / RATES)[1].T.tolist():
         yield RateSet(int(step), rate)
     names, columns = tables.read(folder / GROUP_RATES)

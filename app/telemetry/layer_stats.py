@@ -66,7 +66,7 @@ class Look:
         self._norms: Tensor | None = None
         self._changes: Tensor | None = None
         self._dead: dict[str, tuple[Tensor, str | None]] = {}
-        self._samples: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
+        self._samples: dict[str, dict[str, tuple[Tensor, int]]] = {kind: {} for kind in KINDS}
 
     def begin(self) -> None:
         """Start before the forward: copy the weights, and hook the layers' outputs."""
@@ -134,7 +134,7 @@ class Look:
                 ratios,
                 {name: float(share) for name, (share, _) in self._dead.items()},
                 {name: node for name, (_, node) in self._dead.items()},
-                {kind: tuple(histogram(layer, values) for layer, values in samples.items())
+                {kind: tuple(histogram(layer, *values) for layer, values in samples.items())
                  for kind, samples in self._samples.items() if samples},
                 self._gains.fetch(),
             )  # fmt: skip
@@ -148,7 +148,7 @@ class Look:
             if tensor is not None and (layer not in largest or tensor.numel() > largest[layer].numel()):
                 largest[layer] = tensor
         for layer, tensor in largest.items():
-            self._samples[kind][layer] = _some(tensor)
+            self._samples[kind][layer] = _some(tensor), tensor.numel()
 
     def _take_output(self, path: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
         import torch
@@ -157,7 +157,7 @@ class Look:
             output = output[0]
         if isinstance(output, torch.Tensor) and output.is_floating_point() and path not in self._samples["activations"]:
             with self._meter, torch.no_grad():
-                self._samples["activations"][path] = _some(output.detach())
+                self._samples["activations"][path] = _some(output.detach()), output.numel()
 
     def _take_cut(self, function: str, output: Tensor) -> None:
         """Measure dead units of a function's output, for the layer or line that called it."""

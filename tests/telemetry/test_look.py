@@ -128,3 +128,29 @@ def test_what_is_dear_is_measured_seldom(monkeypatch):
     meter.schedule_next()
     assert meter.seconds == pytest.approx(0.02)
     assert meter.due - now == pytest.approx(0.4)  # 0.02 s is 5 % of 0.4 s
+
+
+def test_every_epoch_of_a_short_run_has_a_look_whatever_the_load(monkeypatch):
+    monkeypatch.setattr(watcher, "LOOKS", (math.inf, 0.004))  # none after the first is due by its time
+    events = run(job(epochs=4))
+    epoch_of = {e.step: e.epoch for e in events if isinstance(e, StepDone)}
+    assert [epoch_of[e.step] for e in events if isinstance(e, LayerFigures)] == [1, 2, 3, 4]
+    monkeypatch.setattr(watcher, "FIRST_EPOCHS", 2)
+    monkeypatch.setattr(watcher, "SHARE_OF_LOOKS", 0.0)
+    assert sum(isinstance(e, LayerFigures) for e in run(job(epochs=4))) == 2
+
+
+def test_the_figures_of_a_histogram_are_those_of_plain_torch():
+    import torch
+
+    from app.telemetry.histogram_of import histogram
+
+    values = torch.tensor([[0.0, -3.0], [1.0, math.nan]])
+    found = histogram("a", values)
+    kept = torch.tensor([0.0, -3.0, 1.0])
+    assert (found.mean, found.std) == pytest.approx((kept.mean().item(), kept.std(correction=0).item()))
+    assert found.norm == pytest.approx(kept.norm().item()) and found.largest == 3.0
+    assert (found.zeros, found.not_finite, found.size, found.sampled) == (1, 1, 4, False)
+    sample = torch.randn(20_000, generator=torch.Generator().manual_seed(0))
+    half = histogram("a", sample[::2], len(sample))
+    assert half.sampled and half.norm == pytest.approx(sample.norm().item(), rel=0.02)

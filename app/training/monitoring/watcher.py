@@ -38,6 +38,9 @@ FLUSH_EVERY = 0.05
 # may lose 5 % to all that is seen of it, the window's pictures included.
 NORMS = (0.05, 0.003)
 LOOKS = (0.5, 0.004)
+# An epoch has a look even if none is due: the first ones of a run always, so that a short run has more than one, and
+# later ones while looks took less than this share of the time.
+FIRST_EPOCHS, SHARE_OF_LOOKS = 20, 0.02
 MEMORY = (memory.EVERY, 0.002)
 
 
@@ -59,6 +62,8 @@ class Watcher:
         self._norms: list[tuple[int, Tensor]] = []
         self._fresh: Tensor | None = None
         self._looked_at: int | None = None  # the step of a measurement that is not fetched yet
+        self._epoch, self._epochs = -1, 0  # the newest epoch with a look, and how many have one
+        self._since = perf_counter()
         self._told: set[tuple[str, str]] = set()
         self._noticed: set[tuple[str, str]] = set()
         self._points: WatchPoints | None = None
@@ -116,8 +121,16 @@ class Watcher:
                 self.look.end()
                 self._looked_at = step
                 self.flush_due = 0.0
-        elif now >= self._look_meter.due:
+                self._epochs += self._epoch != self._live.epoch
+                self._epoch = self._live.epoch
+        elif now >= self._look_meter.due or self._epoch_lacks_look(now):
             self.look_due = self._measures
+
+    def _epoch_lacks_look(self, now: float) -> bool:
+        """Return whether this epoch has no look and may have one, whatever is due."""
+        if self._epoch == self._live.epoch:
+            return False
+        return self._epochs < FIRST_EPOCHS or self._look_meter.seconds < SHARE_OF_LOOKS * (now - self._since)
 
     def skipped(self) -> None:
         """Discard the measurements of a skipped step."""

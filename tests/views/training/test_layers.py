@@ -92,7 +92,7 @@ def test_a_run_without_looks_shows_an_empty_map(qtbot):
 
 
 def some(low: float, high: float) -> Histogram:
-    return Histogram("linear1", low, high, (1,) * BINS)
+    return Histogram("linear1", low, high, (1,) * BINS, 0.0, 1.0, size=BINS)
 
 
 def test_the_page_of_a_layer_shows_how_its_values_are_spread_and_how_far_they_move(qtbot, history):
@@ -114,6 +114,8 @@ def test_the_page_of_a_layer_shows_how_its_values_are_spread_and_how_far_they_mo
     page.show_layer("linear1")
     assert page.list.value() == "linear1"
     assert page.values.heading.texts[1] == shown and page.ratio.heading.texts[2] == "0.00100"
+    assert [name for name, _ in page.values.figures.figures] == ["norm", "mean", "std", "largest"]
+    assert [(each.name, each.ok) for each in page.health.list.checks] == [("Update / weight", True)]
     low, high = page.ratio.plot.view.viewRange()[1]
     assert low < -3 < high
     page.values.kind.set_value("gradients")

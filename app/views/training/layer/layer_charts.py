@@ -15,6 +15,7 @@ from app.views.training.charts.curve import Curve
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
+from app.views.training.layer.health_card import FiguresRow
 from app.views.training.layer.step_histogram import StepHistogram
 from app.views.ui import theme
 from app.views.ui.widgets.segmented import Segmented
@@ -38,6 +39,8 @@ class HistogramChart(Chart):
         self.at_step = StepHistogram()
         self.at_step.hide()
         self.body.addWidget(self.at_step, 1)
+        self.figures = FiguresRow()
+        self.body.addWidget(self.figures)
         self._past: StepLayer | None = None
         self._step: int | None = None
 
@@ -56,6 +59,7 @@ class HistogramChart(Chart):
         if self._past is not None:
             found = self._past.histograms.get(self.kind.value())
             self.at_step.show_histogram(found)
+            self.figures.show_histogram(found)
             spread_of = f"{figure(found.low)} to {figure(found.high)}" if found is not None else "none"
             self.heading.set(note=f"{spread_of} at {self._past.step:,}, re-lived")
             return
@@ -63,6 +67,7 @@ class HistogramChart(Chart):
         samples = series_of.samples_of(self.layer) if series_of is not None else []
         if not samples:
             self._heat.clear()
+            self.figures.show_histogram(None)
             self.heading.set(note="none yet" if self.layer else "")
             return
         parts, low, high = spread(samples, PARTS)
@@ -87,6 +92,7 @@ class HistogramChart(Chart):
         series_of = self.history.seen.histograms.get(self.kind.value())
         samples = series_of.samples_of(self.layer) if series_of is not None else []
         until = [each for each in samples if self._step is None or each[0] <= self._step]
+        self.figures.show_histogram(until[-1][1] if until else None)
         if until:
             at, shown = until[-1]
             self.heading.set(note=f"{figure(shown.low)} to {figure(shown.high)} at {at:,}")

@@ -9,10 +9,12 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
 from app.training.history import History
+from app.training.monitoring.layer_health import health_checks
 from app.views.training.charts import series
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.timescale import TimeScale
 from app.views.training.layer.activations_card import InsideCard
+from app.views.training.layer.health_card import HealthCard
 from app.views.training.layer.layer_charts import HistogramChart, RatioChart
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
@@ -69,10 +71,11 @@ class LayerPage(QWidget):
         column = vbox(on=self, margins=0)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
         column.addWidget(self.cards)
-        for card, share in ((self.values, 360), (self.ratio, 240), (self.inside, 440)):
+        self.health = HealthCard()
+        for card, share in ((self.values, 340), (self.ratio, 190), (self.health, 220), (self.inside, 370)):
             self.cards.addWidget(card)
             self.cards.setStretchFactor(self.cards.count() - 1, share)
-        self.cards.setSizes([360, 240, 440])
+        self.cards.setSizes([340, 190, 220, 370])
         self.cards.setChildrenCollapsible(False)
         self.cards.setHandleWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -127,6 +130,7 @@ class LayerPage(QWidget):
             self.values.show_past(None)
         self.values.set_step(step)
         self.ratio.set_step(step)
+        self._tell_health()
         for chart in self.charts:
             chart.plot.cursor_line.show_at(self._cursor())
         self._tell_step()
@@ -152,6 +156,10 @@ class LayerPage(QWidget):
             self.list.set_value(layer)
         self.values.show_layer(layer)
         self.ratio.show_layer(layer)
+        self._tell_health()
+
+    def _tell_health(self) -> None:
+        self.health.list.set_checks(health_checks(self._history.seen, self._layer, self._step) if self._layer else ())
 
     def refresh(self) -> None:
         """Redraw soon if the page is visible; the history may have grown."""
@@ -165,6 +173,7 @@ class LayerPage(QWidget):
         for chart in self.charts:
             chart.plot.set_x_range(0.0, end)
             chart.redraw()
+        self._tell_health()
 
     def _redraw_if_new(self) -> None:
         if self._history.seen.version != self._drawn and self.isVisible():

@@ -1,0 +1,129 @@
+"""The checks of a layer as a list, and the figures of its values as a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QHelpEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from app.telemetry.histogram import Histogram
+from app.training.monitoring.layer_health import HealthCheck
+from app.util.formatting import figure
+from app.views.training.charts.card import ChartCard
+from app.views.ui import icons, theme
+from app.views.ui.widgets.painting import start
+
+LINE, ICON = 24, 14
+MARKS = {True: ("check", "run"), False: ("warning", "warn"), None: ("info", "text3")}
+EMPTY = "Measured while a run trains."
+
+
+class FiguresRow(QWidget):
+    """Norm, mean, standard deviation and largest magnitude of a histogram's values, each under its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.figures: tuple[tuple[str, str], ...] = ()
+        self.setFixedHeight(34)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.manager().changed.connect(self.update)
+
+    def show_histogram(self, of: Histogram | None) -> None:
+        """Show the figures; nothing without a histogram, or for one of a run that recorded none."""
+        self.figures = () if of is None or not of.recorded else (
+            ("norm", ("≈ " if of.sampled else "") + figure(of.norm)),
+            ("mean", figure(of.mean)),
+            ("std", figure(of.std)),
+            ("largest", figure(of.largest)),
+        )  # fmt: skip
+        sample = of is not None and of.recorded and of.sampled
+        self.setToolTip(
+            f"Of every n-th of {of.size:,} values; the norm is estimated from them" if of and sample else ""
+        )
+        self.setAccessibleName(", ".join(f"{name} {value}" for name, value in self.figures))
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter, now = start(self), theme.current()
+        wide = self.width() / max(len(self.figures), 1)
+        for place, (name, value) in enumerate(self.figures):
+            left = place * wide
+            painter.setFont(theme.font("caption"))
+            painter.setPen(now.text3)
+            painter.drawText(QRectF(left, 2, wide - 6, 15), Qt.AlignmentFlag.AlignVCenter, name)
+            painter.setFont(theme.font("section"))
+            painter.setPen(now.text)
+            painter.drawText(QRectF(left, 17, wide - 4, 16), Qt.AlignmentFlag.AlignVCenter, value)
+        painter.end()
+
+
+class HealthList(QWidget):
+    """A line for each check: a mark, its name and its value; what was measured is the tooltip."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._checks: tuple[HealthCheck, ...] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setMinimumWidth(150)
+        theme.manager().changed.connect(self.update)
+        self.set_checks(())
+
+    @property
+    def checks(self) -> tuple[HealthCheck, ...]:
+        return self._checks
+
+    def set_checks(self, checks: Sequence[HealthCheck]) -> None:
+        self._checks = tuple(checks)
+        words = {True: "healthy", False: "warning", None: "not measured"}
+        texts = [f"{each.name}: {each.value}, {words[each.ok]}" for each in self._checks]
+        self.setAccessibleName("Health: " + ("; ".join(texts) or EMPTY))
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(220, LINE * 5)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter, now = start(self), theme.current()
+        if not self._checks:
+            painter.setFont(theme.font("caption"))
+            painter.setPen(now.text3)
+            wrapped = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
+            painter.drawText(QRectF(self.rect()).adjusted(0, 4, -8, 0), wrapped, EMPTY)
+        for row, check in enumerate(self._checks):
+            self._paint_row(painter, QRectF(0, row * LINE, self.width() - 8, LINE), check)
+        painter.end()
+
+    def _paint_row(self, painter: QPainter, area: QRectF, check: HealthCheck) -> None:
+        now = theme.current()
+        name, color = MARKS[check.ok]
+        mark = icons.pixmap(name, color, ICON, self.devicePixelRatioF())
+        painter.drawPixmap(int(area.left()), int(area.top() + (LINE - ICON) / 2), mark)
+        strong, plain = theme.font("section"), theme.font("caption")
+        painter.setFont(strong)
+        painter.setPen(now.text)
+        painter.drawText(area, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, check.value)
+        room = area.width() - ICON - 14 - QFontMetricsF(strong).horizontalAdvance(check.value)
+        painter.setFont(plain)
+        painter.setPen(now.text2)
+        words = QFontMetricsF(plain).elidedText(check.name, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(area.adjusted(ICON + 6, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, words)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            row = int(event.pos().y() // LINE)
+            if row < len(self._checks):
+                check = self._checks[row]
+                QToolTip.showText(event.globalPos(), f"{check.name}: {check.value}\n{check.detail}", self)
+                return True
+        return super().event(event)
+
+
+class HealthCard(ChartCard):
+    """The checks of the layer that the page shows."""
+
+    def __init__(self) -> None:
+        super().__init__("Health", legend=False)
+        self.list = HealthList()
+        self.body.addWidget(self.list, 1)
