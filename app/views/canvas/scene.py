@@ -22,13 +22,13 @@ from app.views.canvas.items.geometry import shape_of
 from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.overview_item import CanvasOverview
-from app.views.canvas.items.painter import FEW, SIMPLE, SIMPLE_FEW
 from app.views.canvas.items.positions import MANY, NodePositions
 from app.views.canvas.notes.notes import Notes, subtotals
 from app.views.canvas.wires.bend_items import BendDots
 from app.views.canvas.wires.wire_item import WireItem
 from app.views.canvas.wires.wiring import Wiring
 from app.views.ui.graphview.minimap import MapShapes
+from app.views.ui.graphview.small_names import SIMPLE, simple_below
 from app.views.ui.graphview.spatial import bounds
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ class CanvasScene(QGraphicsScene):
         """From afar everything is painted at once and simply."""
         self.notes.set_zoom(zoom)
         self._far.set_zoom(zoom)
-        few = len(self.nodes) <= FEW and all(node.face.inside is None for node in self.nodes.values())
-        far = zoom < (SIMPLE_FEW if few else SIMPLE)
+        far = zoom < simple_below(len(self.nodes)) or (
+            zoom < SIMPLE and any(node.face.inside is not None for node in self.nodes.values())
+        )
         if far != self._far.isVisible():
             self._near.setVisible(not far)
             self._far.setVisible(far)

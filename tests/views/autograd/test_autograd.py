@@ -16,13 +16,15 @@ from app.autograd.blocks import group_by_block
 from app.autograd.grouping import LayerGroup, held_by_module
 from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
-from app.views.autograd.graph.near_item import SIMPLE_BELOW, _paint_arrow
+from app.views.autograd.graph import faces
+from app.views.autograd.graph.near_item import _paint_arrow
 from app.views.autograd.graph.parts import ArrowPath
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
 from app.views.ui import theme
+from app.views.ui.graphview import small_names
 from app.views.ui.widgets.button import Button
 from tests.support.autograd_tapes import TEXT, small_tape
 
@@ -303,12 +305,24 @@ def test_what_nearly_fits_is_shown_from_its_end_on_with_its_names(room) -> None:
     room.set_tape(small_tape())
     view, (_, top, _, bottom) = room.view, room.view.PADS
     for share, simple in ((0.8, False), (0.3, True)):
-        area = QRectF(0, 0, 300, (view.viewport().height() - top - bottom) / (share * SIMPLE_BELOW))
+        area = QRectF(0, 0, 300, (view.viewport().height() - top - bottom) / (share * view.readable_zoom()))
         view.frame(area)
-        assert (view.zoom < SIMPLE_BELOW) == simple, "names would not help in what is that small"
+        assert (view.zoom < view.readable_zoom()) == simple, "names would not help in what is that small"
         assert view.visible_area().contains(area) == simple and view.visible_area().bottom() >= area.bottom()
     view.frame_all()
     assert view.visible_area().contains(view.whole_area())
+
+
+def test_every_name_is_readable_where_a_whole_graph_is_fitted_into_a_small_view(room) -> None:
+    room.set_tape(small_tape())
+    zoom = 0.45  # at which a net of a dozen layers fits into the page at 1280x800
+    room.view.zoom_to(zoom)
+    assert room.scene.near.isVisible()
+    for part in room.scene.boxes.values():
+        assert small_names.fits(faces.short_name(part.face.box), part.place.width - 2 * faces.SIDE / zoom, zoom)
+    for group in room.scene.groups.values():
+        assert small_names.fits(group.face.group.title, group.place.width - 2 * faces.SIDE / zoom, zoom)
+    assert {faces.short_name(part.face.box) for part in room.scene.boxes.values()} >= {"Addmm", "weight", "bias"}
 
 
 def test_the_wheel_zooms_at_the_pointer(room) -> None:

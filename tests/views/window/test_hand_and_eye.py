@@ -9,9 +9,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.views.canvas.items import painter
 from app.views.ui import theme
 from app.views.ui.dialogs.shortcuts import CommandPalette
+from app.views.ui.graphview import small_names
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
@@ -178,5 +178,5 @@ def test_the_u_net_shows_every_name_in_a_readable_size(qtbot: QtBot, window: Who
     assert zoom < 0.4 and window.canvas.scene.nodes_item.isVisible()
     metrics = QFontMetricsF(theme.font("node"))
     for item in window.canvas.scene.nodes.values():
-        room = (item.geometry.width * zoom - 4 - 2 * zoom) / painter.SQUEEZED
-        assert metrics.horizontalAdvance(item.face.name) * painter.LEGIBLE <= room, item.face.name
+        room = (item.geometry.width * zoom - 4 - 2 * zoom) / small_names.SQUEEZED
+        assert metrics.horizontalAdvance(item.face.name) * small_names.LEGIBLE <= room, item.face.name

@@ -6,6 +6,7 @@ Pictures for paper have their own, in `views.export.printing.faces`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
@@ -25,6 +26,7 @@ from app.views.autograd.graph.playback_paint import (
     paint_tick,
 )
 from app.views.ui import icons
+from app.views.ui.graphview.small_names import LEGIBLE, SMALLEST, paint_names
 from app.views.ui.theme import ROLES, Theme, faded, mix, scene_font
 
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
@@ -32,6 +34,7 @@ LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
 INSET = 10.0
 MARKS = {"added": "run", "removed": "error", "moved": "accent", "changed": "warn"}  # tokens of what differs
 MARKED = 0.12  # share of its colour in what is marked
+SIDE = 2.0  # pixels of the screen left free beside a small name
 TAG_OVERHANG = 8.0  # by which the text of a tag may be wider than its box
 
 
@@ -162,20 +165,13 @@ class BoxFace:
         self.texts += [title, number, *body]
 
     def paint(
-        self, painter: QPainter, theme: Theme, state: ItemState = PLAIN, *, detail: bool = True,
+        self, painter: QPainter, theme: Theme, state: ItemState = PLAIN, *, zoom: float = 1.0,
         played: Played | None = None,
     ) -> None:  # fmt: skip
-        """Paint with the top left corner at the painter's origin; without `detail` as a plain block."""
+        """Paint with the top left corner at the painter's origin, with texts that can be read at a zoom."""
         box = self.box
         area = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
         radius = {"op": 5.0, "leaf": 9.0, "folded": 6.0, "call": 5.0}[box.shape]
-        if not detail:
-            painter.setPen(Qt.PenStyle.NoPen)
-            color = theme.color(MARKS[box.mark]) if box.mark else theme.categories[box.category]
-            painter.setBrush(mix(theme.raised, color, 0.15 if box.shape == "leaf" else 0.45))
-            painter.drawRect(area)
-            paint_rings(painter, area, 0.0, theme, state)
-            return
         raised_error = box.category == "error"
         line = theme.error if raised_error else theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
         painter.setPen(QPen(line, 1))
@@ -191,7 +187,23 @@ class BoxFace:
             painter.setPen(QPen(line if box.mark else theme.categories[box.category], 3))
             painter.drawLine(QPointF(1.5, 5), QPointF(1.5, self.height - 5))
         if box.shape == "folded":
-            _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered)
+            _header(
+                painter, theme, box.category, area, radius, "chevron-right" if zoom >= LEGIBLE else "", state.hovered
+            )
+        tag = _fitting(box.tags, self.width + TAG_OVERHANG)
+        if zoom >= LEGIBLE:
+            self._paint_texts(painter, theme, played)
+        else:
+            self._paint_names(painter, theme, played, zoom)
+            tag = tag if tag is not None and NONFINITE in tag.text else None
+        if played is not None:
+            self._paint_played(painter, theme, area, radius, played)
+        paint_rings(painter, area, radius, theme, state)
+        if tag is not None:
+            tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 2
+            _tag(painter, tag, theme)
+
+    def _paint_texts(self, painter: QPainter, theme: Theme, played: Played | None) -> None:
         for place, (rect, kind, text) in enumerate(self.chips):
             if played is not None and place in played.freed:
                 text.paint(painter, theme.text3)
@@ -201,12 +213,15 @@ class BoxFace:
             text.paint(painter, theme.color(text.color))
         for text in self._texts(played):
             text.paint(painter, theme.color(text.color))
-        if played is not None:
-            self._paint_played(painter, theme, area, radius, played)
-        paint_rings(painter, area, radius, theme, state)
-        if tag := _fitting(box.tags, self.width + TAG_OVERHANG):
-            tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 2
-            _tag(painter, tag, theme)
+
+    def _paint_names(self, painter: QPainter, theme: Theme, played: Played | None, zoom: float) -> None:
+        """Write the name as large as it can be read, and below it what there is room for."""
+        box = self.box
+        count = played.text if played is not None and box.shape == "folded" else ""
+        below = (count, box.subtitle, *([] if count else box.lines))
+        names = [(short_name(box), theme.text), *((text, theme.text2) for text in below if text)]
+        side = SIDE / zoom
+        paint_names(painter, QRectF(side, 1, self.width - 2 * side, self.height - 2), names, zoom)
 
     def _texts(self, played: Played | None) -> list[Text]:
         """Return the current texts: a closed group counts what ran."""
@@ -243,29 +258,39 @@ class GroupFace:
         size: tuple[float, float],
         state: ItemState = PLAIN,
         *,
-        detail: bool = True,
+        zoom: float = 1.0,
         played: Played | None = None,
     ) -> None:
-        """Paint with the top left corner at the painter's origin."""
+        """Paint with the top left corner at the painter's origin, with texts that can be read at a zoom."""
         width, height = size
         area = QRectF(0.5, 0.5, width - 1, height - 1)
         mark = self.group.mark
         painter.setPen(_mark_pen(theme.color(MARKS[mark]), mark) if mark else QPen(theme.line2, 1))
         painter.setBrush(theme.frame)
         painter.drawRoundedRect(area, 6, 6)
+        detail = zoom >= LEGIBLE
         _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered)
+        over = played is not None and played.finished
         if detail:
-            self.caption.x = width - self.caption.width - 8
-            over = played is not None and played.finished
-            for text in (self.title,) if over else (self.title, self.caption):
-                text.paint(painter, theme.color(text.color))
-            tag = _fitting(self.group.tags, self.caption.x - self.title.x - self.title.width - 2 * INSET)
-            if tag is not None:
-                tag.x, tag.middle = self.caption.x - INSET - tag.width, HEADER / 2
-                tag.paint(painter, _tag_color(tag, theme))
+            self._paint_texts(painter, theme, width, over)
+        else:
+            side, tick = SIDE / zoom, (SMALLEST + SIDE) / zoom if over else 0.0
+            room = QRectF(side, 0, width - 2 * side - tick, HEADER)
+            paint_names(painter, room, [(self.group.title, theme.text)], zoom)
             if over:
-                icons.draw(painter, "check", theme.run, width - 20, 4.5, 13)
+                icons.draw(painter, "check", theme.run, room.right() + side, 1, SMALLEST / zoom)
         paint_rings(painter, area, 6.0, theme, state)
+
+    def _paint_texts(self, painter: QPainter, theme: Theme, width: float, over: bool) -> None:
+        self.caption.x = width - self.caption.width - 8
+        for text in (self.title,) if over else (self.title, self.caption):
+            text.paint(painter, theme.color(text.color))
+        tag = _fitting(self.group.tags, self.caption.x - self.title.x - self.title.width - 2 * INSET)
+        if tag is not None:
+            tag.x, tag.middle = self.caption.x - INSET - tag.width, HEADER / 2
+            tag.paint(painter, _tag_color(tag, theme))
+        if over:
+            icons.draw(painter, "check", theme.run, width - 20, 4.5, 13)
 
 
 class BoxFaces(dict[str, BoxFace]):
@@ -291,6 +316,13 @@ class BoxFaces(dict[str, BoxFace]):
                 size = known[look] = face.width, face.height
             found[key] = size
         return found
+
+
+def short_name(box: Box) -> str:
+    """Return the name of a box for where there is little room: "Relu" of ReluBackward0, "weight" in the group conv1."""
+    if box.shape == "op":
+        return re.sub(r"(?<=.)Backward\d*$", "", box.title)
+    return box.title.rpartition(".")[2] if box.shape == "leaf" and box.group is not None else box.title
 
 
 def measure(drawing: Drawing) -> tuple[BoxFaces, dict[str, GroupFace], dict[str, Text], Sizes]:

@@ -14,14 +14,12 @@ from app.views.autograd.graph.faces import Text, paint_label
 from app.views.autograd.graph.overview_item import DIMMED
 from app.views.autograd.graph.parts import TAG, ArrowPath, BoxPart, GroupPart
 from app.views.autograd.graph.playback_paint import EdgeFlow
+from app.views.ui.graphview.small_names import LEGIBLE
 from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
 from app.views.ui.theme import Theme, current, manager, mix
 
 if TYPE_CHECKING:
     from app.views.autograd.graph.scene import TapeScene
-
-# Below this scale texts cannot be read and are left out: the overview is shown.
-SIMPLE_BELOW = 0.38
 
 
 class NearGraph(SpriteItem):
@@ -47,11 +45,12 @@ class NearGraph(SpriteItem):
         groups, numbers, boxes, labels = self._scene.seen_in(area.adjusted(-TAG, -TAG, TAG, TAG))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         now = current()
+        zoom = painter.worldTransform().m11()
         for group in groups:
-            _paint_group(painter, group, now)
+            _paint_group(painter, group, now, zoom)
         self._paint_arrows(painter, numbers)
         painter.setOpacity(1.0)
-        self.put_down(painter, partial(self._things, boxes, labels), None if widget is None else PICTURES)
+        self.put_down(painter, partial(self._things, boxes, labels, zoom), None if widget is None else PICTURES)
 
     def _paint_arrows(self, painter: QPainter, numbers: list[int]) -> None:
         """Paint plain arrows in a few calls, then marked ones and those with flows one by one."""
@@ -74,10 +73,13 @@ class NearGraph(SpriteItem):
             painter.setOpacity(DIMMED if scene.is_dimmed(number) else 1.0)
             _paint_arrow(painter, scene.path_of(number), scene.is_marked(number), flows.get(number))
 
-    def _things(self, boxes: Iterable[BoxPart], labels: Iterable[int], view: QTransform) -> Iterator[SpriteRequest]:
+    def _things(
+        self, boxes: Iterable[BoxPart], labels: Iterable[int], zoom: float, view: QTransform
+    ) -> Iterator[SpriteRequest]:
         for part in boxes:
-            yield SpriteRequest(view.map(part.corner), part.picture, 0, part.own_extent, part.paint, part.opacity())
-        for number in labels:
+            paint = partial(part.paint, zoom)
+            yield SpriteRequest(view.map(part.corner), part.picture, 0, part.own_extent, paint, part.opacity())
+        for number in labels if zoom >= LEGIBLE else ():
             place = self._scene.layout_.labels[number]
             assert place is not None
             words, color = self._scene.label_at(number)
@@ -95,12 +97,12 @@ def arrow_ink(theme: Theme, marked: bool, strokes: float) -> tuple[QPen, QBrush]
     return QPen(color, strokes * (2.4 if marked else 1.6)), QBrush(color)
 
 
-def _paint_group(painter: QPainter, part: GroupPart, now: Theme) -> None:
+def _paint_group(painter: QPainter, part: GroupPart, now: Theme, zoom: float) -> None:
     painter.save()
     painter.translate(part.place.x, part.place.y)
     painter.setOpacity(part.opacity())
     size = part.place.width, part.place.height
-    part.face.paint(painter, now, size, part.state(), played=part.played())
+    part.face.paint(painter, now, size, part.state(), zoom=zoom, played=part.played())
     painter.restore()
 
 

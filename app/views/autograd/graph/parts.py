@@ -69,9 +69,9 @@ class BoxPart(Part):
         out = TAG if face.box.tags else RING
         self.own_extent = QRectF(-out, -RING, rect.width + 2 * out, rect.height + RING + out)
 
-    def paint(self, painter: QPainter) -> None:
-        """Paint it with its top left corner at the origin."""
-        self.face.paint(painter, current(), self._state, played=self._played)
+    def paint(self, zoom: float, painter: QPainter) -> None:
+        """Paint it with its top left corner at the origin, with texts that can be read at a zoom."""
+        self.face.paint(painter, current(), self._state, zoom=zoom, played=self._played)
 
     @property
     def foldable(self) -> bool:

@@ -8,16 +8,17 @@ from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.views.autograd.graph.near_item import SIMPLE_BELOW
 from app.views.autograd.graph.parts import BoxPart, GroupPart
 from app.views.autograd.graph.scene import TapeScene
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
+from app.views.ui.graphview.small_names import simple_below
 from app.views.ui.theme import manager
 
 if TYPE_CHECKING:
     from app.views.ui.graphview.accessible import GraphAccess
 
 HIDDEN = 0.2
+SEPARATE = 0.25  # zoom from which the small name of a group does not lie over those in it
 _KEYS = {
     Qt.Key.Key_Left: "left",
     Qt.Key.Key_Right: "right",
@@ -36,7 +37,6 @@ class TapeView(PanZoomView):
     escaped = Signal()
 
     LEAST, MOST = 0.04, 3.0
-    READABLE = SIMPLE_BELOW
     PADS = (24, 16, 24, 16)
 
     def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
@@ -55,6 +55,10 @@ class TapeView(PanZoomView):
         manager().changed.connect(self.viewport().update)
         # Qt repaints the area of the new drawing, and leaves what a larger one before it showed around that.
         scene.redrawn.connect(self.viewport().update)
+        scene.redrawn.connect(lambda: self.zoom_changed(self.zoom))  # names are written of few boxes longer
+
+    def readable_zoom(self) -> float:
+        return max(simple_below(len(self._scene.boxes)), SEPARATE)
 
     def _make_access(self) -> GraphAccess:
         from app.views.autograd.graph.accessible import TapeAccess
@@ -67,7 +71,7 @@ class TapeView(PanZoomView):
         return self._scene.sceneRect()
 
     def zoom_changed(self, zoom: float) -> None:
-        self._scene.set_far(zoom < SIMPLE_BELOW)
+        self._scene.set_far(zoom < self.readable_zoom())
 
     def frame_all(self) -> None:
         """Fit everything, at most at full size; if names would be unreadable, the loss and what fits next to it."""
@@ -94,7 +98,7 @@ class TapeView(PanZoomView):
 
     def show_near(self, area: QRectF) -> None:
         """Show an area at a readable scale."""
-        if self.zoom < SIMPLE_BELOW:
+        if self.zoom < self.readable_zoom():
             self.zoom_to(1.0)
             self.show_point(area.center())
         else:

@@ -10,7 +10,7 @@ from app.builder.graph import Edge
 from app.util.late_dataclass import dataclass
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.geometry import PORT_REACH
-from app.views.canvas.items.painter import SIMPLE
+from app.views.ui.graphview.small_names import SIMPLE
 
 if TYPE_CHECKING:
     from app.views.canvas.scene import CanvasScene

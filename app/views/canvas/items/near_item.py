@@ -16,8 +16,8 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.views.canvas.items.geometry import OUTLINE
 from app.views.canvas.items.node_item import NodeItem
-from app.views.canvas.items.painter import LEGIBLE
 from app.views.canvas.wires.wire_item import LABEL_HEIGHT, WireItem, paint_chip
+from app.views.ui.graphview.small_names import LEGIBLE
 from app.views.ui.graphview.spatial import EVERYWHERE, RectIndex
 from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
 

@@ -22,24 +22,17 @@ from app.views.canvas.items.geometry import (
     beside_name,
 )
 from app.views.ui import icons, theme
+from app.views.ui.graphview import small_names
+from app.views.ui.graphview.small_names import LEGIBLE
 from app.views.ui.theme import Theme
 from app.views.ui.widgets.painting import TextLine, elided
 
-SIMPLE = 0.35  # under this zoom a large sheet is painted simply, see `overview_item`
-SIMPLE_FEW = 0.15  # and one of few nodes, whose names are written as long as there is room for some letters
-FEW = 200  # nodes
-SMALLEST = 9.0  # pixels on the screen of a name; where the drawing is smaller, name and kind fill the node
-LEGIBLE = SMALLEST / theme.ROLES["node"][0]  # under this zoom only names and kinds are written
-SQUEEZED = 0.75  # how narrow letters become, to fit a name into its node
-LOWERED = 0.7  # how much lower, too, before a name is cut
 RADIUS = 6.0
 CARDS = ((8.0, 10.0), (4.0, 5.0))  # of a block: how far each peeks out above, and how far it is set in
 GROUND = 0.35  # how far the ground of an unfolded block is from the canvas to a node's
 DOT, RING = 4.0, 6.0
 
 TEXTS = 1024  # that stay laid out
-
-TIGHT = 0.8  # height of a line of a small label, of that of its font
 
 FITS, REFUSES = "fits", "refuses"
 
@@ -119,37 +112,21 @@ class NodeLook:
 
     def _label(self, painter: QPainter, now: Theme, zoom: float) -> None:
         """Write the name as large as it can be read, and below it the kind if there is room; no details."""
-        scale = LEGIBLE / zoom  # of a text, so that it has `SMALLEST` pixels on the screen
         left = 2.0 / zoom + 1.0
         room = self.shape.width - 2 * left
         name = f"{self.face.name} {self.face.badge}" if self.face.badge else self.face.name
         side = 9.0 / zoom
         # The outline tells the state, too: of a name that would be cut for it the sign is left out.
-        if self._sign and _line_of(name, "node").width * scale * SQUEEZED <= room - side:
+        if self._sign and small_names.fits(name, room - side, zoom):
             color = icons.default_color(self._sign) if self._sign == self.face.state else "text2"
             icons.draw(painter, self._sign, color, self.shape.width - side - left, 3 + 1 / zoom, side)
             room -= side
-        kind = self.face.line.partition(" ")[0]
+        kind = "" if self._framed else self.face.line.partition(" ")[0]
+        names: list[small_names.Name] = [(name, now.text3 if self.face.muted else now.text)]
+        if kind:
+            names.append((kind, now.text2))
         height = HEADER if self._framed else self.shape.height - 3
-        lines = [(name, now.text3 if self.face.muted else now.text)]
-        if height > 2 * TIGHT * self._name.height * scale and kind and not self._framed:
-            lines.append((kind, now.text2))
-        each = TIGHT * self._name.height * scale
-        top = 3 + max((height - each * len(lines)) / 2, 0.0)
-        for text, ink in lines:
-            self._squeezed(painter, text, ink, QRectF(left, top, room, each), scale)
-            top += each
-
-    def _squeezed(self, painter: QPainter, text: str, ink: QColor, area: QRectF, scale: float) -> None:
-        """Write a text in the middle of an area: in narrower letters, then smaller ones, cut where that does not do."""
-        line = _line_of(text, "node", round(max(area.width(), 0.0) / scale / (SQUEEZED * LOWERED)))
-        wide = min(1.0, area.width() / (line.width * scale)) if line.width else 1.0
-        high = min(1.0, wide / SQUEEZED)
-        painter.save()
-        painter.translate(area.left() + max((area.width() - line.width * scale * wide) / 2, 0.0), area.center().y())
-        painter.scale(scale * wide, scale * high)
-        line.draw(painter, 0, -line.height / 2, ink)
-        painter.restore()
+        small_names.paint_names(painter, QRectF(left, 3, room, height), names, zoom)
 
     def _texts(self, painter: QPainter, now: Theme) -> None:
         icons.draw(painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width())
@@ -317,6 +294,7 @@ def forget_fonts() -> None:
     """Clear cached metrics after a change of fonts."""
     _ascent.cache_clear()
     _line_of.cache_clear()
+    small_names.forget_fonts()
     geometry.forget_fonts()
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from app.views.ui.graphview.accessible import GraphAccess
 
 WHEEL = 1.0015  # zoom for an eighth of a degree
-NEARLY = 0.6  # of `READABLE`: what would be smaller is shown whole and without names
+NEARLY = 0.6  # of `readable_zoom`: what would be smaller is shown whole and without names
 LEGIBLE = 0.8  # of the zoom at which texts have the size that is set, where larger text is asked for
 Pads = tuple[int, int, int, int]
 
@@ -44,7 +44,6 @@ class PanZoomView(QGraphicsView):
 
     LEAST, MOST = 0.05, 4.0  # zoom
     MARGIN = 2000.0  # scene pixels that the view reaches past the picture at least
-    READABLE = 0.0  # zoom from which names are drawn: what would nearly fit so is not made smaller
     SHOWS_END = True  # of what does not fit; else its beginning
     PADS: Pads = (48, 64, 48, 72)  # left, top, right, bottom: room for overlays
 
@@ -94,6 +93,10 @@ class PanZoomView(QGraphicsView):
 
     def zoom_changed(self, zoom: float) -> None:
         """React to a zoom; for subclasses with levels of detail."""
+
+    def readable_zoom(self) -> float:
+        """Return the zoom from which names are drawn: what would nearly fit so is not made smaller."""
+        return 0.0
 
     @property
     def unit(self) -> float:
@@ -151,9 +154,9 @@ class PanZoomView(QGraphicsView):
         zoom = min(whole, most * self.unit)
         if self.unit > 1.0 and LEGIBLE * self.unit / 3 <= whole < LEGIBLE * self.unit:
             zoom = LEGIBLE * self.unit  # larger text is worth more than the rest of the picture
-        readable = self.READABLE * self.unit
-        if NEARLY * self.READABLE <= zoom < readable:
-            zoom = readable
+        readable = self.readable_zoom()
+        if NEARLY * readable <= zoom < readable * self.unit:
+            zoom = readable * self.unit
         self.zoom_to(zoom)
         self.widen()
         # Of what does not fit its end is shown, where the backward pass begins, or its beginning.
