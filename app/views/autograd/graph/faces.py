@@ -215,7 +215,7 @@ class BoxFace:
             text.paint(painter, theme.color(text.color))
 
     def _paint_names(self, painter: QPainter, theme: Theme, played: Played | None, zoom: float) -> None:
-        """Write the name as large as it can be read, and below it what there is room for."""
+        """Write the name as large as it can be read, and below it the lines that have room."""
         box = self.box
         count = played.text if played is not None and box.shape == "folded" else ""
         below = (count, box.subtitle, *([] if count else box.lines))

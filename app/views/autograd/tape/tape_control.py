@@ -250,5 +250,5 @@ def _where(player: Player) -> str:
     if player.state == PLAYING:
         return "Playing backward"
     if player.next_node is None:
-        return "Backward is through"
+        return "Backward finished"
     return f"Paused before step {player.position + 1:,}"
