@@ -20,7 +20,7 @@ from app.project.project import Project
 from app.source.generated import Path as Way
 
 NETWORK: Way = ()
-OPENED = "The net is a model of code, so there is no drawing to edit. Redraw it to have one."
+OPENED = "The network is a model from code, so there is no drawing to edit. Redraw it to get one."
 
 
 def block_at(project: Project, way: Way) -> str:

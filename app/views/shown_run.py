@@ -61,9 +61,9 @@ class RelivedStep:
         """Return the step as text.
 
         >>> RelivedStep(None, "Run 2", 4321, 5, 17).label
-        'Step 4,321 of Run 2, re-lived'
+        'Step 4,321 of Run 2, recomputed'
         """
-        return f"Step {grouped_digits(self.step)} of {self.run}, re-lived"
+        return f"Step {grouped_digits(self.step)} of {self.run}, recomputed"
 
 
 class ShownRun(QObject):
@@ -100,7 +100,7 @@ class ShownRun(QObject):
 
     @property
     def past(self) -> RelivedStep | None:
-        """Return the chosen step as it was re-lived; None if another one was, or none."""
+        """Return the chosen step as it was recomputed; None if another one was, or none."""
         relived = self._relived
         return relived if relived is not None and relived.step == self.step else None
 

@@ -24,7 +24,7 @@ MARGIN = SPACING = 12
 SQUEEZED = 48  # px, the least width of what is cut where room is short
 NARROW = 1150  # px, below which Export is an icon
 BESIDE_NAME = 170  # px of the left side that the name of the project does not get
-APPLY_EDITS = "Apply the edits of the drawing to the paused run; what will happen is shown first"
+APPLY_EDITS = "Apply the edits on the canvas to the paused run; the effects are shown first"
 
 
 class Toolbar(QFrame):

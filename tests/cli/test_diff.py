@@ -165,7 +165,7 @@ def test_runs_are_compared_with_their_settings_and_at_their_steps(
     code, plain = found(capsys, f"{project}@1/20", f"{copied}@20", "--eval")
     assert code == 0 and not any(one["distance"] for one in plain["weights"])
     assert "from its checkpoint step-00000020.pt" in plain["remarks"][0]
-    assert "re-lived from its start" in plain["remarks"][1] and "verified by the hashes" in plain["remarks"][1]
+    assert "recomputed from its start" in plain["remarks"][1] and "verified by the hashes" in plain["remarks"][1]
     code, plain = found(capsys, f"{copied}@0", f"{copied}@2", "--eval")
     assert code == 1 and plain["a"] == "Run 1 at step 0" and all(one["distance"] for one in plain["weights"])
     assert main(["diff", f"{copied}@0", f"{copied}@999"]) == 2

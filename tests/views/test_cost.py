@@ -159,7 +159,7 @@ def test_columns_are_as_wide_as_their_texts(page: CostTable) -> None:
 def test_a_node_that_counts_partly_names_what_is_left_out() -> None:
     rows = [("input", "in", {"shape": (5, 12)}), ("nn.LSTM", "it", {}), ("output", "out", {})]
     one = cost(net(rows)).nodes["it"]
-    assert "aten.tanh_" in gaps_text(one) and gaps_text(one).startswith("Not counted in it")
+    assert "aten.tanh_" in gaps_text(one) and gaps_text(one).startswith("Not counted, ")
 
 
 def test_the_note_tells_frozen_parameters_from_trained_ones(digits: NetworkCost) -> None:

@@ -236,7 +236,7 @@ def test_a_sample_with_several_inputs_is_entered_one_by_one(qtbot, name):
         assert page.sample()["written"][:2].tolist() == [5, 1] and not page.sample()["written"][12:].any()
         qtbot.keyClicks(line, "!")
         QCoreApplication.sendEvent(line, QFocusEvent(QEvent.Type.FocusOut))
-        assert "none of the symbols" in entries["written"].words.text()
+        assert "is not one of the symbols" in entries["written"].words.text()
     assert page.bars.called
 
 

@@ -68,7 +68,7 @@ def test_what_is_left_is_told_again_as_the_run_goes_on(gain_page):
     assert gain_page.empty.isVisible() and NO_GAINS[0] in label_texts(gain_page.empty)
     history.extend(events[1:])
     gain_page.set_history(history)
-    assert gain_page.map.isVisible() and gain_page.rule.text().startswith("No layer vanishes or explodes")
+    assert gain_page.map.isVisible() and gain_page.rule.text().startswith("No gradient vanishes or explodes")
 
 
 def test_the_page_shows_the_run_without_a_captured_batch(qtbot):

@@ -77,7 +77,7 @@ def test_a_category_finds_what_is_in_it(palette: Palette) -> None:
 
 def test_nothing_that_fits_says_so(palette: Palette) -> None:
     palette.field.setText("zzz")
-    assert palette.empty.isVisible() and palette.empty.title() == "Nothing fits"
+    assert palette.empty.isVisible() and palette.empty.title() == "No match"
 
 
 def test_arrows_move_past_the_headings(qtbot: QtBot, palette: Palette) -> None:

@@ -241,6 +241,8 @@ def test_where_a_pass_ended_and_why_there_is_none_is_said(page) -> None:
     play(page, "w = torch.ones(3, requires_grad=True)\nh = w.exp()\nz = h.sin() * 2\nh.add_(1)\n"
                "loss = z.sum()\nloss.backward()")  # fmt: skip
     page.player.seek(99)
-    assert page.deck.words.toolTip().startswith("Here it ended. RuntimeError: one of the variables needed for gradient")
+    assert page.deck.words.toolTip().startswith(
+        "The backward pass ended here. RuntimeError: one of the variables needed for gradient"
+    )
     page.set_answer(ran(STEPPED))
     assert page.deck.deck.state() == "blocked" and "to play it" in page.deck.words.toolTip()

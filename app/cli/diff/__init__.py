@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WORDS = """
 A and B are projects (net.tape), models as `tapedeck draw` takes them (file.py:Class, torchvision:resnet18), runs
-(net.tape@3, net.tape@NAME/best, a folder of a run), steps of runs (net.tape@3/4000, FOLDER@4000), which are re-lived
+(net.tape@3, net.tape@NAME/best, a folder of a run), steps of runs (net.tape@3/4000, FOLDER@4000), which are recomputed
 where no checkpoint has them, or files of weights; SOURCE@weights.pt is a model with weights.
 Their modules are matched, both run on the same batch with the same weights and seed, forward and backward, and the
 first layer that adds more than rounding explains is named, with its line in each. With --modes A is compared with
@@ -53,7 +53,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--structure", action="store_true", help="compare modules and settings only; run nothing")
     parser.add_argument("--batch", type=_positive, default=2, help="samples of a project's random batch (2)")
     parser.add_argument("--seed", type=_seed, default=0, help="seed of weights, random inputs and dropout (0)")
-    parser.add_argument("--data", help="folder for downloaded datasets, to re-live steps of runs")
+    parser.add_argument("--data", help="folder for downloaded datasets, to recompute steps of runs")
     parser.add_argument("--trust", action="store_true", help="run the code of A and B, which you have reviewed")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (300)")

@@ -1,4 +1,4 @@
-"""`tapedeck revisit`: re-live a step of a stored run, verify it, and write its graph."""
+"""`tapedeck revisit`: recompute a step of a stored run, verify it, and write its graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = """
 RUN is the folder of a run, or a project, or a folder of runs, with --run its name or number (else the newest); or that
 name or number only, of a run beside a project of this folder. The run continues from its nearest checkpoint before the
 step, or from its start; every step on the way is verified by the recorded hashes. Exit code 1 if they differ,
-2 if the step cannot be re-lived.
+2 if the step cannot be recomputed.
 """
 
 
@@ -30,12 +30,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     from app import cli
 
-    words = "re-live a step of a stored run, verify it by its hashes, and write the step's autograd graph"
+    words = "recompute a step of a stored run, verify it by its hashes, and write the step's autograd graph"
     parser: argparse.ArgumentParser = commands.add_parser("revisit", help=words, description=WORDS)
     parser.add_argument("project", metavar="RUN", type=Path)
     parser.add_argument("--run", metavar="NAME", help="the run of a project, by number or name (default: the newest)")
     wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--step", type=cli.positive, metavar="N", help="the step to re-live")
+    wanted.add_argument("--step", type=cli.positive, metavar="N", help="the step to recompute")
     wanted.add_argument(
         "--first",
         metavar="CONDITION",
@@ -107,7 +107,7 @@ def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
                           "layer": found.layer or None, "value": value, "recorded": found.recorded, "parted": parted},
                          ensure_ascii=False))  # fmt: skip
         return int(found.parted is not None)
-    how = "as recorded" if found.recorded else "found by re-living every step"
+    how = "as recorded" if found.recorded else "found by recomputing every step"
     if found.step is not None:
         layer = f" in {found.layer}" if found.layer else ""
         print(cli.printable(f"{options.first}: first at step {found.step:,}{layer}, {found.value:.6g} ({how})"))
@@ -192,7 +192,7 @@ def _progress(options: argparse.Namespace) -> Any:
         return lambda _done, _of: None
 
     def tell(done: int, of: int) -> None:
-        print(f"\rre-living step {done} of {of} ", end="", file=sys.stderr, flush=True)
+        print(f"\rrecomputing step {done} of {of} ", end="", file=sys.stderr, flush=True)
 
     return tell
 

@@ -15,12 +15,13 @@ def print_step(found: Revisited) -> None:
     from app import cli
 
     start = f"step {found.started_at:,} ({found.checkpoint})" if found.checkpoint else "the start of the run"
-    print(f"{cli.printable(found.run)}, step {found.step:,}: batch {found.batch:,} of epoch {found.epoch:,}, re-lived "
+    print(f"{cli.printable(found.run)}, step {found.step:,}: batch {found.batch:,} of epoch {found.epoch:,}, "
+    f"recomputed "
           f"from {start}; {found.verified:,} steps verified by their hashes, all by their losses")  # fmt: skip
     same = {None: "not recorded", True: "equal", False: "not equal"}
     recorded = "not recorded" if found.recorded_loss is None else repr(found.recorded_loss)
     print(f"loss {found.loss!r}, recorded {recorded}; generators {same[found.generator]}")
-    rows = [("layer", "recorded", "re-lived", "gradient norm")]
+    rows = [("layer", "recorded", "recomputed", "gradient norm")]
     for one in found.layers:
         norm = "-" if one.norm is None else f"{one.norm:.6g}"
         mark = "" if one.is_equal else "  differs"

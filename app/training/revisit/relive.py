@@ -259,7 +259,7 @@ def relive(
                 case Failed(kind="not finite") if watchers and watchers[0].snapshot_of == step == event.step + 1:
                     return _untrained(watchers[0], step, per_epoch, began, changed, at_end)
                 case Failed():
-                    raise ReliveError(f"Re-living failed after step {event.step:,}: {event.message}")
+                    raise ReliveError(f"Recomputing failed after step {event.step:,}: {event.message}")
             if cancelled():
                 raise ReliveCancelledError
     finally:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 CAPTURE = "capture"  # the key of the question
 NET, MODEL, SCRIPT = "net", "model", "script"  # what is captured: the drawn net, the opened model, a script's step
-GO_ON, NEXT = "Go on", "Capture next step"
-STEP_HINT = "The script goes on until it calls backward, and stands there."
-STANDS = "It goes on when you choose Go on, capture something else, or close the window."
-LEFT = "Its tape and what was played stay here to look at."
+GO_ON, NEXT = "Continue", "Capture next step"
+STEP_HINT = "The script runs until it calls backward and pauses there."
+STANDS = "It continues when you choose Continue, capture something else or close the window."
+LEFT = "Its tape and the steps played so far stay here."
 FEW = 500  # nodes whose steps are described within a few milliseconds
 
 
@@ -177,7 +177,7 @@ class AutogradControl(QObject):
             return
         self.go_on()
         if self.subject == MODEL and self.opened is not None:
-            self._room.show_busy("Making the model…")
+            self._room.show_busy("Constructing the model…")
             model = ModelCapture(self.opened.model, train, self.options)
             self.opened.capture(model, self._model_captured, partial(self._failed, model), self._room.show_busy)
             return
@@ -202,12 +202,12 @@ class AutogradControl(QObject):
         """Return whether the drawing cannot be captured as it is, and say why."""
         self._refused = True
         if self._live.analysis is None or not self._live.up_to_date:
-            self._room.show_error("The drawing is still being checked", "Try again in a moment.")
+            self._room.show_error("The network is still being checked", "Try again in a moment.")
             return True
         random = self.options.data == "random"
         if errors := self._live.net_errors if random else self._live.errors:
             first, fits = errors[0], self._live.net_runs  # then it is the data, or the loss, that it does not go with
-            title = "Net and data do not go together" if fits else "The network cannot run yet"
+            title = "Network and data do not match" if fits else "The network cannot run yet"
             node = self._document.project.graph.nodes.get(first.node) if first.node is not None else None
             self._room.show_error(
                 title, f"{first.message}. {first.reason}", random=fits and not random,
@@ -255,7 +255,7 @@ class AutogradControl(QObject):
         self._show(captured.tape, captured.batch, captured.weights)
 
     def _model_captured(self, captured: CapturedModel) -> None:
-        words = f"{captured.batch.model.source}, weights of its constructor"
+        words = f"{captured.batch.model.source}, weights from its constructor"
         show = partial(self._show, captured.tape, captured.batch, words)
         self.measured.emit(captured)
         if len(captured.tape.nodes) <= FEW:
@@ -311,7 +311,7 @@ class AutogradControl(QObject):
     def _show_step(self, step: CapturedStep, held: HeldStep) -> None:
         self._show(step.tape, held, f"step {held.step:,} of {held.script}")
         loss = f", loss {formatting.figure(step.tape.loss)}" if step.tape.loss is not None else ""
-        title = f"{held.script} stands before backward of step {held.step:,}{loss}"
+        title = f"{held.script} is paused before backward of step {held.step:,}{loss}"
         reason = " ".join(f"{note[0].upper()}{note[1:]}." for note in step.notes)
         self._room.show_standing("warning", title, f"{reason} {STANDS}".strip(), GO_ON, NEXT)
 
@@ -319,7 +319,7 @@ class AutogradControl(QObject):
         held = self._step
         assert held is not None
         self._newest_of.pop(SCRIPT, None)
-        title = f"{held.script} has gone on from step {held.step:,}"
+        title = f"{held.script} has continued after step {held.step:,}"
         self._room.show_standing("info", title, LEFT, NEXT)
         self._room.standing.setVisible(self.subject == SCRIPT)
         if self.subject == SCRIPT:
@@ -344,7 +344,7 @@ class AutogradControl(QObject):
 
     def _failed(self, request: AnyCapture, failure: WorkerFailure) -> None:
         if isinstance(failure.error, EngineDiedError):
-            self._room.show_error("The forward pass did not end", f"{failure.error} Capture again.")
+            self._room.show_error("The forward pass did not finish", f"{failure.error} Capture again.")
             return
         self.diagnosed, self.left_out = request.diagnosed, request.options.left_out
         self.failed.emit(failure)

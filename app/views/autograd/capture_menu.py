@@ -74,7 +74,7 @@ class CaptureMenu(QMenu):
         starts = (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product"))
         start = self._choices(self, "start", "loss" if now.loss else "outputs", starts)
         start.triggered.connect(lambda action: self._set(loss=action.data() == "loss"))
-        vector = self._submenu("Vector of the product")
+        vector = self._submenu("Vector v of the product")
         vector.setEnabled(not now.loss)
         texts = tuple((key, f"one-hot index {now.index}…" if key == now.vector == "one-hot" else text)
                       for key, text in _VECTORS)  # fmt: skip
@@ -102,7 +102,7 @@ class CaptureMenu(QMenu):
 
     def _data(self, now: CaptureOptions) -> None:
         kinds = (("batch", "First batch of the project's data"),
-                 ("random", "Random inputs and targets of the net's own shapes"))  # fmt: skip
+                 ("random", "Random inputs and targets of the network's shapes"))  # fmt: skip
         data = self._choices(self, "data", now.data, kinds)
         data.triggered.connect(lambda action: self._set(data=action.data()))
         size = f"{now.batch:,}" if now.batch else f"{self.project_batch:,}, as in training"
@@ -110,7 +110,7 @@ class CaptureMenu(QMenu):
         self.addSeparator()
 
     def _blocks(self, now: CaptureOptions) -> None:
-        menu = self._submenu("Checkpoint of a block")
+        menu = self._submenu("Checkpoint a block")
         menu.setEnabled(bool(self.blocks or now.checkpoint))
         for path in dict.fromkeys((*now.checkpoint, *self.blocks[:MOST])):
             self._check(menu, f"checkpoint.{path}", path, path in now.checkpoint,

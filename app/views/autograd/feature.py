@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.views.autograd.tape.tape_control import TapeControl
 
 NET, MODEL = "net", "model"
-STEP_TIP = "The watched script stands before its next backward, which is looked at and played here"
+STEP_TIP = "Pauses the watched script before its next backward, to inspect and play it here"
 REPLAY = "A self-contained page that plays the backward pass"
 
 
@@ -68,14 +68,15 @@ class AutogradFeature(Feature):
                    REPLAY, late=True),
             Action("findings", "&Findings", self._show("findings"), "Ctrl+F8", "flask", late=True),
             Action("gain-ladder", "&Gain ladder", self._show("gain"), late=True),
-            Action("gradcheck-net", "Run gradcheck on the &whole net", lambda: self.findings_control.check_net(),
+            Action("gradcheck-net", "Run gradcheck on the &whole network", lambda: self.findings_control.check_net(),
                    late=True),
-            Action("gradcheck-here", "Run gradcheck &here", lambda: self.findings_control.check_selected(), late=True),
-            Action("what-if-checkpoint", "What if a bloc&k were checkpointed", self._show("checkpoint"), late=True),
+            Action("gradcheck-here", "Run gradcheck on the &selection", lambda: self.findings_control.check_selected(),
+                   late=True),
+            Action("what-if-checkpoint", "Estimate chec&kpointing of blocks", self._show("checkpoint"), late=True),
             Action("capture-model", "", self._capture_model),
             Action("show-step", "", self._show_step),
             Action("show-backward", "", self._show_backward),
-            Action("snippet", "&Snippet of PyTorch", self._show_snippet, "Ctrl+Shift+Return", "code"),
+            Action("snippet", "PyTorch &snippet", self._show_snippet, "Ctrl+Shift+Return", "code"),
         )  # fmt: skip
 
     def begin(self) -> None:

@@ -16,7 +16,7 @@ from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.painting import TextLine, at_least, box, label, start
 from app.views.ui.widgets.segmented import Segmented
 
-DEVICE = "One batch forward on the CPU, whichever device a run uses"
+DEVICE = "Runs one batch forward on the CPU, whichever device runs use"
 LEGENDS = 2  # optional parts that are hidden before the summary
 
 
@@ -32,10 +32,10 @@ class AutogradHeader(QWidget):
         self.below.setContentsMargins(12, 0, 10, 6)
         self.below.setMinimumWidth(1)
         self.below.hide()
-        self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the net")
+        self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the network")
         self.mode.setToolTip("Dropout and BatchNorm behave differently in train() and eval()")
         self.grouping = Segmented([("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by")
-        self.grouping.setToolTip("Block: groups nested as the modules are; ] and [ open and close a level")
+        self.grouping.setToolTip("Block: groups nested like the modules; ] and [ unfold and fold one level")
         self.capture = Button("Capture again")
         self.capture.setToolTip(DEVICE)
         self.fold_all = Button("Fold all")

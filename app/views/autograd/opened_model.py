@@ -50,7 +50,7 @@ class OpenedModel(QObject):
         self.close()
         if digest_of(self.model.source, self.model.folder) != self._digest:  # nobody has trusted what it is now
             failed(
-                WorkerFailure(SourceError(f"{self.model.source} has changed since it was opened: open it again"), "")
+                WorkerFailure(SourceError(f"{self.model.source} has changed since it was opened; open it again"), "")
             )
             return
         start = partial(observe_process.engine_of, self.model)

@@ -97,9 +97,9 @@ class OptionsControl(QObject):
     def _show_size(self) -> None:
         wanted = self._workspace.document.project.training.batch_size
         self.batch.field.set_value(self._shown_size())
-        chosen = "chosen for captures" if self.menu.options.batch else "as many as a training step has"
+        chosen = "chosen for captures" if self.menu.options.batch else "as in a training step"
         if not self.menu.options.batch and self._shown_size() != wanted:
-            chosen = f"fewer than the {wanted:,} of a training step: there are no more, or they would hold over 1 GiB"
+            chosen = f"fewer than the {wanted:,} of a training step: more are not available or need over 1 GiB"
         self.batch.field.set_hint(f"Samples of a capture, findings and gradient checks: {chosen}")
 
     def _about_net(self) -> tuple[int, tuple[str, ...], int]:

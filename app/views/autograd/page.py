@@ -35,7 +35,7 @@ LEAST = 80  # pixels of a view that a picture is laid out for
 OTHER = 0.2  # log of the ratio of two proportions that differ
 SETTLED = 120  # milliseconds after the last change of size
 RANDOM = "Capture with random inputs"
-BUSY_HINT = "torch builds the graph while the net computes."
+BUSY_HINT = "PyTorch builds the graph during the forward pass."
 
 
 class AutogradPage(QWidget):
@@ -233,7 +233,7 @@ class AutogradPage(QWidget):
         """Set the current source of the net: a graph of another source is marked, with the offer of a new capture."""
         stale = self._tape is not None and bool(self._tape.text) and self._tape.text != text
         if stale and not self.banner.isVisibleTo(self):
-            self.banner.set("info", "The net has changed since this batch ran", "", "Capture again")
+            self.banner.set("info", "The network has changed since this batch ran", "", "Capture again")
             self.banner.show()
         elif not stale and self.banner.kind() == "info":
             self.banner.hide()

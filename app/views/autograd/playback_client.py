@@ -61,7 +61,7 @@ class PlaybackClient(QObject):
         if isinstance(error, EngineDiedError) and isinstance(self._request.batch, HeldStep):
             pass  # the script has gone on
         elif isinstance(error, EngineDiedError):
-            self._emit(Trouble("The captured graph is gone", f"{error} Capture one batch again."))
+            self._emit(Trouble("The captured graph was freed", f"{error} Capture one batch again."))
         elif error is not None:
             self._emit(Trouble("The backward pass cannot be played", str(error), traceback=traceback_of(error)))
         with contextlib.suppress(RuntimeError):  # the window is gone

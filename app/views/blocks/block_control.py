@@ -117,7 +117,7 @@ class BlockControl(QObject):
                 workspace.selection.set(new)
             return refusal
 
-        hint = f"{counted(len(nodes), 'node')}. The name is that of its class in the code. Enter makes the block."
+        hint = f"{counted(len(nodes), 'node')}. This is also the name of its class in the code. Enter makes the block."
         self._workspace.drawing.ask("Make a block", wanted, hint, answer)
 
     def expand(self) -> None:
@@ -184,13 +184,13 @@ class BlockControl(QObject):
 
     def go_out(self) -> None:
         if not self._workspace.place.leave():
-            self._workspace.drawing.say("This is the network; there is nothing around it")
+            self._workspace.drawing.say("This is the network itself; no block contains it")
 
     def edit(self, name: str) -> None:
         """Go into some instance of a block."""
         way = way_to(self._workspace.document.project, name)
         if way is None:
-            self._workspace.drawing.say(f"Put a {name} on the canvas first: inside it you see what arrives there")
+            self._workspace.drawing.say(f"Put a {name} on the canvas first: inside it you see its input shapes")
             return
         self._workspace.pages.turn_to("network")
         self._workspace.place.go_to(way)
@@ -207,7 +207,7 @@ class BlockControl(QObject):
         else:
             menu = self.expose_menu(node)
             if menu is None:
-                self._workspace.drawing.say(f"{node.name} has no parameter that could be exposed")
+                self._workspace.drawing.say(f"{node.name} has no parameter to expose")
                 return
             menu.popup(self._workspace.window.mapToGlobal(self._workspace.drawing.spot()))
 

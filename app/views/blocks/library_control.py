@@ -44,7 +44,7 @@ class LibraryControl(QObject):
         for path, reason in found.unread:
             if path not in self._said:
                 self._said.add(path)
-                self._workspace.notifier.say(f"{path.name} is not in the library", reason)
+                self._workspace.notifier.say(f"{path.name} was not saved to the library", reason)
 
     def save(self, name: str = "", at: QPoint | None = None) -> None:
         """Ask for a name and keep a block: the one given, the one selected or the one in front."""
@@ -58,7 +58,7 @@ class LibraryControl(QObject):
             known = workspace.catalog.library
             if library.KEY + new in known and new not in warned:
                 warned.add(new)
-                return f"The library has a block {new} already. Press Enter again to replace it."
+                return f"The library already has a block {new}. Press Enter again to replace it."
             return self.write(name, new)
 
         hint = f"Saved to {self.folder} with everything it contains, available in every project."
@@ -74,7 +74,7 @@ class LibraryControl(QObject):
         except OSError as error:
             return f"{error.strerror or error}: {self.folder}. Choose another folder in the Block menu."
         self.read()
-        self._workspace.notifier.say(f"{new} is in the library", str(path))
+        self._workspace.notifier.say(f"{new} was saved to the library", str(path))
         return ""
 
     def show_folder(self) -> None:

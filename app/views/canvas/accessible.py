@@ -137,7 +137,7 @@ class CanvasAccess(GraphAccess):
             pin.kind,
             self._value(key.node, key.number) if key.output else "",
             f"connected to {', '.join(ends)}" if ends else "not connected",
-            "the shapes disagree" if pin.error else "",
+            "the shapes do not match" if pin.error else "",
         ]
         at = item.output_point(key.number) if key.output else item.input_point(key.number)
         area = QRectF(at.x() - PORT_REACH, at.y() - PORT_REACH, 2 * PORT_REACH, 2 * PORT_REACH)
@@ -147,7 +147,7 @@ class CanvasAccess(GraphAccess):
     def _wire(self, wire: Edge) -> PartFacts:
         scene, nodes = self._scene, self._scene.graph.nodes
         item = scene.wires[wire]
-        kinds = {"error": "The shapes disagree", "assumed": "The shape is assumed"}
+        kinds = {"error": "The shapes do not match", "assumed": "The shape is assumed"}
         words = [self._value(wire.source, wire.output), kinds.get(item.state, ""), f"into port {wire.port}"]
         name = f"Wire from {nodes[wire.source].name} to {nodes[wire.target].name}"
         area = item.route.path.boundingRect().adjusted(-2, -2, 2, 2)

@@ -43,7 +43,7 @@ def from_text(text: str) -> tuple[Fragment, Library]:
         project = file.loads(text.encode("utf-8", "replace"))
     except file.ProjectFileError as error:
         if '"tapedeck"' not in text[:200]:
-            raise NotNodes("The clipboard does not hold nodes copied from Tapedeck") from error
+            raise NotNodes("The clipboard does not contain nodes copied from Tapedeck") from error
         raise NotNodes(f"The nodes on the clipboard cannot be read: {error}") from error
     if not project.graph.nodes and not project.comments:
         raise NotNodes("The project on the clipboard has no nodes")

@@ -130,7 +130,7 @@ class Commands(QObject):
         """Put a new node to the right of another and connect it behind it."""
         at = self._place_behind(op, node)
         return self._apply_new(
-            f"Add {self._label(op)} behind {self.name(node)}",
+            f"Add {self._label(op)} after {self.name(node)}",
             lambda: edits.add_behind(self.project, self._catalog, op, node, at),
         )
 
@@ -138,7 +138,7 @@ class Commands(QObject):
         """Put a new node at the loose end of a wire from an output."""
         corner = snapped(QPointF(at.x(), at.y() - self._scene.size_of(op).anchor), self._scene.size_of(op).anchor)
         return self._apply_new(
-            f"Add {self._label(op)} behind {self.name(source)}",
+            f"Add {self._label(op)} after {self.name(source)}",
             lambda: edits.add_after(self.project, self._catalog, op, source, output, (corner.x(), corner.y())),
         )
 
@@ -409,7 +409,7 @@ class Commands(QObject):
         before = len(self.project.graph.edges)
         name = self.name(node)
         self.apply(
-            f"Replace {name} by {self._label(op)}", lambda: edits.replace_op(self.project, self._catalog, node, op)
+            f"Replace {name} with {self._label(op)}", lambda: edits.replace_op(self.project, self._catalog, node, op)
         )
         lost = before - len(self.project.graph.edges)
         if lost:

@@ -174,7 +174,7 @@ class Callout(QWidget):
         self._message = label("", "message", wrap=True)
         self._reason = label("", "caption", "text2", wrap=True)
         self.button = Button("", "primary")
-        self.more = icon_button("more", "Other cures")
+        self.more = icon_button("more", "Other fixes")
         self.more.setFixedSize(22, 22)
         self.more.clicked.connect(self._list)
         self._close = icon_button("close", "Close this message")

@@ -43,7 +43,7 @@ class CodeEdit(QPlainTextEdit):
         self.setFont(theme.font("code"))
         self.setTabChangesFocus(True)
         self.setStyleSheet("QPlainTextEdit { border: none; border-radius: 0; }")
-        self.setAccessibleName("Source of the net")
+        self.setAccessibleName("Source code of the network")
         self.document().setDocumentMargin(MARGIN)
         self.setUndoRedoEnabled(False)
         self._text = ""

@@ -36,8 +36,8 @@ MEANINGS = (
     "Share of the counted multiply-adds",
     "Output shape; N is the batch size",
     "Output bytes for one sample. Memory shared with its input, as with a view, is counted once.",
-    "Places of the input that one value sees, and how many lie between one value's and the next one's:"
-    " along convolutions and poolings",
+    "Input positions that one output value depends on, and the stride between neighbouring values, along convolutions "
+    "and poolings",
 )
 
 
@@ -117,13 +117,13 @@ def _number(value: int | None, state: str) -> str:
 def _tips(one: NodeCost) -> tuple[str, ...]:
     tips = [""] * len(COLUMNS)
     if not one.live:
-        words = "It is muted: the network bypasses it." if one.state == "muted" else "No output needs it."
+        words = "Muted: the network bypasses it." if one.state == "muted" else "No output depends on it."
         tips[NODE] = f"{words} The totals leave it out."
     if one.parameters and one.frozen:
         tips[PARAMETERS] = "Frozen: they are not trained."
     tips[COMPUTE] = gaps_text(one)
     if one.shares:
-        tips[BYTES] = "It is a view of its input's memory, so the total does not count it again."
+        tips[BYTES] = "A view of its input's memory, so it is not counted again in the total."
     return tuple(tips)
 
 
@@ -131,11 +131,11 @@ def gaps_text(one: NodeCost) -> str:
     """Describe the part of a node's work that is not counted; "" if there is none."""
     words = []
     if not one.call.tried:
-        words.append("It failed while its operations were counted.")
+        words.append("Counting its operations failed.")
     elif one.state == "not counted" and not one.call.gaps:
         words.append("No arithmetic: it only copies or views values.")
     elif one.call.gaps:
-        also = "PyTorch has no formula for" if one.flops is None else "Not counted in it, as PyTorch has no formula:"
+        also = "No FLOP formula in PyTorch for" if one.flops is None else "Not counted, without a FLOP formula:"
         words.append(f"{also} {', '.join(one.call.gaps)}.")
     if not one.call.in_step:
         words.append("Its cost grows faster than the batch size: it mixes the samples of a batch.")

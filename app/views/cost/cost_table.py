@@ -162,7 +162,7 @@ class CostTable(QWidget):
         self.total = _Table(self.totals, "Total for one sample")
         self.note = label("", "caption", "text3", wrap=True)
         self.controls = Segmented([("compute", "Multiply-adds"), ("parameters", "Parameters")], "Colours on the canvas")
-        self.controls.setToolTip("What the strips on the canvas show while its overlay is Cost")
+        self.controls.setToolTip("Quantity that the strips on the canvas show in the Cost overlay")
         self.empty = EmptyState("memory", *NOT_YET)
         self._set_up_tables()
         self._lay_out()

@@ -24,7 +24,7 @@ class CustomLayersFeature(Feature):
         workspace.pages.add_below("layers", self.own_files)
 
     def actions(self) -> Iterable[Action]:
-        yield Action("add-layers", "Add a &file of layers…", self.workspace.layers.choose, icon="code")
+        yield Action("add-layers", "Add a layer &file…", self.workspace.layers.choose, icon="code")
 
     def begin(self) -> None:
         workspace, layers, rows = self.workspace, self.workspace.layers, self.own_files

@@ -75,9 +75,9 @@ class LayersControl(QObject):
         if new:
             names = ", ".join(one.name for one in new)
             reason = "None of its code has been run. Its layers are available once you have viewed and trusted it."
-            self._ask(new[0], f"This project contains custom layers: {names}", reason, f"Look at {new[0].name}…")
+            self._ask(new[0], f"This project contains custom layers: {names}", reason, f"View {new[0].name}…")
         elif missing:
-            self.refused.emit(f"{missing[0].name} of this project cannot be read", missing[0].problem)
+            self.refused.emit(f"The layer file {missing[0].name} cannot be read", missing[0].problem)
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.layer_files != after.layer_files:
@@ -151,7 +151,9 @@ class LayersControl(QObject):
 
         one = self.file_of(module or self.asked_about)
         if one is None:
-            self.refused.emit("The project has no such file", "Add the file that defines the class to My layers.")
+            self.refused.emit(
+                "The project does not include this file", "Add the file that defines the class to My layers."
+            )
         elif one.file is None:
             self.refused.emit(f"{one.name} cannot be read", one.problem)
         else:
@@ -216,7 +218,7 @@ class LayersControl(QObject):
     def choose(self) -> None:
         """Ask for a file and add it."""
         start = self._document.path.parent if self._document.path else Path.home()
-        names, _ = QFileDialog.getOpenFileNames(self._window, "Add a file of layers", str(start), FILTER)
+        names, _ = QFileDialog.getOpenFileNames(self._window, "Add a layer file", str(start), FILTER)
         if names:
             self.add(map(Path, names))
 

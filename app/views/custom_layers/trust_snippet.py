@@ -21,7 +21,7 @@ class SnippetTrustDialog(TrustDialog):
 
     def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
         super().__init__(file, before, parent)
-        self.setWindowTitle("A snippet of PyTorch")
+        self.setWindowTitle("PyTorch snippet")
 
     def contents(self) -> str:
         assert self.file.file is not None

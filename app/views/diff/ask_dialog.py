@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 SOURCES = (
     "file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   net.tape   a run   RUN@STEP   W.pt   SOURCE@W.pt"
 )
-INPUTS = "One a line, with the batch first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Without any they are proposed."
-PYTHON = "It has torch, such as another version of it. The same weights and the same batch in both"
+INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. If empty, they are proposed."
+PYTHON = "A Python with torch installed, for example another version. Both run the same weights and batch"
 FILTER = "Models, projects and weights (*.py *.tape *.pt *.pth *.safetensors *.ckpt *.bin)"
 MOST = 20  # checkpoints of a run that are listed
 OTHER, ITSELF, ELSEWHERE = "other", "itself", "elsewhere"
@@ -75,11 +75,11 @@ class AskDiffDialog(Dialog):
         self.inputs.setPlaceholderText("1x3x224x224")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(2 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
-        without = f"{why} Name another model." if why else "Left empty, it is what is open"
+        without = f"{why} Name another model." if why else "If empty: the open model"
         self.entries = {
             "a": FormField("A", self.a, without, self._chooser(self.a, runs)),
             "b": FormField("B", self.b, SOURCES, self._chooser(self.b, runs)),
-            "pair": FormField("Modes", self.pair, "The same weights and the same batch in both"),
+            "pair": FormField("Modes", self.pair, "The same weights and batch in both"),
             "python": FormField("Interpreter", self.python, PYTHON, choose),
             "trains": FormField("Run in", self.trains),
             "arguments": FormField("Arguments of constructors, as JSON", self.arguments),
@@ -211,7 +211,7 @@ class AskDiffDialog(Dialog):
             entry.setEnabled(on)
         self.what.setEnabled(on)
         self.compare_button.setEnabled(on)
-        self.state.setText("" if on else "Reading what is compared…")
+        self.state.setText("" if on else "Reading both models…")
 
     def reject(self) -> None:
         """Close it; what is being read is dropped."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LINES, COPY = "lines of two models", "copy of a comparison"
 POLL = 100  # milliseconds
 REST_OF_LIST = "; --json lists them all"
-FAILED = "They could not be compared"
+FAILED = "The comparison failed"
 
 
 class DiffControl(QObject):
@@ -72,13 +72,13 @@ class DiffControl(QObject):
         name = workspace.document.path.name if workspace.document.path is not None else project.name
         if (opened := project.opened) is not None:
             if opened.source.looked_at:
-                return None, "The open model is a graph that is only looked at."
+                return None, "The open model was opened for viewing only."
             model = Observe(opened.source, opened.arguments, opened.inputs, opened.folder)
             return DiffSide(str(opened.source), model, "", project.training.start), ""
         if live.analysis is None or not live.up_to_date:
-            return None, "The open network is still being checked."
+            return None, "The network is still being checked."
         if live.errors:
-            return None, f"The open network cannot run: {live.errors[0].message}."
+            return None, f"The network cannot run: {live.errors[0].message}."
         if not project.graph.nodes:
             return None, "The open project is empty."
         return DiffSide(name, live.analysis.source, "", project.training.start), ""
@@ -162,7 +162,7 @@ class DiffControl(QObject):
             which = " and ".join(side.upper() for side in sorted(self._sides))
             words = f"{which} {'is' if len(self._sides) == 1 else 'are'} of the project that was open before."
         elif self._sides and not self._current:
-            words = "The network has changed since: compare again to see it as it is."
+            words = "The network has changed since; compare again."
         self._page.set_note(words)
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.views.diff.page import DiffPage
     from app.views.workspace import Workspace
 
-TIP = "The first layer at which two models, runs or checkpoints part, or one model in two modes"
+TIP = "Finds the first layer at which two models, runs or checkpoints differ, or one model in two modes"
 
 
 class DiffFeature(Feature):

@@ -29,8 +29,8 @@ from app.views.ui.widgets.segmented import Segmented
 LAYERS, STRUCTURE, REPORT = "layers", "structure", "report"
 TEXT, JSON = "text", "json"
 HINT = (
-    "The first layer at which two models, runs or checkpoints part, with its line in each; what every layer adds to "
-    "the error, and what it inherits."
+    "Finds the first layer at which two models, runs or checkpoints differ, with its line in each, and separates the "
+    "error that each layer adds from what it inherits."
 )
 ASK = "Compare with…"
 TICK = 1000  # milliseconds
@@ -68,7 +68,7 @@ def sentence_of(found: Difference) -> str:
             ([one for one in found.distances if one.distance], "with other weights"),
         ) if held
     ]  # fmt: skip
-    return f"They differ: {', '.join(parts)}; nothing was run."
+    return f"Differences: {', '.join(parts)}; nothing was run."
 
 
 def place_of(file: str, line: int, operation: str) -> str:

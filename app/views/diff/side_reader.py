@@ -107,7 +107,7 @@ class SideReader(QObject):
             return
         path = file_of(model.source, model.folder)
         if path is None:
-            refuse(place, f"There is no file for {model.source.where or model.source.kind}.")
+            refuse(place, f"No file found for {model.source.where or model.source.kind}.")
             return
         try:
             read = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
@@ -151,10 +151,10 @@ def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
     if path.is_dir() or path.suffix in (PROJECT, *WEIGHTS):
         return ReadSide(str(path.absolute()), weights)
     if file is not None and not file.is_file():
-        raise SourceError(f"There is no file {weights}")
+        raise SourceError(f"The file {weights} does not exist")
     request = request_of(AskedModel(text, asked.arguments, asked.inputs))
     if request.source.kind in FILES:
-        raise SourceError(f"{text} is a graph that the window only looks at; compare it with tapedeck diff --trust")
+        raise SourceError(f"{text} can only be viewed in the window; compare it with tapedeck diff --trust")
     name = f"{text} with {Path(weights).name}" if weights else text
     return DiffSide(name, replace(request, meta=False), weights)
 

@@ -79,7 +79,7 @@ class StructureView(QSplitter):
         self.view = TapeView(self.scene)
         self.view.setAccessibleName("Modules of both models")
         self.view.setAccessibleDescription(
-            "Arrow keys move, Enter folds and unfolds, ] and [ a level of everything, Home shows all"
+            "Arrow keys move, Enter folds and unfolds, ] and [ unfold and fold one level everywhere, Home shows all"
         )
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
         self.model = ChangesModel(self)

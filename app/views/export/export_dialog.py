@@ -22,13 +22,13 @@ _WORDS = {
     "safetensors": "The state_dict in a format that holds tensors only.",
     "pt": "The state_dict for torch.load(path, weights_only=True).",
     "script": "Reproduces the run with the same seed, step by step.",
-    "pt2": "For torch.export.load, without the class. Checked: run once and compared with this net.",
-    "onnx": "For other runtimes. Checked: run once by onnxruntime and compared with this net.",
-    "certify": "Runs model.py with the weights in a clean process and compares outputs and gradients with this net.",
+    "pt2": "For torch.export.load, without the class. Checked: run once and compared with this network.",
+    "onnx": "For other runtimes. Checked: run once by onnxruntime and compared with this network.",
+    "certify": "Runs model.py with the weights in a clean process; compares outputs and gradients with this network.",
 }
 # Of a model of code, in place of the class.
 _OPENED_WORDS = {
-    "code": "The function that makes the model: it imports its code from where that is.",
+    "code": "The function that constructs the model; it imports the code from its own location.",
     "certify": "Runs make_model.py with the weights in a clean process and compares outputs and gradients.",
 }
 # Where another kind of thing begins.
@@ -45,7 +45,7 @@ def folder_problem(folder: Path) -> str:
     if not parent.is_dir():
         return f"{parent} is a file, so a folder cannot be created in it."
     if not os.access(parent, os.W_OK | os.X_OK):
-        return f"You may not write in {parent}. Choose another folder."
+        return f"No permission to write in {parent}. Choose another folder."
     return ""
 
 

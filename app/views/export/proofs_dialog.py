@@ -16,10 +16,10 @@ from app.views.ui.widgets.painting import Glyph, label, set_property
 WIDE = 48  # letters of a figure that fit beside the other columns
 COLUMNS = ("Compared", "Mode", "Precision", "Tensors", "Largest relative difference")
 MEANS = (
-    "Without Tapedeck these files compute the same outputs and gradients as this net. That says nothing about the "
-    "quality of the net, or about other versions of torch."
+    "Without Tapedeck these files compute the same outputs and gradients as this network. That says nothing about its "
+    "quality or about other versions of torch."
 )
-DIFFERS = "Do not rely on these files: they differ from the net on the canvas. Export them again."
+DIFFERS = "Do not rely on these files: they differ from the network on the canvas. Export them again."
 
 
 class ProofsDialog(ProgressDialog):
@@ -29,7 +29,7 @@ class ProofsDialog(ProgressDialog):
 
     def __init__(self, engine: EngineService, wanted: ToProve, parent: QWidget | None = None) -> None:
         names = " and ".join(filter(None, (", ".join(wanted.names[:-1]), wanted.names[-1])))
-        super().__init__(f"Making {names}", parent)
+        super().__init__(f"Writing {names}", parent)
         self.setWindowTitle("Export")
         self.setModal(False)
         self.setMinimumWidth(600)
@@ -75,7 +75,7 @@ class ProofsDialog(ProgressDialog):
         self.resize(self.width(), present(self.layout()).totalHeightForWidth(self.width()))
 
     def _show(self, proofs: Proofs) -> None:
-        self.heading.setText("The export matches this net" if proofs.passed else "Some checks failed")
+        self.heading.setText("The export matches this network" if proofs.passed else "Some checks failed")
         for one in proofs.written:
             self._line(one.passed, one.message)
         for words in proofs.refused:

@@ -19,7 +19,7 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.painting import label
 
-LEGEND = "+ is in the file alone, - is here alone, ~ differs: here → in the file. Reload can be undone."
+LEGEND = "+ only in the file, - only here, ~ differs: here → in the file. Reload can be undone."
 MOST = 400  # lines that are shown
 
 

@@ -16,7 +16,7 @@ from app.views.files.recovery_control import RecoveryControl
 from app.views.files.saving_control import SavingControl
 
 Key = QKeySequence.StandardKey
-OLD_FORMAT = "It was of an older format, which this version saves over with a newer one."
+OLD_FORMAT = "The file had an older format; this version saved it in the current one."
 
 
 class FilesFeature(Feature):
@@ -65,7 +65,7 @@ class FilesFeature(Feature):
             action.setToolTip(str(path))
             action.triggered.connect(lambda *_, chosen=path: self.workspace.files.open_asking(chosen))
         if menu.isEmpty():
-            menu.addAction("No project was opened yet").setEnabled(False)
+            menu.addAction("No recent projects").setEnabled(False)
 
     def _list_examples(self, _actions: Actions, menu: QMenu) -> None:
         for path in sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()):

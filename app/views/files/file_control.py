@@ -200,7 +200,7 @@ class FileControl(QObject):
             return
         self._document.mark_unsaved()
         reason = f"It was moved or deleted: {path}. The project open here is the only copy until you save it."
-        save = {"Save it there again": self._workspace.files.save, "Save as…": self._workspace.files.save_as}
+        save = {"Save there again": self._workspace.files.save, "Save as…": self._workspace.files.save_as}
         closed = partial(setattr, self, "_ignored", "")
         self._put(CHANGED, Notice("warning", f"{path.name} is gone", reason, dict(save), closed))
 
@@ -268,7 +268,7 @@ class FileControl(QObject):
         else:
             return True
         dialog = QuestionDialog(title, words, self._workspace.window)
-        dialog.offer("Replace it", DialogAnswer.DISCARD, left=True)
+        dialog.offer("Replace", DialogAnswer.DISCARD, left=True)
         dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
         dialog.exec()
         dialog.deleteLater()

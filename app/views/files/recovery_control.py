@@ -86,7 +86,11 @@ class RecoveryControl(QObject):
         if entry.file is not None:
             workspace.settings.add_recent(entry.file)
         self.files.check()
-        where = f"It is not in {entry.file.name} yet." if entry.file is not None else "It has no file yet."
+        where = (
+            f"These changes are not in {entry.file.name} yet."
+            if entry.file is not None
+            else "It was never saved to a file."
+        )
         workspace.notifier.say(
             f"Restored {entry.project.name}", f"As it was at {file_lock.clock(entry.saved)}. {where} Save it."
         )
@@ -113,7 +117,7 @@ class RecoveryControl(QObject):
         findings, offers = answer
         self._found = list(findings.found)
         for path, reason in findings.damaged[:1]:
-            words = f"{reason} It is not offered again; the file is kept at {path}."
+            words = f"{reason} It is not offered again; its file remains at {path}."
             self._workspace.notifier.refuse("Unsaved work was found that cannot be restored", words)
         if offers:
             self.dialog = RecoveryDialog(tuple(RecoveryOffer(*one) for one in offers), self._workspace.window)
@@ -123,7 +127,7 @@ class RecoveryControl(QObject):
             self.dialog.open()
         elif self._asked and not findings.damaged:
             self._workspace.notifier.say(
-                "There is no unsaved work to recover", "Every window was closed, or its work was saved."
+                "There is no unsaved work to recover", "All windows were closed normally or their work was saved."
             )
 
     def _restored(self, found: ClaimedJournal) -> None:
@@ -159,7 +163,7 @@ class RecoveryControl(QObject):
             )
         except OSError as error:
             self._workspace.notifier.refuse(
-                "No other window could be opened", f"{error.strerror or error}. It is offered again."
+                "Another window could not be opened", f"{error.strerror or error}. The work will be offered again."
             )
 
 

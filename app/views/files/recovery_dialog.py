@@ -23,7 +23,7 @@ from app.views.ui.widgets.painting import box, elided, label, start
 PICTURE = QSize(216, 108)
 MOST = 4  # cards that are seen without scrolling
 WORDS = (
-    "Tapedeck was ended before these changes were saved. Restoring opens them as they were last autosaved; "
+    "Tapedeck ended before these changes were saved. Restoring opens them as they were last autosaved; "
     "no file is changed until you save."
 )
 NO_PICTURE = "No preview: Tapedeck ended while it was rendered"

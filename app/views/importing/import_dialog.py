@@ -27,8 +27,8 @@ from app.views.ui.widgets.painting import announce, label, set_property
 
 KEY = "import.models"
 KEPT = (
-    "Training starts from them, an export writes them, and saving puts them beside the project. Its buffers are kept "
-    "either way."
+    "Training starts from them, exports contain them, and they are saved beside the project. Buffers are kept either "
+    "way."
 )
 
 Open = Callable[[ImportedModel, ImportRequest], bool]
@@ -110,7 +110,7 @@ class ImportDialog(ProgressDialog):
         self._ask_ready()
 
     def _not_listed(self, failure: WorkerFailure) -> None:
-        words = "Install a torchvision that fits your torch, or import a model of a Python file."
+        words = "Install a torchvision that fits your torch, or import a model from a Python file."
         self.torchvision.show_failure(f"torchvision cannot be imported: {failure.error}. {words}")
         self._ask_ready()
 

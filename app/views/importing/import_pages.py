@@ -41,7 +41,7 @@ from app.views.ui.widgets.painting import label, set_property
 
 ARGUMENTS = '{"num_classes": 10}'
 NOT_CHOSEN = "Choose a model in the list."
-NOTHING = "It has no class, and no function that can be called without arguments."
+NOTHING = "The file has no class and no function that can be called without arguments."
 
 T = TypeVar("T")
 
@@ -137,15 +137,17 @@ class TorchvisionPage(ImportPage):
         self.list.setHeaderHidden(True)
         self.list.setRootIsDecorated(False)
         self.list.setUniformRowHeights(True)
-        self.list.setAccessibleName("Models of torchvision")
+        self.list.setAccessibleName("torchvision models")
         self.list.currentItemChanged.connect(lambda *_: self._model_selected())
         self.list.itemDoubleClicked.connect(lambda *_: self.asked.emit())
         self.state = label("Loading torchvision …", "label", "text3", wrap=True)
         self.input = code_field("1x3x224x224")
-        self.pretrained = QCheckBox("With its pretrained weights, if they are on the disk")
+        self.pretrained = QCheckBox("Pretrained weights, if already downloaded")
         several = "Separate several inputs with spaces."
-        self.entries["inputs"] = FormField("Input, with the batch first", self.input, several)
-        self.entries["pretrained"] = FormField("Weights", self.pretrained, "Otherwise torchvision initialises them.")
+        self.entries["inputs"] = FormField("Input, batch dimension first", self.input, several)
+        self.entries["pretrained"] = FormField(
+            "Weights", self.pretrained, "Otherwise: random initialisation by torchvision."
+        )
         row = hbox(spacing=12)
         for name, field in (("arguments", self.arguments), ("inputs", self.input)):
             row.addWidget(self.entries[name], 1, Qt.AlignmentFlag.AlignTop)
@@ -241,7 +243,7 @@ class FilePage(ImportPage):
     def __init__(self) -> None:
         super().__init__()
         self.text: LayerFile | None = None
-        self.path = code_field("The path of a .py file")
+        self.path = code_field("Path of a .py file")
         self.browse_button = Button("Choose …", icon="folder")
         self.browse_button.clicked.connect(self._browse)
         self.names = StillComboBox()
@@ -252,11 +254,11 @@ class FilePage(ImportPage):
         self.inputs.setPlaceholderText("1x3x32x32\n1x16:int64")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
-        read, colon = "You see its code before any of it runs.", "Add a dtype other than float32 after a colon."
+        read, colon = "Its code is shown before any of it runs.", "Add a dtype other than float32 after a colon."
         self.entries |= {
             "file": FormField("File", self.path, read, self.browse_button),
-            "name": FormField("Class, or function that makes the model", self.names),
-            "inputs": FormField("Inputs, one a line, with the batch first", self.inputs, colon),
+            "name": FormField("Class or function that returns the model", self.names),
+            "inputs": FormField("Inputs, one per line, batch dimension first", self.inputs, colon),
         }
         for name in ("file", "name", "arguments", "inputs"):
             self.column.addWidget(self.entries[name])
@@ -271,7 +273,7 @@ class FilePage(ImportPage):
 
     def _browse(self) -> None:
         here = Path(self.path.text()).expanduser().parent if self.path.text() else Path.home()
-        name, _ = QFileDialog.getOpenFileName(self, "Import a model of a file", str(here), "Python file (*.py)")
+        name, _ = QFileDialog.getOpenFileName(self, "Import a model from a file", str(here), "Python file (*.py)")
         if name:
             self.choose(Path(name))
 
@@ -339,11 +341,11 @@ class ModelTrustDialog(TrustDialog):
         "after every edit."
     )
     agree = "Trust and import"
-    subject = "A model of your own"
+    subject = "Your own model"
 
     def contents(self) -> str:
         assert self.file.file is not None
-        return f"It offers {listed(list(names_in(self.file.file.text)))}"
+        return f"It contains {listed(list(names_in(self.file.file.text)))}"
 
 
 def _sentence(words: str) -> str:

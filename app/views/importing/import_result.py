@@ -11,7 +11,7 @@ from app.views.ui.layouts import vbox
 from app.views.ui.widgets.painting import label
 
 ONE_NODE, READ = ") is one node", ") was read by torch.export"
-TAKE = "Run > Initialise as the imported model applies it; this can be undone."
+TAKE = "Apply it with Run > Initialise as the imported model; this can be undone."
 WHAT = (
     "A part shown as one node runs the code of its class: it trains, its shapes and gradients are shown, and its "
     "weights keep their keys. The calls inside it are not drawn."

@@ -20,8 +20,8 @@ from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets.painting import announce, label, set_property
 
 WHAT = (
-    "{} is made again, run with the inputs that it was opened with, and drawn as layers and wires. The drawing is "
-    "compared with it, and becomes the project in place of what is open now."
+    "{} is constructed again, run with the same inputs, and drawn as layers and wires. The drawing is compared with "
+    "the model and replaces the open project."
 )
 
 

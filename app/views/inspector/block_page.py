@@ -42,7 +42,7 @@ class BlockPage(TabDown):
         self.problem.hide()
         self.follow = label("", "label", "text3", wrap=True)
         self.params = BlockParams(front)
-        self.ends = InputsOutputsSection("The block has no inputs or outputs yet: add an Input and an Output.")
+        self.ends = InputsOutputsSection("The block has no inputs or outputs yet. Add an Input and an Output.")
         self.inside = Section("Inside")
         self.note = NotesField("What this block does.", "Note of the block")
         notes = Section("Note")

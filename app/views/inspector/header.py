@@ -25,11 +25,11 @@ class BadName(ValueError):
 def check_name(graph: Graph, node: str, name: str) -> None:
     """Raise BadName unless the node may be called so."""
     if not name.strip():
-        raise BadName("A node needs a name.")
+        raise BadName("Enter a name.")
     if len(name) > LONGEST:
-        raise BadName(f"A name has at most {LONGEST} letters.")
+        raise BadName(f"A name has at most {LONGEST} characters.")
     if any(other.name == name and other.id != node for other in graph.nodes.values()):
-        raise BadName(f"There is a node called {name} already.")
+        raise BadName(f"Another node is already called {name}.")
 
 
 class Tile(QWidget):
@@ -128,7 +128,7 @@ class NodeHeader(QWidget):
         for flag, button in (("frozen", self.frozen), ("muted", self.muted)):
             button.setCheckable(True)
             button.clicked.connect(lambda on, flag=flag: self.flag_requested.emit(flag, on))
-        self.frame = icon_button("frame", "Show it on the canvas")
+        self.frame = icon_button("frame", "Show on the canvas")
         self.frame.clicked.connect(self.frame_requested)
         self.more = icon_button("more", "More about this node")
         self.more.clicked.connect(self._open_menu)

@@ -36,7 +36,7 @@ class InstanceSection(Section):
     def show_instance(self, block: str, count: int, note: str) -> None:
         """Show an instance of a block with `count` instances, and the note of the block."""
         alike = counted(count, "instance")
-        self.words.setText(note or (f"{alike} of {block}. Edit the block, and all follow." if count > 1 else
+        self.words.setText(note or (f"{alike} of {block}. Editing the block changes all of them." if count > 1 else
                                     f"The only instance of {block}."))  # fmt: skip
         self.set_caption(alike)
         self.unique.setEnabled(count > 1)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 def _project_name(text: str) -> str:
     if not text.strip():
-        raise ValueError("A project needs a name.")
+        raise ValueError("Enter a name.")
     return text.strip()
 
 
-HINTS = ("Its modules are on the page Model.", "Select a node to see and set its parameters.")  # of code, drawn
+HINTS = ("Its modules are on the Model page.", "Select a node to see and set its parameters.")  # of code, drawn
 
 
 class OverviewPage(TabDown):
@@ -62,7 +62,7 @@ class OverviewPage(TabDown):
             self.net.body_layout.addWidget(part)
         self.net.body_layout.addLayout(verdict)
         self.ends = InputsOutputsSection(
-            "The net has no inputs or outputs yet: drag an Input and an Output onto the canvas."
+            "The network has no inputs or outputs yet. Drag an Input and an Output onto the canvas."
         )
         notes = Section("Notes")
         notes.body_layout.addWidget(self.notes)

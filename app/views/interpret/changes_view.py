@@ -22,7 +22,7 @@ from app.views.ui.widgets.segmented import Segmented
 WHOLE, CHANNEL, HEAD = "whole", "channel", "head"
 ZEROS, OTHER = "zeros", "other"
 THIS, WORST, FIRST = "sample", "worst", "first"
-HINT = "Choose a layer, and what it passes on in place of its output."
+HINT = "Choose a layer and the replacement for its output."
 PARTS = [(WHOLE, "Its output"), (CHANNEL, "A channel"), (HEAD, "A head")]
 HEIGHT = 24
 
@@ -30,7 +30,7 @@ HEIGHT = 24
 class ChangesModel(ColumnsModel):
     """A row a change."""
 
-    heads = ("Part", "Passes on")
+    heads = ("Part", "Replaced by")
     rows: list[Intervention] = []
 
     def set_changes(self, changes: list[Intervention]) -> None:
@@ -41,7 +41,7 @@ class ChangesModel(ColumnsModel):
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         one = self.rows[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            passes = "zeros" if one.source is None else f"what it does for sample {one.source}"
+            passes = "zeros" if one.source is None else f"its output for sample {one.source}"
             return (str(one), passes)[index.column()]
         return None
 
@@ -100,12 +100,12 @@ class ChangesView(QWidget):
         self.number = NumberField(0, minimum=0)
         self.number.setAccessibleName("Number of the channel or head")
         self.number.setFixedWidth(64)
-        self.what = Segmented([(ZEROS, "Zeros"), (OTHER, "From sample")], "What it passes on")
+        self.what = Segmented([(ZEROS, "Zeros"), (OTHER, "From sample")], "Replacement")
         self.source = NumberField(1, minimum=0)
         self.source.setAccessibleName("Sample to take from")
         self.source.setFixedWidth(76)
         self.add = Button("Change", "primary", "add")
-        self.add.setToolTip("Runs the samples with this part changed, too")
+        self.add.setToolTip("Runs the samples with this part replaced as well")
         self.samples = Segmented([(THIS, "This sample"), (WORST, "Worst 6"), (FIRST, "First 64")], "Samples to measure")
         self.effect = label(HINT, "label", wrap=True)
         self.remarks = label("", "caption", "text3", wrap=True)
@@ -172,7 +172,7 @@ class ChangesView(QWidget):
         what = counted(len(self.changes.rows), "part")
         self.effect.setText(
             f"{what} changed: {effect.measure} of {counted(len(effect.samples), 'sample')} {figure(effect.before)} → "
-            f"{figure(effect.after)} ({effect.change:+.3g}); the output moves by {effect.shift:.2%} of its norm"
+            f"{figure(effect.after)} ({effect.change:+.3g}); the output changes by {effect.shift:.2%} of its norm"
         )
         self.remarks.setText(" ".join(f"{one}." for one in effect.remarks))
         self.each.resizeColumnsToContents()

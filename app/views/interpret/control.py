@@ -76,13 +76,13 @@ class InterpretControl(QObject):
         workspace, analysis = self._workspace, self._workspace.live.analysis
         self._page.banner.hide()
         if analysis is None or not workspace.live.up_to_date:
-            self._page.refuse("Nothing to look at yet", "The network is still being checked. Try again in a moment.")
+            self._page.refuse("Nothing to inspect yet", "The network is still being checked. Try again in a moment.")
             return
         opened = workspace.document.project.opened
         if workspace.live.errors:
             if opened is not None and not opened.source.looked_at:  # data do not fit: its example inputs do
                 model = Observe(opened.source, opened.arguments, opened.inputs, opened.folder)
-                self._take(InterpretedNet(Handle(0, 0), ((EXAMPLE, 1),), (), "of its constructor", ()),
+                self._take(InterpretedNet(Handle(0, 0), ((EXAMPLE, 1),), (), "from its constructor", ()),
                            ModelCapture(model))  # fmt: skip
                 return
             first = workspace.live.errors[0]
@@ -128,7 +128,7 @@ class InterpretControl(QObject):
         of, now = self._of, self._workspace.document.project
         if self._net is not None and of is not None:
             same = (of.graph, of.blocks, of.opened) == (now.graph, now.blocks, now.opened)
-            self._page.state.setText("" if same else "The network has changed since: look again")
+            self._page.state.setText("" if same else "The network has changed since; inspect again")
 
     def _release(self) -> None:
         if isinstance(self._net, Handle):
@@ -162,7 +162,7 @@ class InterpretControl(QObject):
             self.prepare()
             return
         words = str(failure.error).strip() or type(failure.error).__name__
-        self._page.refuse("This could not be looked at", f"{words[:1].upper()}{words[1:].removesuffix('.')}.")
+        self._page.refuse("The sample could not be inspected", f"{words[:1].upper()}{words[1:].removesuffix('.')}.")
 
     # --- Attention
 
@@ -190,7 +190,7 @@ class InterpretControl(QObject):
         self._page.set_busy("")
         self._page.set_found(found)
         if found.remarks:
-            self._page.banner.set("warning", "Not everything is seen", " ".join(found.remarks))
+            self._page.banner.set("warning", "Some attention calls were not captured", " ".join(found.remarks))
             self._page.banner.show()
         if self._page.reading is not None:
             self._show_attention(self._page.list.value())

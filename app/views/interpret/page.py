@@ -39,8 +39,8 @@ EXAMPLE = "example"  # the samples of a model without data: its own inputs
 METHODS = [(SALIENCY, "Saliency"), (INTEGRATED_GRADIENTS, "Integrated gradients"), (GRAD_CAM, "Grad-CAM")]
 LEGEND = "Red raises the score, blue lowers it; saliency and Grad-CAM have no sign."
 HINT = (
-    "The attention of every head on a sample, checked against the output of its call; and what each pixel or token "
-    "adds to a score."
+    "Shows the attention of every head on a sample, checked against the output of its call, and what each pixel or "
+    "token contributes to a score."
 )
 
 
@@ -66,7 +66,7 @@ class InterpretPage(QWidget):
         self._make_attribution()
         self.banner = Banner("error", "")
         self.banner.hide()
-        self.empty = EmptyState("eye", "Nothing looked at yet", HINT, "Look")
+        self.empty = EmptyState("eye", "Nothing inspected yet", HINT, "Inspect")
         body = QWidget()
         self._stack = QStackedLayout(body)
         self.changes = ChangesView()
@@ -89,9 +89,9 @@ class InterpretPage(QWidget):
         self.sample.setFixedWidth(76)
         self.count = label("", "caption", "text3")
         self.worst = Button("Worst")
-        self.worst.setToolTip("Evaluates these samples, and lists those with the largest loss to look at")
+        self.worst.setToolTip("Evaluates these samples and lists those with the highest loss")
         self.worst_menu = QMenu(self.worst)
-        self.look = Button("Look", "primary", "eye")
+        self.look = Button("Inspect", "primary", "eye")
         self.look.setToolTip("Runs this sample with the newest weights")
         self.cancel = Button("Cancel")
         self.state = label("", "caption", "text2")
@@ -114,7 +114,7 @@ class InterpretPage(QWidget):
         self.facts = label("", "caption", "text3", wrap=True)
         self.heads = HeadGrid()
         self.rank = Button("Measure heads")
-        self.rank.setToolTip("Mutes one head after the other and measures the loss of this sample")
+        self.rank.setToolTip("Mutes the heads one at a time and measures the loss of this sample")
         self.unmute = Button("Unmute all")
         self.effect = label("", "label", wrap=True)
         self.map, self.overlay = MapView(), OverlayView()
@@ -277,10 +277,10 @@ class InterpretPage(QWidget):
         if found is not None and not count:
             self.empty.set_text(
                 "No attention",
-                "The forward pass computes no scaled-dot-product attention. Attribution works for every net.",
+                "The forward pass computes no scaled-dot-product attention. Attribution works for every network.",
             )
         elif found is None:
-            self.empty.set_text("Nothing looked at yet", HINT)
+            self.empty.set_text("Nothing inspected yet", HINT)
         self._show_maps()
         self._show_view()
 

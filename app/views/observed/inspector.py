@@ -19,7 +19,7 @@ from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.section import Section
 
-HINT = "Click a module or an operation to see which tensors it takes and gives, and where it was called."
+HINT = "Click a module or an operation to see its input and output tensors and where it was called."
 MOST = 12  # tensors that are listed
 
 
@@ -59,7 +59,7 @@ class CallInspector(QScrollArea):
         call = found.calls[part.first]
         if not self.figures or call.kind not in ("module", "operation"):
             return
-        section = Section("Captured", "figures of the first" if part.repeated > 1 else "")
+        section = Section("Captured", "figures of the first call" if part.repeated > 1 else "")
         measured = self.figures.get(call.path) if call.kind == "module" else None
         if measured is not None:
             section.body_layout.addWidget(_rows(measured.rows))

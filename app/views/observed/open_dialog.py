@@ -29,7 +29,7 @@ from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import announce, label, set_property
 
 SOURCES = "package.module:Class   file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   diffusers:Class"
-INPUTS = "One a line, with the batch first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Without any they are proposed."
+INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. If empty, they are proposed."
 META = "No weights are allocated and no values computed: shapes alone. For very large models."
 
 
@@ -63,8 +63,8 @@ class OpenModelDialog(ProgressDialog):
         self.inputs.setPlaceholderText("1x3x224x224")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(3 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
-        self.meta = QCheckBox("Make it on the meta device")
-        self.train_mode = QCheckBox("Run it in train mode")
+        self.meta = QCheckBox("Construct on the meta device")
+        self.train_mode = QCheckBox("Run in train mode")
         self.entries = {
             "source": FormField("Source", self.source, SOURCES, self.browse),
             "arguments": FormField("Arguments of its constructor, as JSON", self.arguments),
@@ -96,7 +96,7 @@ class OpenModelDialog(ProgressDialog):
         self.open_button.setEnabled(bool(self.source.text().strip()) and not self.running)
 
     def _browse(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Open a model of a file", str(Path.home()), "Python file (*.py)")
+        name, _ = QFileDialog.getOpenFileName(self, "Open a model from a file", str(Path.home()), "Python file (*.py)")
         if name:
             self.source.setText(f"{name}:")
             self.source.setFocus()
@@ -137,7 +137,7 @@ class OpenModelDialog(ProgressDialog):
     def _ask_trust(self, source: SourceSpec, request: Observe) -> None:
         path = file_of(source, request.folder)
         if path is None:
-            self.entries["source"].complain(f"There is no file for {source.where or source.kind}.")
+            self.entries["source"].complain(f"No file found for {source.where or source.kind}.")
             self.source.setFocus()
             return
         try:
@@ -193,8 +193,8 @@ class OpenModelDialog(ProgressDialog):
 
     def _ask_inputs(self, needed: InputsNeededError) -> None:
         """Say at the field which inputs it has to describe, and begin with a line for each."""
-        which = f"forward takes {listed(list(needed.names))}" if needed.names else "forward does not say what it takes"
-        words = f"{which}, with sizes that nothing tells: correct these lines, then open it."
+        which = f"forward takes {listed(list(needed.names))}" if needed.names else "The inputs of forward are unknown"
+        words = f"{which}. Correct the sizes in these lines, then open the model."
         self.inputs.setPlainText("\n".join(needed.guessed))
         self.inputs.selectAll()
         self._say("")

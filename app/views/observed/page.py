@@ -81,7 +81,8 @@ class ObservedPage(QWidget):
         self.view = TapeView(self.scene)
         self.view.setAccessibleName("Calls of the model")
         self.view.setAccessibleDescription(
-            "Arrow keys follow the wires, Enter folds and unfolds, ] and [ a level of everything, Home shows all"
+            "Arrow keys follow the wires, Enter folds and unfolds, ] and [ unfold and fold one level everywhere, Home "
+            "shows all"
         )
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
         self.banner = Banner()
@@ -89,14 +90,14 @@ class ObservedPage(QWidget):
         self.summary = label("", "label", "text2")
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.stop = Button("Stop")
-        self.stop.setToolTip("Keep the picture as it is (Esc)")
+        self.stop.setToolTip("Stop and keep the picture as it is (Esc)")
         self.stop.hide()
         self.fold_all = Button("Fold all")
         self.capture = Button("Capture", icon="autograd")
-        self.capture.setToolTip("Run it forward and keep its autograd graph, to play backward and to measure modules")
+        self.capture.setToolTip("Run forward and keep the autograd graph, to play backward and measure modules")
         self.train = Button("Train…", icon="runs")
         self.train.hide()
-        self.redraw = icon_button("network", "Redraw it as layers and wires, to be edited")
+        self.redraw = icon_button("network", "Redraw as layers and wires that can be edited")
         self.another = Button("Open another…")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
@@ -107,7 +108,7 @@ class ObservedPage(QWidget):
         self._empty = EmptyState(
             "layers",
             "No model opened",
-            "Anything that runs is drawn: a class, a file, a configuration.",
+            "Draws any model that runs, from a class, a file or a configuration.",
             "Open a model",
         )
         self._pages = QStackedWidget()
@@ -438,7 +439,7 @@ class ObservedPage(QWidget):
         assert self._tree is not None and self._opened is not None
         folds = len(self._opened) > 1
         self.fold_all.setText("Fold all" if folds else "Unfold")
-        self.fold_all.setToolTip("Show the outermost modules alone" if folds else "Open a level of everything (])")
+        self.fold_all.setToolTip("Fold to the outermost modules" if folds else "Unfold one level everywhere (])")
         self.fold_all.setEnabled(folds or self._tree.leveled(self._opened, 1) != self._opened)
 
     def _selected(self, key: str) -> None:

@@ -252,11 +252,11 @@ class Outline(QWidget):
     def _show_page(self) -> None:
         nothing = not self._document.project.graph.nodes
         if self._document.whole.project.opened is not None:
-            self.empty.set_text("A model of code", "Its modules and operations are on the page Model.")
+            self.empty.set_text("A model from code", "Its modules and operations are on the Model page.")
         elif nothing:
             self.empty.set_text("No nodes yet", "Drag a layer from the Layers panel onto the canvas.")
         else:
-            self.empty.set_text("Nothing fits", "No node matches by name, class or shape.")
+            self.empty.set_text("No match", "No node matches by name, class or shape.")
         self._pages.setCurrentWidget(self.view if self.model.rowCount() else self.empty)
 
     def _picked(self) -> None:

@@ -39,7 +39,7 @@ class PaletteFeature(Feature):
         """Return the menu of an op, to open at a point of the screen."""
         menu = QMenu(self.workspace.window)
         menu.setObjectName("opMenu")
-        menu.addAction(icons.icon("add"), "Put on the canvas", lambda: self.workspace.drawing.add_op(key))
+        menu.addAction(icons.icon("add"), "Add to the canvas", lambda: self.workspace.drawing.add_op(key))
         at = self.workspace.window.mapFromGlobal(spot)
         for fill in self.workspace.drawing.of_op:
             fill(menu, key, at)

@@ -301,7 +301,7 @@ class Palette(QWidget):
         self.model = OpModel(catalog, self)
         theme.manager().scaled.connect(self.model.resize_rows)
         self.tree = OpTree(self.model)
-        self.empty = EmptyState("search", "Nothing fits", "Try fewer letters, or another of PyTorch's names.")
+        self.empty = EmptyState("search", "No match", "Try fewer letters or another PyTorch name.")
         self._folded: set[str] = set()
         self._pages = QStackedWidget()
         self._pages.addWidget(self.tree)

@@ -214,7 +214,7 @@ class ProblemsPanel(QWidget):
         for row in self.rows:
             self._remove(row)
         self.rows = []
-        self._show_ok_line("The net has not been checked yet.", fine=False)
+        self._show_ok_line("The network has not been checked yet.", fine=False)
 
     def set_analysis(self, analysis: Analysis, more: Sequence[Problem] = ()) -> None:
         """Show the problems of a net, and `more` that were found between it and the data."""
@@ -300,7 +300,7 @@ class ProblemsPanel(QWidget):
         if len(problems) > MOST:
             words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
         if analysis.source.opened:
-            words = [] if problems else ["The model, its data and its loss fit, as far as its call tells."]
+            words = [] if problems else ["Model, data and loss match, as far as one forward call shows."]
         elif not total:
             words = ["Drag a layer from the Layers panel onto the canvas, or press Tab there to search."]
         self._show_ok_line(

@@ -45,7 +45,9 @@ class Appearance(QObject):
         self.projector = self._switch(
             "Pro&jector", f"{words} classroom teacher presentation beamer", self.set_projector
         )
-        self.projector.setToolTip("Large text, high contrast, thick wires and no motion; off again, all is as before")
+        self.projector.setToolTip(
+            "Large text, high contrast, thick wires and no motion; turning it off restores the previous settings"
+        )
         self._show()
 
     def _switch(self, text: str, words: str, slot: Any) -> QAction:

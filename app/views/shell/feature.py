@@ -16,7 +16,7 @@ from app.views.ui import icons
 from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 
-ENGINE_ENDED = "The engine has ended"
+ENGINE_ENDED = "The engine stopped"
 
 
 class ShellFeature(Feature):
@@ -107,18 +107,18 @@ class ShellFeature(Feature):
         self.workspace.status.set_torch(f"PyTorch {torch.version}")
 
     def _torch_failed(self, failure: WorkerFailure) -> None:
-        self.workspace.status.set_torch("PyTorch is not there")
-        reason = f"{failure.error}. You can draw; to check and to train, install it: pip install torch"
+        self.workspace.status.set_torch("PyTorch is not installed")
+        reason = f"{failure.error}. Drawing works without it; to check and train, install it: pip install torch"
         self.workspace.notifier.refuse("PyTorch cannot be loaded", reason)
 
     def _analysis_failed(self, failure: WorkerFailure) -> None:
-        words = f"The drawing could not be checked: {failure.error}"
+        words = f"The network could not be checked: {failure.error}"
         self.workspace.notifier.show_unexpected(words, failure.traceback)
 
     def _engine_ended(self, words: str) -> None:
         self._ending = words
         if not self._page_tells():
-            reason = f"{words} Nothing of the project is lost, and the next question starts another."
+            reason = f"{words} The project is unchanged; a new engine starts when it is needed."
             self.workspace.notifier.refuse(ENGINE_ENDED, reason)
 
     def _page_tells(self) -> bool:

@@ -44,7 +44,7 @@ PREFERENCES: dict[str, tuple[Preference, ...]] = {
         ),
     ),
     "Files": (
-        Preference("reopen", "Reopen the last project", "At the start of the program.", words="startup session"),
+        Preference("reopen", "Reopen the last project", "When the program starts.", words="startup session"),
         Preference(
             "autosave_seconds", "Autosave after (s)", "Unsaved edits are written to a recovery file, which is offered "
             "after a crash. Your project file is written only when you save.", least=1, most=MOST_AUTOSAVE_SECONDS,

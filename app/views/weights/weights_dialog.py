@@ -26,7 +26,7 @@ from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
 
 POLL_INTERVAL = 100  # ms between two polls of the progress
-FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not in the net"}
+FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not in the network"}
 
 
 class WeightsDialog(Dialog):
@@ -213,7 +213,7 @@ class WeightsDialog(Dialog):
         counts[SAME] += counts[DTYPE]
         options = [("", f"{FILTERS['']}  {len(self.model.found.rows):,}")]
         options += [(kind, f"{FILTERS[kind]}  {counts[kind]:,}") for kind in FILTERS if kind and counts[kind]]
-        self.filters = Segmented(options, "Which keys are shown")
+        self.filters = Segmented(options, "Keys to show")
         self.filters.changed.connect(lambda _kind: self._filter())
         self._place.addWidget(self.filters)
 
@@ -240,7 +240,7 @@ class WeightsDialog(Dialog):
         self.some_button.setText("Load matching tensors" if every else f"Load {count:,} of {len(found.fitting):,}")
         own = len(self.held.ours) if self.held and self.held.ours is not None else 0
         rest = own - count
-        words = f"{count:,} of the net's {own:,} tensors are loaded"
+        words = f"{count:,} of the network's {own:,} tensors are loaded"
         words += f", {rest:,} are initialised from the seed." if rest else "."
         self.count.setText(words if ready and not self.model.alone else "")
 

@@ -15,7 +15,7 @@ from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, plain
 
 KEY, FILE, NET, STATE = range(4)
-COLUMNS = ("Key", "In the file", "In the net", "")
+COLUMNS = ("Key", "In the file", "In the network", "")
 ALONE = ("Key", "Shape", "dtype", "Bytes")
 # Each state by icon, colour and text: never by colour alone.
 STATES = {
@@ -23,7 +23,7 @@ STATES = {
     DTYPE: ("check", "warn", "Fits, converted"),
     SHAPE: ("error", "error", "Another shape"),
     MISSING: ("remove", "warn", "Not in the file"),
-    UNEXPECTED: ("add", "text3", "Not in the net"),
+    UNEXPECTED: ("add", "text3", "Not in the network"),
 }
 ROW_HEIGHT = 24
 
@@ -137,7 +137,7 @@ class WeightsTable(QTableView):
         super().__init__()
         self.rows = model
         self.setModel(model)
-        plain(self, "Tensors of the file and of the net", ROW_HEIGHT)
+        plain(self, "Tensors of the file and of the network", ROW_HEIGHT)
         self.setFrameShape(QFrame.Shape.StyledPanel)
         header = self.horizontalHeader()
         header.setResizeContentsPrecision(200)

@@ -392,9 +392,7 @@ def test_the_inspector_shows_what_a_node_keeps(room, qtbot) -> None:
     page.show_item(tape, leaf)
     assert "fc1.weight" in label_text(page) and ".grad" in label_text(page) and "broadcast" not in label_text(page)
     page.show_item(tape, next(node for node in tape.nodes if node.parameters == ("fc1.bias",)))
-    assert "AddmmBackward0 broadcast this tensor: a gradient of 3×10 arrives there, and is summed to 10." in label_text(
-        page
-    )
+    assert "AddmmBackward0 broadcasts this tensor, so an incoming gradient of 3×10 is summed to 10." in label_text(page)
 
 
 def test_the_inspector_shows_a_layer(room, qtbot) -> None:

@@ -264,7 +264,7 @@ def test_a_wire_let_go_on_nothing_searches_what_fits_and_connects(table: Table) 
     assert search.isVisible()
     assert "input" not in search.keys() and "nn.Linear" in search.keys()
     table.type("maxpool")
-    text = "Add MaxPool2d behind relu1"
+    text = "Add MaxPool2d after relu1"
     one_step(table, lambda: QTest.keyClick(search.field, Qt.Key.Key_Return), text)
     assert ("relu1", "pool1", "input") in table.wires()
 
@@ -280,7 +280,7 @@ def test_a_wire_from_an_input_let_go_searches_what_gives(table: Table) -> None:
 
 def test_with_one_node_selected_a_new_one_is_connected_behind_it(table: Table) -> None:
     table.click(table.body("fc1"))
-    project = one_step(table, lambda: table.canvas.add_op("nn.GELU"), "Add GELU behind fc1")
+    project = one_step(table, lambda: table.canvas.add_op("nn.GELU"), "Add GELU after fc1")
     assert ("fc1", "gelu1", "input") in table.wires()
     fc, gelu = project.positions[table.id("fc1")], project.positions[table.id("gelu1")]
     assert gelu[0] > fc[0] + 100

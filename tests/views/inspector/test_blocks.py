@@ -285,7 +285,7 @@ def test_an_expression_becomes_a_value_again(desk: Desk) -> None:
     desk.enter()
     analyse_sheet(desk)
     desk.pick("c")
-    action(desk, "out_channels", "Type a value again (16)").trigger()
+    action(desk, "out_channels", "Type a value instead (16)").trigger()
     assert inner(desk, "out_channels") == 16
 
 

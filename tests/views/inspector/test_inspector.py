@@ -345,7 +345,7 @@ def test_the_name_is_edited_in_place(
     assert document.undo_stack.count() == 1
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "needs a name"), ("relu1", "already"), ("x" * 81, "80")])
+@pytest.mark.parametrize(("name", "words"), [("", "Enter a name"), ("relu1", "already"), ("x" * 81, "80")])
 def test_names_that_cannot_be(name: str, words: str, document: Document) -> None:
     with pytest.raises(BadName, match=words):
         check_name(document.project.graph, "c", name)

@@ -400,7 +400,7 @@ def test_a_run_whose_lines_have_no_times_has_no_throughput(curves, events):
     curves.set_history(history)
     assert history.samples_per_second() is None and measure_progress(history).eta is None
     assert not len(curves.throughput._curve.points()[0])
-    assert curves.throughput.heading.texts[1:] == ("unknown: the lines of this run have no times", "")
+    assert curves.throughput.heading.texts[1:] == ("unknown: this run recorded no times", "")
     curves.throughput.point_at(3)
     assert curves.throughput.heading.texts[2] == ""
     reader = Reader(lambda: 5.0, timed=False)

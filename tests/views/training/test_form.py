@@ -85,11 +85,11 @@ def test_an_edit_during_a_run_says_beside_the_field_what_the_run_goes_on_with(
     epochs, rate = form.numbers.rows["epochs"], form.optimizer.form.rows["lr"]
     assert "remark" not in epochs.__dict__
     into(qtbot, line(form.numbers.editor("epochs")), "30")
-    assert epochs.remark.isVisible() and epochs.remark.text().startswith("Run 3 goes on with 20. ")
+    assert epochs.remark.isVisible() and epochs.remark.text().startswith("Run 3 continues with 20. ")
     assert "next run" in epochs.remark.text()
     into(qtbot, line(form.optimizer.form.editor("lr")), "0.1")
     qtbot.waitUntil(lambda: document.project.training.optimizer.params["lr"] == 0.1)
-    assert rate.remark.text() == "Run 3 goes on with 0.001. To change it now, use the field of the run at the top."
+    assert rate.remark.text() == "Run 3 continues with 0.001. To change it now, use the field of the run at the top."
     document.undo_stack.undo()
     assert rate.remark.isHidden() and epochs.remark.isVisible()
     form.set_running(False)

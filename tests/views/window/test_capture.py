@@ -45,7 +45,7 @@ def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(window: Wh
     window.autograd_control.options = window.options_control.menu.options
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(room.banner.isVisible)
-    assert room.banner.title() == "Net and data do not go together" and room.banner._action.text() == RANDOM
+    assert room.banner.title() == "Network and data do not match" and room.banner._action.text() == RANDOM
     QTest.mouseClick(room.banner._action, LEFT)
     assert captured(qtbot, window) == 2 and not room.banner.isVisible()
     assert room.tape.loss is not None and room.tape.input_shapes == ((2, 1, 64, 64),)
@@ -140,13 +140,13 @@ def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_g
     ready(qtbot, window)
     room = window.room
     kill_amid_a_capture(qtbot, window, "autograd")
-    assert room.banner.isVisible() and room.banner.title() == "The forward pass did not end"
+    assert room.banner.isVisible() and room.banner.title() == "The forward pass did not finish"
     assert not window.banner.isVisible()
     window.actions_by_key["capture"].trigger()
     captured(qtbot, window)
     assert not room.banner.isVisible() and not window.banner.isVisible()
     kill_amid_a_capture(qtbot, window, "network")
-    assert window.banner.isVisible() and window.banner.title() == "The engine has ended"
+    assert window.banner.isVisible() and window.banner.title() == "The engine stopped"
     window.pages.show("autograd")
     assert room.banner.isVisible() and not window.banner.isVisible()
     window.pages.show("network")

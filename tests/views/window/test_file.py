@@ -209,7 +209,7 @@ def test_a_file_that_is_gone_is_said_and_the_work_counts_as_unsaved(qtbot, windo
     file.rename(file.with_name("moved.tape"))
     wait_for_banner(qtbot, window, "net.tape is gone")
     assert window.document.dirty
-    press(window, "Save it there again")
+    press(window, "Save there again")
     assert project_file.read(file) == window.document.project and not banner(window).isVisible()
 
 

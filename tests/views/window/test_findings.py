@@ -107,7 +107,7 @@ def test_nothing_found_says_what_was_looked_for_and_the_ladder_selects_a_layer(w
     QTest.keyClick(chart, Qt.Key.Key_Left)
     QTest.keyClick(chart, Qt.Key.Key_Return)
     assert window.selection.ids == {"n4"}
-    assert "No layer vanishes or explodes" in control.page.rule.text()
+    assert "No gradient vanishes or explodes" in control.page.rule.text()
 
 
 def test_gradcheck_of_a_layer_of_a_node_and_of_the_whole_net(window, qtbot) -> None:

@@ -106,7 +106,7 @@ def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(
     qtbot.waitUntil(lambda: control.engine.pid is None)
     window.tape_control.player.step()
     qtbot.waitUntil(room.banner.isVisible)
-    assert "graph is gone" in room.banner.title()
+    assert "graph was freed" in room.banner.title()
     window.actions_by_key["capture-eval"].trigger()  # it is in front, so that is captured
     qtbot.waitUntil(lambda: room.tape is not model)
     assert room.tape == model and control.engine.pid is not None and not room.banner.isVisible()

@@ -178,7 +178,7 @@ def test_what_needs_a_drawing_says_so(qtbot: QtBot, window: WholeWindow) -> None
     window.pages.show("code")  # the inspector is that of the project
     overview = window.findChild(OverviewPage)
     qtbot.waitUntil(overview.isVisible)
-    assert "page Model" in overview.hint.text() and not overview.ends.isVisible()
+    assert "Model page" in overview.hint.text() and not overview.ends.isVisible()
     window.sheet.apply("Add a layer", add(window.sheet.project, window.catalog.now, "nn.Linear", (0.0, 0.0))[0])
     assert window.document.project is project and window.notifier.title == "There is no drawing"
 

@@ -143,7 +143,7 @@ def test_steps_of_a_script_are_captured_and_played_to_its_own_gradients(
     qtbot.waitUntil(lambda: player.position == 1 and player.state == "standing")
     control.step()  # goes on, and pauses after this step
     qtbot.waitUntil(lambda: capture.script.state == "none" and len(learning.losses) == 3)
-    assert "has gone on from step 3" in room.standing.title() and player.position == 1
+    assert "has continued after step 3" in room.standing.title() and player.position == 1
     player.step()
     assert player.state == "left" and player.position == 1
     qtbot.waitUntil(lambda: window.session.state == "paused" and deck.step_button.text() == CAPTURE["none"])

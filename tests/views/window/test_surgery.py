@@ -57,7 +57,7 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     edited = widened_and_deeper(original, node(window, "fc2"), node(window, "conv1"))
     window.document.apply("Edit the net", edited)
     ready(qtbot, window)
-    window.banner.acted.emit()  # the button "Apply edits…" of the banner that says that the drawing has moved on
+    window.banner.acted.emit()  # the button "Apply edits…" of the banner that says that the network was edited
     assert window.banner.title() == PAUSE_FIRST
     window.banner.acted.emit()
     dialog = planned(qtbot, window)
@@ -94,11 +94,11 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     window.document.undo_stack.undo()
     ready(qtbot, window)
     assert window.session.active and len(window.session.history.cuts) == 1
-    assert "moved on" in window.banner.title()
+    assert "was edited" in window.banner.title()
     press(window, "pause")
     wait_for(qtbot, window, "paused")
     window.curves.loss.plot.pointed.emit(line.x)
-    assert any("net edited" in text for text in window.curves.loss.plot.readout.texts)
+    assert any("network edited" in text for text in window.curves.loss.plot.readout.texts)
     window.curves.loss.plot.pointed.emit(None)
 
 

@@ -145,7 +145,7 @@ def test_a_norm_above_the_bound_stops_it(window, qtbot) -> None:
     deck(window, "run")
     stands(qtbot, window)
     assert player.last.reason == "norm" and player.position == 1
-    assert page.words.text().startswith("<b>Norm</b> ") and " stopped it" in page.words.text(), "what it is is not cut"
+    assert page.words.text().startswith("<b>Norm</b> ") and ": stopped" in page.words.text(), "what it is is not cut"
     last = player.tape.order[-1]
     player.run_to(last)
     stands(qtbot, window, 2)
@@ -261,7 +261,7 @@ def test_nothing_is_kept_once_it_was_let_go_of(window, qtbot) -> None:
     assert "alive until" in window.status.text("kept")
     with qtbot.waitSignal(player.graph_released, timeout=60_000) as told:
         QTest.mouseClick(page.let_go, LEFT)
-    assert told.args == [0] and window.status.text("kept") == "Inspection keeps 0 B alive"
+    assert told.args == [0] and window.status.text("kept") == "Inspection holds 0 B"
     assert player.position == 0
     assert window.room.scene.played.boxes == {} and player.state == READY
     qtbot.waitUntil(lambda: not player._leaving, timeout=60_000)
@@ -345,9 +345,9 @@ def test_an_engine_that_ends_takes_the_graph_along_and_nothing_else(window, qtbo
     stands(qtbot, window, 1)
     os.kill(shared().pid, signal.SIGKILL)
     qtbot.waitUntil(lambda: player.state == READY, timeout=60_000)
-    assert room.banner.title() == "The captured graph is gone" and "SIGKILL" in room.banner.reason()
+    assert room.banner.title() == "The captured graph was freed" and "SIGKILL" in room.banner.reason()
     assert room.tape is not None and window.document.project is project
-    assert window.status.text("kept") == "Inspection keeps 0 B alive" and not window.banner.isVisible()
+    assert window.status.text("kept") == "Inspection holds 0 B" and not window.banner.isVisible()
     capture(qtbot, window)
     deck(window, "step")
     stands(qtbot, window, 1)

@@ -130,7 +130,7 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     for layer, norm in recorded.items():
         assert played[layer] == pytest.approx(norm, rel=1e-5)
     assert page.layer == max(recorded, key=recorded.__getitem__)
-    assert page.run_words.text() == f"Step {step} of Run 1, re-lived"
+    assert page.run_words.text() == f"Step {step} of Run 1, recomputed"
     weights = page.values.at_step.shown
     page.values.kind.set_value("gradients")
     page.values.redraw()
@@ -140,11 +140,11 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     trained.pages.show("network")
     control.debug(step + 1)
     trained.pages.show("code")
-    qtbot.waitUntil(lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is re-lived", timeout=60_000)
+    qtbot.waitUntil(lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is recomputed", timeout=60_000)
     assert trained.pages.front("centre") == "code"  # where the work went on meanwhile
     trained.banner.acted.emit()
     assert (
-        trained.pages.front("centre") == "autograd" and page.run_words.text() == f"Step {step + 1} of Run 1, re-lived"
+        trained.pages.front("centre") == "autograd" and page.run_words.text() == f"Step {step + 1} of Run 1, recomputed"
     )
     qtbot.waitUntil(lambda: control.batch_dialog is not None)
     control.batch_dialog.close()
@@ -154,7 +154,7 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
     assert "at step 46" in page.inside.inside.weights
     trained.findings_control.run_diagnostics()
-    assert "This step of a run" in trained.findings_control.page.empty.accessibleDescription()
+    assert "A step of a run" in trained.findings_control.page.empty.accessibleDescription()
 
 
 def norms_played(qtbot, window: WholeWindow) -> dict[str, float]:
@@ -227,5 +227,5 @@ def test_re_living_is_cancelled_and_what_cannot_be_re_lived_is_said(qtbot, train
     source = folder / store.SOURCE
     source.write_text(source.read_text("utf-8").replace("class", "# another\nclass", 1), "utf-8")
     qtbot.mouseClick(bar.relive, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: trained.banner.title() == "The step was not re-lived", timeout=60_000)
+    qtbot.waitUntil(lambda: trained.banner.title() == "The step was not recomputed", timeout=60_000)
     assert "differs from what this version" in trained.banner.reason() and bar.relive.text() == RELIVE

@@ -142,7 +142,7 @@ def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: WholeWindow) -> 
     window.actions_by_key["dry-run"].trigger()
     qtbot.waitUntil(lambda: window.findChild(DryRunDialog) is not None, timeout=60_000)
     dialog = window.findChild(DryRunDialog)
-    assert dialog.heading.text() == "Everything fits together"
+    assert dialog.heading.text() == "Everything matches"
     dialog.accept()
     assert not window.session.runs
 

@@ -340,7 +340,7 @@ def test_edits_during_a_run_do_not_touch_it(qtbot, window: WholeWindow) -> None:
     press(window, "step")  # it stands, and does not come to its end meanwhile
     wait_for(qtbot, window, "paused")
     window.canvas.add_op("nn.ReLU")
-    assert window.banner.isVisible() and "moved on" in window.banner.title()
+    assert window.banner.isVisible() and "was edited" in window.banner.title()
     press(window, "run")
     wait_for(qtbot, window, "done")
     assert len(window.session.history.epochs) == 3
@@ -583,15 +583,15 @@ def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window:
     status = window.status
     window.files.open_example("digits.tape")
     ready(qtbot, window)
-    status.set_state("Backward is through")
-    status.set_graph_memory("Inspection keeps 6.88 MiB alive until you free the graph")
+    status.set_state("Backward finished")
+    status.set_graph_memory("Inspection holds 6.88 MiB until the graph is freed")
     status.set_autosave("Autosaved 02:00")
     for width in (1280, 960):
         window.resize(width, 800)
         shown = [label for label in status.findChildren(QLabel) if label.isVisible()]
         assert all(label.width() >= label.sizeHint().width() for label in shown)
         assert all(label.geometry().right() < status.width() for label in shown)
-        assert {"No problems", "Backward is through", "Autosaved 02:00"} <= {label.text() for label in shown}
+        assert {"No problems", "Backward finished", "Autosaved 02:00"} <= {label.text() for label in shown}
     assert len(shown) < len([label for label in status.findChildren(QLabel) if label.text()])
     for clear in (status.set_state, status.set_graph_memory, status.set_autosave):
         clear("")

@@ -89,7 +89,7 @@ def load_weights(
         from app.engine.tasks.past.weights_at_step import weights_at_step
 
         def show(done: int, of: int) -> None:
-            tell(f"Re-living {side.name}: {done:,} of {of:,} steps")
+            tell(f"Recomputing {side.name}: {done:,} of {of:,} steps")
 
         given, remarks = weights_at_step(Path(side.run), side.step, request.data_root, show, cancelled)
     else:

@@ -66,7 +66,7 @@ def relived_on_processes(
                 case Skipped() if event.step >= step:
                     raise ReliveError(event.message)
                 case Failed():
-                    raise ReliveError(f"Re-living failed after step {event.step:,}: {event.message}")
+                    raise ReliveError(f"Recomputing failed after step {event.step:,}: {event.message}")
             if cancelled():
                 raise ReliveCancelledError
     finally:

@@ -219,7 +219,7 @@ def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:
     if text != job.at_stage(number).source.text:
         raise RunError(
             f"The code of {kept.record.title} differs from what this version of Tapedeck writes for its project, or a "
-            f"file of its model has changed: it cannot be re-lived. Its code is {path}."
+            f"file of its model has changed: it cannot be recomputed. Its code is {path}."
         )
 
 

@@ -1,4 +1,4 @@
-"""The weights that a stored run had after a step: of a checkpoint written there, else re-lived and verified."""
+"""The weights that a stored run had after a step: of a checkpoint written there, else recomputed and verified."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def weights_at_step(
     if found.parting is not None:
         at = found.parting.step
         raise RunError(
-            f"{title} cannot be compared at step {step:,}: re-lived, it differs from its record from step {at:,} on. "
+            f"{title} cannot be compared at step {step:,}: recomputed, it differs from its record from step {at:,} on. "
             f"tapedeck revisit {folder} --step {at} says why"
         )
     came = f"step {found.started_at:,} ({nearest.name})" if nearest is not None else "its start"
     taken = wanted - found.started_at
     notes.append(
-        f"{title} at step {step:,}: re-lived from {came}; {found.verified:,} of {taken:,} steps were verified by the "
+        f"{title} at step {step:,}: recomputed from {came}; {found.verified:,} of {taken:,} steps were verified by the "
         "hashes of their gradients, all by their losses."
     )
     return found.found, (*notes, *((found.changed,) if found.changed else ()))

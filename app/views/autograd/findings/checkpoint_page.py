@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from app.autograd.diagnostics.results import WhatIf
 
-HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "Step takes (rounds)", "Gradients",
+HEADS = ("Block", "Class", "Freed at the peak", "Less held", "Peak without", "Step takes (rounds)", "Gradients",
          "Training")  # fmt: skip
 
 
@@ -93,5 +93,7 @@ class CheckpointPage(QWidget):
             return
         self.sentence.setText(one.sentence)
         inside = one.path in self._chosen
-        self.use.setText(f"Keep {one.path} in training" if inside else f"Checkpoint {one.path} in training")
+        self.use.setText(
+            f"Do not checkpoint {one.path} in training" if inside else f"Checkpoint {one.path} in training"
+        )
         self.use.setToolTip("Sets recompute under Training; Ctrl+Z undoes it")

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 WORK = "findings"  # the key of the question
-OF_RUN = "Diagnostics run the batch again from the newest weights. This step of a run can be looked at and played."
-OF_SCRIPT = "Diagnostics run the batch again, and the script has run it already. Its tape can be looked at and played."
+OF_RUN = "Diagnostics run the batch again, with the newest weights. A step of a run can only be inspected and played."
+OF_SCRIPT = "Diagnostics run the batch again, so not for a step of a script. Its tape can be inspected and played."
 
 
 class FindingsControl(QObject):
@@ -117,7 +117,7 @@ class FindingsControl(QObject):
         return OF_SCRIPT if self._capture.subject == SCRIPT else OF_RUN
 
     def check_net(self) -> None:
-        self._check(None, "the whole net", WholeNet())
+        self._check(None, "the whole network", WholeNet())
 
     def check_selected(self) -> None:
         """Run gradcheck on the selection in the graph, or ask for one."""
@@ -262,7 +262,7 @@ class FindingsControl(QObject):
         looked = f"Checked on this batch: {', '.join(LOOKED_FOR)}."
         words = f"Nothing found. {looked}" if not findings.found else looked
         if findings.cancelled:
-            words = f"Stopped: this is what was found until then. {looked}"
+            words = f"Stopped: findings so far. {looked}"
         self.page.list.show_findings(findings.found, words, fine=not findings.found and not findings.cancelled)
         self.page.chart.set_ladder(findings.ladder)
         self.page.rule.setText(_rule(findings))
@@ -302,8 +302,8 @@ class FindingsControl(QObject):
         chosen = self._workspace.document.project.training.recompute
         if not self._rows and not words:
             words = (
-                "Each block is checkpointed in turn on this batch: bytes at the peak, the time of a step and its "
-                "gradients are measured beside those of a plain step."
+                "Each block is checkpointed in turn on this batch; peak memory, step time and gradients are compared "
+                "with a step without checkpointing."
             )
             if self.working:
                 words = ""
@@ -348,7 +348,7 @@ class FindingsControl(QObject):
             project.opened is None or project.opened.source != captured.model.source
         ):
             workspace.notifier.say(
-                "This model is not the project's", "Make it the project first, with Train on the page Model."
+                "This model is not the open project", "Use it as the project first: choose Train… on the Model page."
             )
             return
         inside = path in project.training.recompute
@@ -414,7 +414,7 @@ def _rule(findings: Findings) -> str:
     if findings.ladder is None:
         return "backward() raised, so there are no gains." if not findings.cancelled else "Stopped."
     if not findings.ladder.lost:
-        return "No layer vanishes or explodes: what leaves each is between 0.001 and 1,000 of what reached the last."
+        return "No gradient vanishes or explodes: every norm is 0.001 to 1,000 times that at the last layer."
     return " ".join(
         f"{'Not finite' if lost.kind == 'non_finite' else lost.kind.capitalize()} first at {lost.title}: {lost.rule}."
         for lost in findings.ladder.lost

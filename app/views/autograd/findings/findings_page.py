@@ -19,12 +19,12 @@ from app.views.ui.widgets.segmented import Segmented
 FINDINGS, GRADCHECK, GAIN, CHECKPOINT = "findings", "gradcheck", "gain", "checkpoint"
 PAGES = ((FINDINGS, "Findings"), (GAIN, "Gain ladder"), (GRADCHECK, "gradcheck"), (CHECKPOINT, "Checkpoint"))
 BATCH, OVER = "batch", "run"
-RUN = {FINDINGS: "Look again", GAIN: "Measure again", GRADCHECK: "Check the whole net", CHECKPOINT: "Measure"}
+RUN = {FINDINGS: "Diagnose again", GAIN: "Measure again", GRADCHECK: "Check the whole network", CHECKPOINT: "Measure"}
 HINTS = {
-    FINDINGS: "Capture one batch: then gradients that are None or zero, in-place changes, NaN, and layers where the "
-    "gradient vanishes are looked for.",
+    FINDINGS: "Capture one batch to diagnose gradients that are None or zero, in-place changes, NaN, and layers where "
+    "the gradient vanishes.",
     GAIN: "|grad in| / |grad out| of each layer is measured on one batch.",
-    GRADCHECK: "Backward's gradient is compared with finite differences, in float64 and in float32.",
+    GRADCHECK: "The gradient of backward is compared with finite differences, in float64 and in float32.",
     CHECKPOINT: "Measures the memory that torch.utils.checkpoint would free in each block, and the time of a step.",
 }
 
@@ -104,7 +104,7 @@ class FindingsPage(QWidget):
         of_batch = self._pages[page] if self._captured else self.empty
         self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
         if not self._captured:
-            title = "The step of a script is not diagnosed" if self._why else "No graph captured yet"
+            title = "Steps of a script cannot be diagnosed" if self._why else "No graph captured yet"
             self.empty.set_text(title, self._why or HINTS[page])
             self.empty.button.setVisible(not self._why)
 

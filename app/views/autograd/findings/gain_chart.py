@@ -24,7 +24,7 @@ DECADES = 14  # that are shown at most
 class GainChart(QWidget):
     """One point per layer, from the input at the left to the loss: |grad in| / |grad out| on a log axis.
 
-    A thin line shows the remaining share of the gradient at the last layer. `chosen(key)` is emitted with the group of
+    A thin line shows the gradient norm relative to the last layer. `chosen(key)` is emitted with the group of
     a clicked point, or of the focused one on Enter.
     """
 
@@ -133,7 +133,7 @@ class GainChart(QWidget):
         colors, x = theme.current(), float(LEFT)
         for words, color in (
             ("gain of the layer, |grad in| / |grad out|", colors.back),
-            ("remaining share of the gradient at the last layer", colors.series[0]),
+            ("gradient norm relative to the last layer", colors.series[0]),
         ):
             text = TextLine(words, "caption")
             painter.setPen(QPen(color, 2))
@@ -196,8 +196,8 @@ class GainChart(QWidget):
         return "\n".join([
             rung.title,
             f"|grad out| {figure(rung.arriving)}, |grad in| {figure(rung.leaving)}: gain {figure(rung.gain)}",
-            f"of its parameters {figure(rung.parameters)}",
-            f"{figure(rung.reach)} of what reached the last layer",
+            f"parameter gradients {figure(rung.parameters)}",
+            f"{figure(rung.reach)} of the norm at the last layer",
         ])  # fmt: skip
 
     def event(self, event: QEvent) -> bool:

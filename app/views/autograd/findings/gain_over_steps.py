@@ -138,6 +138,6 @@ def summary_text(history: History) -> str:
     reach = history.seen.tables["reach"]
     if found := lost_over(reach):
         return " ".join(one.text for one in found)
-    steps = f"any of the {len(reach):,} measured steps" if len(reach) > 1 else "the step that was measured"
-    span = f"between {VANISHED:g} and {EXPLODED:,.0f} of what reached the last"
-    return f"No layer vanishes or explodes at {steps}: what leaves each is {span}."
+    steps = f"any of the {len(reach):,} measured steps" if len(reach) > 1 else "the measured step"
+    span = f"between {VANISHED:g} and {EXPLODED:,.0f} times that at the last layer"
+    return f"No gradient vanishes or explodes at {steps}: every norm is {span}."

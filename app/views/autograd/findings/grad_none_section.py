@@ -88,7 +88,7 @@ def check_section(what: str, samples: str, report: GradcheckReport | None, run: 
 
 def notes_section(notes: tuple[str, ...]) -> Section:
     """Return a section for special nodes: checkpointing, autocast, compiled regions, double backward."""
-    section = Section("What this is")
+    section = Section("Explanation")
     for note in notes:
         section.body_layout.addWidget(_wrapped(note))
     return section

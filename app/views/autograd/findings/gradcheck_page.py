@@ -66,8 +66,8 @@ class GradcheckPage(QScrollArea):
         self.inputs = FiguresTable(INPUTS, "Tensors that were checked", {4, 5, 6, 7})
         self.table = FiguresTable(TABLE, "Finite differences over eps", {0, 1, 2, 3, 4})
         self._captions = (
-            label("By tensor, float64; the last column is how far backward's float32 is from it", "caption", "text3"),
-            label("Along one random direction of all tensors, for each step eps", "caption", "text3"),
+            label("By tensor, float64; the last column is the error of backward in float32", "caption", "text3"),
+            label("Directional derivative along one random direction, for each step eps", "caption", "text3"),
         )
         inside = QWidget()
         top = hbox((self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.verdict, 1), spacing=10)

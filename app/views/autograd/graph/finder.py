@@ -19,7 +19,7 @@ class TapeFinder(FindBar):
         self._tape: Tape | None = None
         self._places: tuple[int, ...] = ()
         self._at = -1
-        super().__init__("Find a node by its name, layer, parameter or saved tensor", parent)
+        super().__init__("Find a node by name, layer, parameter or saved tensor", parent)
 
     def set_tape(self, tape: Tape | None) -> None:
         """Search another tape from now on; the shown matches stay."""

@@ -18,7 +18,7 @@ from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import current
 
-EDITED = "A gradient that arrives here was edited"
+EDITED = "The incoming gradient was edited"
 RING = 4.0  # around a box
 TAG = 12.0  # that the tag of a box reaches over its edges
 

@@ -142,11 +142,11 @@ class PlayedGraph(QObject):
         norm = math.hypot(*known) if len(known) > 1 else known[0]
         words = f"gradient norm {figure(norm)}"
         if len(edges) > 1:
-            words += f" of {len(edges)} gradients together"
+            words += f" of the sum of {len(edges)} gradients"
         edited, now = self._edited(edges)
         if edited:
             sum_ = "" if now is None else f": {figure(now.unscaled)} arrives"
-            words += f"\nWhat arrives was edited{sum_}"
+            words += f"\nThe incoming gradient was edited{sum_}"
             if now is not None and len(edges) == 1 and self._alone(*edges[0]):
                 norm = now.unscaled
         return EdgeFlow(norm, reached, "\n".join([words, *self._shares(edges)]), edited)

@@ -48,8 +48,8 @@ class TapeView(PanZoomView):
         self._pressed_at: QPoint | None = None
         self.setAccessibleName("Autograd graph")
         self.setAccessibleDescription(
-            "Arrow keys follow the gradients, Enter folds and unfolds, ] and [ a level of everything, Shift+click "
-            "marks the way from what is selected, Home shows everything"
+            "Arrow keys follow the gradients, Enter folds and unfolds, ] and [ unfold and fold one level "
+            "everywhere, Shift+click marks the path from the selection, Home shows everything"
         )
         self.setCursor(Qt.CursorShape.ArrowCursor)
         manager().changed.connect(self.viewport().update)

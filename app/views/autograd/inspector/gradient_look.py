@@ -159,7 +159,7 @@ class LookSections:
         number = self._asked[1] if self._asked in [(item.id, each) for each in numbers] and self._asked else numbers[0]
         if self._asked != (item.id, number):
             self._asked, self._at = (item.id, number), ()
-        section = self._section = Section("Look at the gradient", opened=self._open)
+        section = self._section = Section("Gradient to inspect", opened=self._open)
         section.toggled.connect(self._toggled)
         if len(numbers) > 1:
             choice = ChoiceField([(each, f"output {each}") for each in numbers], number, pairs=True)
@@ -217,7 +217,7 @@ class LookSections:
                 undo.clicked.connect(self._player.undo_edit)
                 yield undo
         else:
-            yield note("This node has run. Step back to before it to change what arrives.")
+            yield note("This node has run. Step back before it to edit its incoming gradient.")
 
     def _chooser(self, node: int, number: int, look: GradientLook) -> QWidget:
         """Return fields for the index into each leading dimension."""
@@ -242,8 +242,8 @@ class LookSections:
         table.setFont(font("formula"))
         table.horizontalHeader().hide()
         table.verticalHeader().hide()
-        table.setAccessibleName("The first numbers of the gradient")
-        table.setToolTip("Double click to type another value" if editable else "")
+        table.setAccessibleName("First elements of the gradient")
+        table.setToolTip("Double-click to type another value" if editable else "")
         for row, values in enumerate(look.rows):
             for column, text in enumerate(values):
                 item = QTableWidgetItem(text)
@@ -278,7 +278,7 @@ class LookSections:
         kind = ChoiceField(KINDS, "scale", pairs=True)
         kind.setAccessibleName("Change of the gradient")
         amount = NumberField(0.5, "float")
-        amount.setAccessibleName("By how much")
+        amount.setAccessibleName("Amount")
         amount.setFixedWidth(66)
         kind.setMinimumWidth(84)
         kind.edited.connect(lambda chosen: amount.setEnabled(chosen not in WITHOUT))

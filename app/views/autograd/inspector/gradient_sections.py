@@ -88,7 +88,7 @@ class GradientSections:
         section = Section("Gradient norms", f"log scale, {figure(LOW)} to 1")
         body = section.body_layout
         if record is None and not any(arriving):
-            body.addWidget(note("Nothing has arrived here yet." if not waits else "No gradient arrives at this node."))
+            body.addWidget(note("No gradient has arrived yet." if not waits else "This node receives no gradient."))
             if not waits:
                 button = Button("Run to here", icon="to-end")
                 button.clicked.connect(lambda: player.run_to(node.id))
@@ -110,7 +110,7 @@ class GradientSections:
                     body.addWidget(_empty_row(name, where))
         elif record is None:
             adds = "It is added to .grad when this node runs." if node.is_leaf else ""
-            body.addWidget(note(adds or "What leaves it is known when it has run: step once."))
+            body.addWidget(note(adds or "Known once this node has run: step once."))
         for words in _odd(tape, node, record, arriving):
             body.addWidget(_warning(words))
         for words in _notes(record):
@@ -133,9 +133,9 @@ class GradientSections:
         for name, norm in shown:
             section.body_layout.addWidget(_bar_row(name, "", norm))
         if not shown:
-            section.body_layout.addWidget(note("Nothing has arrived here yet."))
+            section.body_layout.addWidget(note("No gradient has arrived yet."))
         if rung.gain is not None:
-            gain = f"gain {figure(rung.gain)}: what leaves it to what arrives, as norms"
+            gain = f"gain {figure(rung.gain)}: norm of the outgoing by the incoming gradient"
             section.body_layout.addWidget(note(gain))
         return section
 
@@ -200,14 +200,14 @@ def _sum_section(tape: Tape, sum_: FanIn) -> Section:
     known = [share for share in sum_.shares if share.projection is not None and share.source >= 0]
     if len(known) > 1:
         most = max(known, key=lambda share: share.projection or 0.0)
-        words.append(f"{_name(tape, most.source)} carries most of it.")
+        words.append(f"{_name(tape, most.source)} contributes most of it.")
     section.body_layout.addWidget(note(" ".join(words)))
     return section
 
 
 def _agreement(cosine: float) -> str:
     if abs(cosine) < AGREE:
-        return "they are nearly at right angles"
+        return "they are nearly orthogonal"
     return "they point in similar directions" if cosine > 0 else "they oppose each other"
 
 
@@ -230,9 +230,9 @@ def _odd(
     """Yield warnings about these gradients."""
     known = [stats for stats in arriving if stats is not None]
     if bad := sum(stats.nonfinite for stats in known):
-        yield f"{bad:,} values that arrive are NaN or infinite."
+        yield f"{bad:,} incoming values are NaN or infinite."
     elif known and all(stats.norm == 0 for stats in known):
-        yield "What arrives is exactly 0: nothing before this node learns from this batch."
+        yield "The incoming gradient is exactly 0: nothing before this node learns from this batch."
     if record is None:
         return
     made = sum(edge.stats.nonfinite for edge in record.leaving if edge.stats)
@@ -250,14 +250,14 @@ def _odd(
             yield (f"{name} gets no gradient: {tape.title_of(norm)} subtracts the channel mean, so any bias "
                    "cancels.")  # fmt: skip
         else:
-            yield f"{name} gets next to no gradient: {figure(edge.stats.norm)} beside {figure(most)}."
+            yield f"{name} gets almost no gradient: {figure(edge.stats.norm)} against {figure(most)}."
 
 
 def _notes(record: StepRecord | None) -> Iterator[str]:
     if record is not None and record.edited:
-        yield "What arrived was edited before it ran."
+        yield "Its incoming gradient was edited before it ran."
     if record is not None and record.hooked:
-        yield "A hook replaced what arrived."
+        yield "A hook replaced its incoming gradient."
 
 
 def _sources(tape: Tape, node: TapeNode) -> dict[int, str]:

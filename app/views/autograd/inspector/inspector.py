@@ -37,7 +37,7 @@ _ELEMENTWISE = re.compile(
 _WITH_BIAS = re.compile(r"(Addmm|Addmv|Addbmm|Baddbmm)Backward\d*$")
 MOST_MODULES = 24  # that are listed with their bytes
 MOST_ROWS = 12  # tensors of a layer that are listed at first, and in one turn
-_KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that is there anyway"}
+_KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that exists anyway"}
 
 
 class _Tile(QWidget):
@@ -95,7 +95,7 @@ class TapeInspector(QScrollArea):
         if tape is None:
             self.setWidget(
                 EmptyState(
-                    "autograd", "Nothing selected", "Click a backward operation to see which tensors it keeps and why."
+                    "autograd", "Nothing selected", "Click a backward operation to see which tensors it saves and why."
                 )
             )
             return
@@ -155,7 +155,7 @@ def _tape_page(tape: Tape) -> Iterable[QWidget]:
     count = len(tape.order)
     yield _title("The whole graph", f"{count:,} backward {plural(count, 'node')}", "block")
     section = Section("Memory for backward", f"{bytes_text(tape.held_bytes)} held")
-    section.body_layout.addWidget(note("Click a backward operation to see which tensors it keeps and why."))
+    section.body_layout.addWidget(note("Click a backward operation to see which tensors it saves and why."))
     yield section
     yield from _by_module_section(tape, held_in_modules(tape))
 
@@ -172,7 +172,7 @@ def _by_module_section(tape: Tape, by_module: dict[str, int]) -> Iterable[QWidge
     if rest:
         more = f"{len(rest):,} more hold {bytes_text(sum(count for _, count in rest))}."
         section.body_layout.addWidget(note(more))
-    section.body_layout.addWidget(note("A tensor that several keep counts where it is freed."))
+    section.body_layout.addWidget(note("A tensor saved by several nodes is counted where it is freed."))
     yield section
 
 
@@ -185,7 +185,7 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
         table([("held by this layer", bytes_text(group.held)), ("freed when it has run", bytes_text(group.freed))])
     )
     section.body_layout.addWidget(
-        note("Neighbours can keep one tensor together; the one that runs last in backward frees it.")
+        note("Several nodes can save the same tensor; the last of them to run in backward frees it.")
     )
     yield section
     yield from _by_module_section(tape, held_by_module(tape, group.nodes))
@@ -289,7 +289,7 @@ def _saved_cells(tape: Tape, tensor: SavedTensor) -> tuple[QWidget, ...]:
     size, tip = bytes_text(tensor.bytes), ""
     whole = tape.storages[tensor.storage].bytes
     if tensor.kind == "activation" and whole > tensor.bytes:
-        size, tip = f"{size}\nof {bytes_text(whole)}", "A view: all of the storage behind it is held"
+        size, tip = f"{size}\nof {bytes_text(whole)}", "A view: its whole storage is held"
     return (
         name,
         cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
@@ -301,9 +301,12 @@ def _saved_cells(tape: Tape, tensor: SavedTensor) -> tuple[QWidget, ...]:
 def _saved_note(rows: list[SavedTensor]) -> str:
     words = []
     if any(s.version is not None for s in rows):
-        words.append("Version is saved / now. Equal numbers: nothing was changed in place since the forward pass.")
+        words.append("Version is saved / now. Equal numbers: no in-place change since the forward pass.")
     if any(s.version is not None and s.version != s.version_now for s in rows):
-        words = ["Version is saved / now. Where they differ, the tensor was changed in place and backward will stop."]
+        words = [
+            "Version is saved / now. Where they differ, the tensor was changed in place and backward will raise "
+            "an error."
+        ]
     if any(s.version is None for s in rows):
         words.append("PyTorch does not expose the saved version of tensors marked with a dash.")
     for kind, what in _KINDS.items():
@@ -331,9 +334,9 @@ def _parameter_section(node: TapeNode) -> Section:
     section = Section("Parameter", "shared" if len(node.parameters) > 1 else "")
     for name in node.parameters:
         section.body_layout.addWidget(FittingLabel(name, "formula"))
-    words = "AccumulateGrad adds the gradient that arrives to this tensor's .grad."
+    words = "AccumulateGrad adds the incoming gradient to this tensor's .grad."
     if len(node.parameters) > 1:
-        words += " One tensor has all these names: their gradients are added up."
+        words += " These names share one tensor, so their gradients are summed."
     section.body_layout.addWidget(note(words))
     return section
 
@@ -364,8 +367,8 @@ def _broadcast(tape: Tape, edge: TapeEdge) -> str:
         return ""
     if any(own not in (1, size) for own, size in zip(reversed(edge.shape), reversed(arriving), strict=False)):
         return ""
-    return (f"{_name(tape, edge.source)} broadcast this tensor: a gradient of {shape_text(arriving, 'scalar')} arrives "
-            f"there, and is summed to {shape_text(edge.shape, 'scalar')}.")  # fmt: skip
+    return (f"{_name(tape, edge.source)} broadcasts this tensor, so an incoming gradient of "
+            f"{shape_text(arriving, 'scalar')} is summed to {shape_text(edge.shape, 'scalar')}.")  # fmt: skip
 
 
 def _name(tape: Tape, number: int) -> str:

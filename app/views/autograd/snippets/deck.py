@@ -80,7 +80,7 @@ class SnippetDeck(QWidget):
         assert tape is not None
         if player.next_node is None:
             if player.position < len(tape.order) and self._stopped:
-                return f"Here it ended. {self._stopped}"
+                return f"The backward pass ended here. {self._stopped}"
             return f"All nodes have run. {self._stopped}".strip()
         node = tape.nodes[player.next_node]
         where = f" of {node.parameters[0]}" if node.parameters else f", line {node.line}" if node.line else ""

@@ -30,7 +30,7 @@ class SnippetEdit(CodeEdit):
         self.setTabChangesFocus(False)
         self.setTabStopDistance(INDENT * self.fontMetrics().horizontalAdvance(" "))
         self.setCursorWidth(2)
-        self.setAccessibleName("Snippet of PyTorch")
+        self.setAccessibleName("PyTorch snippet")
         self.setAccessibleDescription("Ctrl+Enter runs it, Tab indents, Esc moves to the buttons")
         self.setPlaceholderText("x = torch.randn(3, requires_grad=True)\ny = x.exp().sum()")
         self.document().contentsChange.connect(self._changed)

@@ -1,4 +1,4 @@
-"""Controller of the pages "Net" and "Snippet" of the Autograd tab, and of the process in which a snippet runs."""
+"""Controller of the pages "Network" and "Snippet" of the Autograd tab, and of the process in which a snippet runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NET, MODEL, SCRIPT, SNIPPET = "net", "model", "script", "snippet"
 
 
 class SnippetControl(QObject):
-    """Switches between "Net" and "Snippet", and runs the snippet on request.
+    """Switches between "Network" and "Snippet", and runs the snippet on request.
 
     Text from a file waits for trust, as it may be somebody else's.
     """
@@ -65,11 +65,11 @@ class SnippetControl(QObject):
         self._poll = QTimer(self, interval=POLL_INTERVAL)
         self._poll.timeout.connect(self._poll_output)
         self.toggle = Segmented(
-            [(NET, "Net"), (MODEL, "Model"), (SCRIPT, "Script"), (SNIPPET, "Snippet")],
-            "Graph of the net, of the model, of a script or of a snippet",
+            [(NET, "Network"), (MODEL, "Model"), (SCRIPT, "Script"), (SNIPPET, "Snippet")],
+            "Source of the graph: network, model, script or snippet",
         )
         self.toggle.setToolTip(
-            "The graph of this project's net, of the opened model, of the watched script, or of a few lines of PyTorch"
+            "Shows the graph of this project's network, the opened model, the watched script or a PyTorch snippet"
         )
         for key in (MODEL, SCRIPT):
             self.toggle.set_option_offered(key, False)
@@ -107,7 +107,7 @@ class SnippetControl(QObject):
             page.player.stood.connect(lambda _stop: self._moved(0.0))
             page.room.exportRequested.connect(self._export)
             if kept := self._workspace.settings.snippet:
-                page.load(kept, "The lines that you left here.")
+                page.load(kept, "Your lines from last time.")
         return self._page
 
     @property
@@ -205,7 +205,7 @@ class SnippetControl(QObject):
         self._task = None
         self.page.set_running(False)
         if isinstance(answer, WorkerFailure):
-            answer = SnippetAnswer("died", f"No process can be started for a snippet: {answer.error}.")
+            answer = SnippetAnswer("died", f"The snippet process cannot be started: {answer.error}.")
         self.page.set_answer(answer)
 
     def close(self) -> None:
@@ -257,7 +257,7 @@ class SnippetControl(QObject):
             return
         self._workspace.settings.export_folder = path.parent
         self._workspace.notifier.say(
-            f"Saved {path.name}", "It starts with torch, nn and F imported; in a file, import them."
+            f"Saved {path.name}", "Here torch, nn and F are imported already; a file must import them."
         )
 
 

@@ -27,9 +27,9 @@ from app.views.ui.present import present
 from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property, start
 
-NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient leaves a node here.")
+NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient adds a node here.")
 OWN = "My snippet"
-AT_FIRST = "torch, nn and F are there already; torch's seed is 0."
+AT_FIRST = "torch, nn and F are imported already; the seed of torch is 0."
 WIDEST = 460  # px of the choice of a snippet
 LEAST = 230  # px of the editor's column
 SPLIT = ((340, 420), (420, 200), (420, 150))  # the first sizes: columns, editor over output, graph over tensors
@@ -173,8 +173,8 @@ class SnippetPage(QWidget):
         self.words.setVisible(bool(words))
         self.banner.setVisible(foreign is not None)
         if foreign is not None:
-            reason = "Nothing of it has been run. It waits until you have looked at it and trust it."
-            self.banner.set("warning", f"{foreign.name} is not trusted yet", reason, "Look at it…")
+            reason = "None of it has been run. View it, and trust it to run it."
+            self.banner.set("warning", f"{foreign.name} is not trusted yet", reason, "View and trust…")
         self.set_answer(None)
 
     def _choose_ready(self, key: str | None) -> None:
@@ -244,7 +244,7 @@ class SnippetPage(QWidget):
             return ""
         at = self.shown.freed_at
         by = f"backward in line {at}" if at else "a backward pass"
-        state = "it is shown as it was before" if at else "what its nodes had saved is gone"
+        state = "it is shown as it was before" if at else "the tensors that its nodes had saved are freed"
         whose = "The graph" if self.shown.name.startswith("backward()") else f"The graph of {self.shown.name}"
         return f"{whose} was freed by {by}: {state}."
 

@@ -41,7 +41,7 @@ class ReplayControl(QObject):
         """Ask where to, then write it."""
         workspace = self._workspace
         if self._room.drawing() is None:
-            workspace.notifier.say("There is no graph to replay yet", "Capture one batch first.")
+            workspace.notifier.say("No graph to replay yet", "Capture one batch first.")
             return
         start = workspace.settings.export_folder / f"{self._capture.name}-backward.html"
         name, _ = QFileDialog.getSaveFileName(workspace.window, "Export an HTML replay", str(start), FILTER)
@@ -65,7 +65,7 @@ class ReplayControl(QObject):
                               on_error=self._failed)  # fmt: skip
             return
         else:
-            reason = "The script has gone on. Capture its next step, and play it to the end before it goes on."
+            reason = "The script has continued. Capture its next step and play it to the end before you continue."
             workspace.notifier.refuse("The replay was not written", reason)
             return
         workspace.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)

@@ -265,7 +265,7 @@ class StepList(QWidget):
         if self.player.tape is None:
             self._empty.set_text("No steps yet", "Capture one batch in the Autograd tab.")
         else:
-            self._empty.set_text("Nothing fits", "No step has an operation, a layer or a parameter like that.")
+            self._empty.set_text("No match", "No step matches by operation, layer or parameter.")
         self._pages.setCurrentIndex(0 if self.model.rowCount() else 1)
 
     def _tape_changed(self) -> None:

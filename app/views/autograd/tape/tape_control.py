@@ -132,7 +132,7 @@ class TapeControl(QObject):
         tape, room = self.player.tape, self._room
         item = room.item_of(room.scene.current_key())
         if tape is None or item is None:
-            self._workspace.notifier.say("Nothing is selected", "Click a backward node or a layer of the graph first.")
+            self._workspace.notifier.say("Nothing selected", "Click a backward node or a layer of the graph first.")
             return None
         return first_of(tape, item)
 
@@ -221,7 +221,7 @@ class TapeControl(QObject):
 
     def _let_go_of(self, alive: int) -> None:
         if not self.player.keeps and self.player.tape is not None:  # else it was of a project that is closed
-            self._workspace.status.set_graph_memory(f"Inspection keeps {bytes_text(alive)} alive")
+            self._workspace.status.set_graph_memory(f"Inspection holds {bytes_text(alive)}")
 
     def _show_status(self) -> None:
         """Update the status line, and the graph's header when its numbers are of a newer batch."""
@@ -234,7 +234,7 @@ class TapeControl(QObject):
             return
         status.set_tape(_where(player))
         if player.kept:
-            status.set_graph_memory(f"Inspection keeps {bytes_text(player.kept)} alive until you free the graph")
+            status.set_graph_memory(f"Inspection holds {bytes_text(player.kept)} until the graph is freed")
 
 
 def first_of(tape: Tape, item: TapeNode | LayerGroup) -> int:

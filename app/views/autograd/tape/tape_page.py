@@ -79,7 +79,7 @@ class TapePage(QWidget):
         self._empty = EmptyState(
             "autograd",
             "No backward tape yet",
-            "Run one batch forward. Then its backward pass can be played: step by step, both ways, at any speed.",
+            "Run one batch forward. Then play its backward pass step by step, both ways, at any speed.",
             "Capture one batch",
         )
         self._pages = QStackedWidget()
@@ -198,8 +198,8 @@ def stopped_by(stop: Stop | None) -> str:
     if stop is None or stop.value is None:
         return ""
     if stop.reason == "norm":
-        return f"Norm {figure(stop.value)} stopped it"
-    return f"{stop.value:,.0f} NaN or infinite {plural(int(stop.value), 'value')} stopped it"
+        return f"Norm {figure(stop.value)}: stopped"
+    return f"{stop.value:,.0f} NaN or infinite {plural(int(stop.value), 'value')}: stopped"
 
 
 def _held_text(now: int, most: int, narrow: bool) -> str:

@@ -96,13 +96,13 @@ class DocumentationSection(Section):
             self.documented.emit(answer)
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self.summary.setText(f"torch's documentation could not be read: {failure.error}")
+        self.summary.setText(f"The documentation of torch could not be read: {failure.error}")
 
     def _write(self) -> None:
         spec = self._spec
         answer = self._known.get(spec.key) if spec else None
         if answer is None:
-            waiting = "Reading torch's documentation …" if self._may_ask else "PyTorch is loading."
+            waiting = "Reading the documentation of torch …" if self._may_ask else "PyTorch is loading."
             self.summary.setText("No documentation for this op." if spec and spec.kind == "unknown" else waiting)
             self.more.hide()
             return

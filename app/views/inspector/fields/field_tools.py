@@ -59,7 +59,7 @@ class FieldTools(QObject):
             if computes(row.value):
                 value = self.resolved.get(name)
                 known = name in self.resolved and not computes(value)
-                words = f"Type a value again ({show(value)})" if known else "Type a value again"
+                words = f"Type a value instead ({show(value)})" if known else "Type a value instead"
                 action = menu.addAction(words, lambda: self._edits.set(name, value, None))
                 action.setEnabled(known)
             elif not row.wired:

@@ -296,9 +296,9 @@ class ParamRow:
 
     def _describe(self) -> None:
         default = "inferred from the input" if self.param.default is AUTO else None
-        lines = [expected(self.param) + ".", self._doc, default and f"By default {default}."]
+        lines = [expected(self.param) + ".", self._doc, default and f"Default: {default}."]
         if isinstance(self.editor, WiredEditor):
-            lines.insert(0, "Given by a wire. Click the link, or press Enter, to cut it and type a value instead.")
+            lines.insert(0, "Set by a wire. Click the link, or press Enter, to cut it and type a value instead.")
         elif isinstance(self.editor, AutoEditor):
             lines.insert(0, "Inferred from the input shape. Click the link to type a value instead.")
         elif self._form.scope is not None and self._form.scope.allows(self.param):

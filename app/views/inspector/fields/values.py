@@ -75,7 +75,7 @@ class BlockScope:
         value = parse_expression(_of_catalog(param), text) if param.kind in COMPUTED else parse(param, text)
         for name in sorted({name for expression in expressions(value) for name in expression.names}):
             if name not in self.names:
-                has = f"it has {', '.join(self.names)}" if self.names else "expose a number to make one"
+                has = f"it has {', '.join(self.names)}" if self.names else "expose a number to add one"
                 raise ParamError(f"{self.block} has no parameter {name}; {has}")
         return value
 

@@ -359,7 +359,7 @@ class ThroughputChart(Chart):
 
     def show_legend(self, index: int | None = None) -> None:
         if not self._timed:
-            self.heading.set(value="", note="unknown: the lines of this run have no times")
+            self.heading.set(value="", note="unknown: this run recorded no times")
             return
         rate = self.history.samples_per_second() if index is None else self._rate_at(index)
         self.heading.set(value="" if rate is None else f"{rate:,.0f}", note=self._unit)

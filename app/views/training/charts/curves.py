@@ -453,7 +453,7 @@ class Curves(QWidget):
         heading = f"step {formatting.grouped_digits(int(steps['step'][index]))}"
         note = f"epoch {int(steps['epoch'][index]):,}"
         cuts = chart.plot.backdrop.cuts_near(x, NEAR)
-        told = [(theme.current().accent, "net edited", cut.text) for cut in cuts]
+        told = [(theme.current().accent, "network edited", cut.text) for cut in cuts]
         chart.plot.readout.show_at(place, heading, note, [*chart.rows(index), *told])
 
     # layers

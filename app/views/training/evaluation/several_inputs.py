@@ -66,7 +66,7 @@ class InputEntry(QWidget):
     def _add_pad(self) -> None:
         self.pad, clear = Pad(), Button("Clear", "flat", "trash")
         self._column.addLayout(hbox(self.pad, (clear, 0, Qt.AlignmentFlag.AlignTop), 1, spacing=8))
-        self.words.setText("That of the first training sample. Draw, or drop an image.")
+        self.words.setText("Initially the first training sample. Draw, or drop an image.")
         self.pad.changed.connect(self._drawn)
         self.pad.dropped.connect(self._dropped)
         clear.clicked.connect(self.pad.clear)
@@ -75,7 +75,7 @@ class InputEntry(QWidget):
         assert self.pad is not None and self.survey.first is not None
         if self.pad.empty:
             self._value = self.survey.first
-            self.words.setText("That of the first training sample. Draw, or drop an image.")
+            self.words.setText("Initially the first training sample. Draw, or drop an image.")
         else:
             height, width = self.survey.shape[-2:]
             self._value = as_input(as_digit(self.pad.ink(), (height, width))[None], self.survey)
@@ -100,8 +100,8 @@ class InputEntry(QWidget):
         self.line.edited.connect(self._typed)
         self.line.rejected.connect(self.words.setText)
         self._column.addWidget(self.line)
-        what = "True and False as 1 and 0" if self.survey.dtype == "bool" else "Whole numbers"
-        self._hint = "" if self.survey.symbols else f"{what}, with spaces between them."
+        what = "True and False as 1 and 0" if self.survey.dtype == "bool" else "Integers"
+        self._hint = "" if self.survey.symbols else f"{what}, separated by spaces."
         self.words.setText(self._hint)
 
     def _typed(self, numbers: tuple[int, ...]) -> None:
@@ -115,15 +115,15 @@ class InputEntry(QWidget):
         if self.survey.symbols:
             known = {symbol: number for number, symbol in enumerate(self.survey.symbols) if symbol}
             if unknown := next((letter for letter in text if letter not in known), None):
-                raise ValueError(f"{unknown!r} is none of the symbols {''.join(known)}.")
+                raise ValueError(f"{unknown!r} is not one of the symbols {''.join(known)}.")
             numbers = [known[letter] for letter in text]
         else:
             try:
                 numbers = [int(one) for one in text.replace(",", " ").split()]
             except ValueError:
-                raise ValueError("Type whole numbers with spaces between them.") from None
+                raise ValueError("Type integers separated by spaces.") from None
         if len(numbers) > count or (not self.survey.symbols and len(numbers) < count):
-            raise ValueError(f"It takes {count}, and these are {len(numbers)}.")
+            raise ValueError(f"It takes {count}, not {len(numbers)}.")
         return (*numbers, *(0,) * (count - len(numbers)))
 
     def _written(self, numbers: tuple[int, ...]) -> str:

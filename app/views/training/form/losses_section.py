@@ -256,7 +256,7 @@ class LossSection(ChoiceSection):
             rows = ()
         if row.loss.name == OWN_LOSS and self._measured is not None:
             rows = (self._measured, row)
-        self.rows_made.emit(rows, f"Take the loss of {output}", None)
+        self.rows_made.emit(rows, f"Compute the loss from {output}", None)
 
     def _compare(self, target: str) -> None:
         """Set the target of the only output."""

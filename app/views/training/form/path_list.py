@@ -107,7 +107,7 @@ class PathList(QWidget):
         """Open a list of layers to add."""
         chosen = set(self._paths)
         left = (layer for layer in self._layers or () if not chosen.issuperset(layer.modules))
-        return pick_layer("Layers of the net", left, self.add, self._add, "There is no other layer.")
+        return pick_layer("Layers of the network", left, self.add, self._add, "No other layers.")
 
     def _add(self, layer: NetModule) -> None:
         self.changed.emit((*self._paths, *(path for path in layer.modules if path not in self._paths)))

@@ -31,7 +31,7 @@ RUN = (
            minimum=0),
     _param("one_batch", "bool", "Overfits the first batch as a sanity check: a correct network drives its loss "
                                 "close to 0."),
-    _param("leave_out", "ints", "Steps whose batch is read and not trained on, such as 33, 40; None for none.",
+    _param("leave_out", "ints", "Steps whose batch is skipped, such as 33, 40; None for none.",
            minimum=1, optional=True),
 )  # fmt: skip
 
@@ -76,8 +76,8 @@ REGULAR = (
 CHECKPOINTS = (
     _param("save_every", "int", "Batches between checkpoints; 0 keeps only the best and the last epoch.",
            minimum=0),
-    _param("revisit_seconds", "float", "Keeps further checkpoints, so that any step of the run can be re-lived within "
-                                       "about this many seconds; 0 keeps none.", minimum=0),
+    _param("revisit_seconds", "float", "Keeps further checkpoints, so that any step of the run can be recomputed "
+    "within about this many seconds; 0 keeps none.", minimum=0),
 )  # fmt: skip
 
 NO_DECAY = (

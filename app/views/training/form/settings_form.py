@@ -359,7 +359,7 @@ class TrainingForm(QWidget):
             for name, row in form.rows.items():
                 value = getattr(before, name, None)
                 differs = kept is not None and getattr(now, name, None) != value
-                row.show_remark(f"{kept.title} goes on with {show(value)}. {NEXT}" if kept and differs else "")
+                row.show_remark(f"{kept.title} continues with {show(value)}. {NEXT}" if kept and differs else "")
         if self.optimizer.form is None:
             return
         chosen = kept.training.optimizer if kept else Choice("")
@@ -367,7 +367,7 @@ class TrainingForm(QWidget):
             value = chosen.params.get(name, row.param.default)
             same = not kept or chosen.name != project.training.optimizer.name or equal_values(row.value, value)
             cure = "To change it now, use the field of the run at the top." if name == "lr" else NEXT
-            row.show_remark("" if same or kept is None else f"{kept.title} goes on with {show(value)}. {cure}")
+            row.show_remark("" if same or kept is None else f"{kept.title} continues with {show(value)}. {cure}")
 
     def choose_data(self) -> None:
         """Put the focus on the choice of the data and open its list."""

@@ -14,7 +14,7 @@ from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
-CHOOSE = "Choose a layer in the picture of the net, in the gradient map, or in the list."
+CHOOSE = "Choose a layer on the canvas, in the gradient map or in the list."
 
 
 class InsideCard(ChartCard):
@@ -91,7 +91,7 @@ class InsideCard(ChartCard):
         if found is None:
             self.grid.clear()
             self.heading.set(
-                note="it was not executed" if self.what.value() == "activations" else "no filters to display"
+                note="the layer was not executed" if self.what.value() == "activations" else "no filters to display"
             )
             return
         self.grid.show_numbers(found.pictures)

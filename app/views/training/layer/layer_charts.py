@@ -49,7 +49,8 @@ class HistogramChart(Chart):
         self.redraw()
 
     def show_past(self, past: StepLayer | None) -> None:
-        """Show the layer's values at a step that was re-lived in place of those over the run; None for these again."""
+        """Show the layer's values at a step that was recomputed in place of those over the run; None for these "
+        "again."""
         self._past = past
         self.plot.setVisible(past is None)
         self.at_step.setVisible(past is not None)
@@ -61,7 +62,7 @@ class HistogramChart(Chart):
             self.at_step.show_histogram(found)
             self.figures.show_histogram(found)
             spread_of = f"{figure(found.low)} to {figure(found.high)}" if found is not None else "none"
-            self.heading.set(note=f"{spread_of} at {self._past.step:,}, re-lived")
+            self.heading.set(note=f"{spread_of} at {self._past.step:,}, recomputed")
             return
         series_of = self.history.seen.histograms.get(self.kind.value())
         samples = series_of.samples_of(self.layer) if series_of is not None else []

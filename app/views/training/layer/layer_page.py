@@ -62,7 +62,7 @@ class LayerPage(QWidget):
             Button("Newest", "link"),
         )
         self.batch.setToolTip("Samples, labels, outputs and losses of this step's batch")
-        self.newest.setToolTip("Show the newest step again, and follow the run")
+        self.newest.setToolTip("Show the newest step and follow the run")
         self.relive.clicked.connect(lambda: self._step is not None and self.reliveRequested.emit(self._step))
         self.batch.clicked.connect(self.batchRequested)
         self.newest.clicked.connect(self.newestRequested)
@@ -142,8 +142,8 @@ class LayerPage(QWidget):
         step, title = self._step, self._run_title
         newest = f"Values and updates of {title}" if title else ""
         self.run_words.setText(self._past or newest)
-        self.relive.setText(f"Re-live step {step:,}" if step is not None else "")
-        self.relive.setToolTip("Activations, batch and histograms of this step: compute it again and show them")
+        self.relive.setText(f"Recompute step {step:,}" if step is not None else "")
+        self.relive.setToolTip("Recompute this step and show its activations, batch and histograms")
         self.relive.setVisible(step is not None and not self._past)
         self.batch.setVisible(bool(self._past))
         self.newest.setVisible(step is not None)

@@ -14,7 +14,7 @@ from app.views.ui.widgets.painting import label
 
 COLUMNS = ("Layer", "Parameters", "Gradients", "Optimizer", "Activations", "Together")
 KIBIBYTE = 1024
-NO_CACHE = "There is no cache to empty: only CUDA has one"
+NO_CACHE = "No cache to empty: only CUDA has one"
 
 
 class MemoryDialog(Dialog):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from app.views.training.runs.session import Run
     from app.views.workspace import Workspace
 
-MOVED_ON = "The drawing has moved on"
-RESUME = "Resume it from its newest checkpoint, as if it had never stopped"
+MOVED_ON = "The network was edited during the run"
+RESUME = "Resume the run from its newest checkpoint, as if it had not stopped"
 WATCH = "A script under `tapedeck run`, which can be paused from here, or the file that train.py --json writes"
 STATES = {
     "starting": ("Starting", "run"),
@@ -57,7 +57,7 @@ class RunsFeature(Feature):
             Action("script-save", "Save a checkpoint of the scr&ipt", control.save_script,
                    tip="The state_dicts of its models and optimizers, beside its frames"),
             Action("script-batch", "Describe the next &batch of the script", control.describe_batch,
-                   tip="Shapes, dtypes and ranges of what its models get next"),
+                   tip="Shapes, dtypes and ranges of the next inputs of its models"),
             Submenu("ranks", "&Rank of the script", self.ranks.fill),
             Submenu("places", "Run i&n", places.fill),
             Action("watch-run", "&Attach to a running job…", places.ask_file, tip=WATCH),
@@ -122,9 +122,7 @@ class RunsFeature(Feature):
     def _moved_on(self, moved: bool) -> None:
         """Report that the drawing differs from the network in training."""
         if moved:
-            reason = (
-                "The run continues with the network that it has. Apply your edits to it, or keep them for the next run."
-            )
+            reason = "The run continues with its own network. Apply the edits to it, or keep them for the next run."
             apply = partial(self.workspace.commands.trigger, "apply-edits")
             self.workspace.notifier.show("info", MOVED_ON, reason, "Apply edits…", apply)
         else:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 PLACES = (
-    ("own", "Runs in a process of their &own"),
+    ("own", "Runs in a separate &process"),
     ("several", "Runs on &several processes…"),
 )
 TIPS = {
-    "own": "A separate process does not slow the window down. If it crashes, the window stays open and reports why",
-    "several": "The exported train.py in several processes of this machine, which nobody else can reach: every batch "
-    "is dealt out, gradients are averaged by DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
+    "own": "A separate process does not slow down the window. If it crashes, the window stays open and reports why",
+    "several": "Runs the exported train.py in several processes on this machine, reachable from it only. Each batch is "
+    "split across them; DistributedDataParallel averages the gradients (gloo on the CPU, nccl on CUDA)",
 }
-BLOCKING_TIP = "CUDA_LAUNCH_BLOCKING=1: an error of CUDA shows at the line that caused it, and everything is slower"
+BLOCKING_TIP = "CUDA_LAUNCH_BLOCKING=1: errors are reported at the line that caused them, and runs are slower"
 IDLE = 2000  # milliseconds after which the window counts as idle, and the fork server is started if none was needed
 LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu
 from app.views.actions import Actions
 from app.views.training.runs.session import RunSession
 
-TIP = "Rank 0 tells its steps; another rank does so from when it is watched"
+TIP = "Rank 0 reports its steps; another rank reports once it is selected"
 
 
 class RanksControl(QObject):

@@ -41,8 +41,7 @@ READABLE = 0.25  # seconds between two figures
 MOST_WIDE = 220  # px of a column, as of a long note
 SEARCH = 230  # px
 FILTER_HINT = (
-    "Words that a run contains, and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\n"
-    f"Columns: {', '.join(BY_KEY)}"
+    f"Search words and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\nColumns: {', '.join(BY_KEY)}"
 )
 FITTING = 30  # milliseconds in which several changes of the rows become one
 
@@ -337,7 +336,7 @@ class RunPanel(QWidget):
         self.restore.setEnabled(one is not None)
         self.curves.setEnabled(bool(rows))
         why = "A run is in progress: stop it first" if going else "Choose one run that has ended"
-        same = "Resume this run from its newest checkpoint, as if it had never stopped"
+        same = "Resume this run from its newest checkpoint, as if it had not stopped"
         new = "Start a new run with the open project's settings from the weights of a checkpoint"
         for button, words in ((self.go_on, same), (self.fork, new)):
             button.setToolTip(words if button.isEnabled() else why)

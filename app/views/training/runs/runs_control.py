@@ -233,7 +233,7 @@ class RunsControl(QObject):
         """Delete the checkpoints for revisiting of a run after asking."""
         if self._confirmed(
             f"Delete the checkpoints for revisiting of {kept.record.title}?",
-            "Its steps can still be re-lived, from the other checkpoints or the start, which may take as long as the "
+            "Its steps can still be recomputed from the other checkpoints or the start, which may take as long as the "
             "run did. This cannot be undone.",
         ):
             self.delete_kept(kept)
@@ -258,7 +258,7 @@ class RunsControl(QObject):
 
     def open_folder(self, kept: Kept) -> None:
         if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(kept.folder))):
-            self._workspace.notifier.refuse("The folder cannot be opened", f"It is {kept.folder}.")
+            self._workspace.notifier.refuse("The folder cannot be opened", f"Open it yourself: {kept.folder}.")
 
     def go_on(self, kept: Kept) -> None:
         """Continue a run from its newest checkpoint."""

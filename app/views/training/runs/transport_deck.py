@@ -28,11 +28,11 @@ LOOKS: dict[str, tuple[str, str, str, str, str]] = {
     "failed": ("ready", "text4", "Failed", "error", "error"),
 }
 # By the state of `ScriptStep`.
-CAPTURE = {"none": "Capture step", "waiting": "Cancel", "held": "Go on"}
+CAPTURE = {"none": "Capture step", "waiting": "Cancel", "held": "Continue"}
 CAPTURE_TIPS = {
-    "none": "Look at the autograd graph of the script's next backward, and play it",
-    "waiting": "Wait for the next backward no more",
-    "held": "Let the script run its own backward, and go on",
+    "none": "Capture the autograd graph of the script's next backward, to inspect and play it",
+    "waiting": "Stop waiting for the next backward",
+    "held": "Let the script run its own backward and continue",
 }
 NOTHING = "–"
 READABLE = 0.25  # seconds between two figures of the counter

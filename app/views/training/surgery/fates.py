@@ -21,12 +21,12 @@ WORDS = {
     "new": "New, no weights", "removed": "Removed", "frozen": "Frozen", "unfrozen": "Unfrozen",
 }  # fmt: skip
 MEANINGS = {
-    "kept": "The same weights and the same moments of the optimizer.",
-    "widened": "Old units stay; new ones are multiplied with zeros at first.",
-    "identity": "It begins as the identity: the function is the same.",
-    "zero": "It begins with zeros, so that what it is added to stays as it was.",
-    "initialised": "Random weights, as torch initialises the layer.",
-    "removed": "Its weights and moments go.",
+    "kept": "Weights and optimizer moments unchanged.",
+    "widened": "Old units stay; the outputs of new ones are multiplied by zero weights at first.",
+    "identity": "Initialised as the identity: the function is unchanged.",
+    "zero": "Initialised with zeros, so the sum that it is added to is unchanged.",
+    "initialised": "Random weights, by the default initialisation of PyTorch.",
+    "removed": "Its weights and moments are discarded.",
 }
 COLORS = {"removed": "error", "initialised": "warn", "narrowed": "warn", "resized": "warn", "kept": "text3"}
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 NOT_NOW = "The edits cannot be applied"
 PAUSE_FIRST = "Pause the run first"
 NOTHING = (
-    "The drawing gives the net that the run has: there is nothing to apply. Layers that reach no output are in no net."
+    "The network on the canvas is the one of the run, so there is nothing to apply. Layers that reach no output are "
+    "not part of it."
 )
 
 
@@ -42,20 +43,20 @@ class SurgeryControl(QObject):
         workspace, session = self._workspace, self._workspace.session
         run, thread = session.current, session.training_thread
         if run is None or thread is None or not session.active or session.state == "stopping":
-            return "No run is in progress. The edits are in the net of the next run."
+            return "No run is in progress. The next run uses the edited network."
         if session.watched_last:
-            return "This run executes elsewhere: its net is made by the code that started it."
+            return "This run executes elsewhere: its network is constructed by the code that started it."
         if thread.place.processes > 1:
-            return "A run of several processes has a copy of the net in each. Stop it, and start a run of one process."
+            return "A run on several processes has several copies of the network. Start a run in one process."
         before = workspace.run_control.drawn(run)
         if before is None or before.opened is not None or workspace.document.project.opened is not None:
-            return "The net of an opened model is its own code. Redraw it to edit it during a run."
+            return "An opened model is defined by its own code. Redraw it to edit it during a run."
         if not differ(before, workspace.document.project):
             return NOTHING
         if not workspace.live.up_to_date or workspace.live.torch is None:
             return "The network is being checked. Try again in a moment."
         if errors := workspace.live.errors:
-            return f"The drawing has errors: {errors[0].message}. Fix them first."
+            return f"The network has errors: {errors[0].message}. Fix them first."
         return ""
 
     def open(self) -> None:
@@ -68,7 +69,7 @@ class SurgeryControl(QObject):
             workspace.notifier.show("info", NOT_NOW, refusal)
             return
         if session.state != "paused":
-            why = "Edits are applied between two steps. The run goes on when you resume it."
+            why = "Edits are applied between two steps. The run continues when you resume it."
             workspace.notifier.show("info", PAUSE_FIRST, why, "Pause and continue", self._pause)
             return
         run = session.current
@@ -142,7 +143,7 @@ class SurgeryControl(QObject):
             self.dialog.accept()
         workspace.run_control.set_drawn(run, project)
         words = (
-            f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')} Resume goes on with it."
+            f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')} Resume continues with it."
         )
         workspace.notifier.say(f"Edits applied to Run {run.display_number}", words)
         workspace.session.note(f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')}")
@@ -150,7 +151,7 @@ class SurgeryControl(QObject):
     def _failed(self, error: BaseException) -> None:
         if self.dialog is not None:
             self.dialog.reject()
-        self._workspace.notifier.refuse("The edits were not applied; the run is as it was", str(error))
+        self._workspace.notifier.refuse("The edits were not applied; the run is unchanged", str(error))
 
 
 def differ(before: Project, after: Project) -> bool:

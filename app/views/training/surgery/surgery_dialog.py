@@ -13,8 +13,8 @@ from app.views.ui.widgets.painting import label
 
 WHERE = "on random inputs with new weights"
 RULES = (
-    "Layers that stay go on with the same weights, moments and learning rates. Data, loss, schedule and random numbers "
-    "of the run do not change; train.py repeats the run with this cut."
+    "Remaining layers keep their weights, moments and learning rates. Data, loss, schedule and random numbers of the "
+    "run do not change; train.py reproduces the run including this edit."
 )
 
 
@@ -26,10 +26,10 @@ class SurgeryDialog(Dialog):
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(f"Apply edits to {title}", parent)
         self.plan: SurgeryPlan | None = None
-        self.summary = label("Comparing the drawing with the net of the run…", "label", "text", wrap=True)
+        self.summary = label("Comparing the canvas with the network of the run…", "label", "text", wrap=True)
         self.function = label("", "label", "text2", wrap=True)
         self.table = RowsTable(FatesModel(()), "Layers", 24)
-        self.every = QCheckBox("Show layers that are &kept")
+        self.every = QCheckBox("Show &unchanged layers")
         self.every.toggled.connect(self._show_rows)
         for widget in (self.summary, self.function):
             self.body.addWidget(widget)
@@ -68,5 +68,5 @@ class SurgeryDialog(Dialog):
         """Emit `applied` once; the run answers when its step has ended."""
         if self.plan is not None and self.button.isEnabled():
             self.button.setEnabled(False)
-            self.function.setText("Applying: the edited net is tried on a batch of the run first…")
+            self.function.setText("Applying: trying the edited network on a batch of the run first…")
             self.applied.emit()

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from app.views.training.timeline.step_control import StepControl
     from app.views.training.timeline.timeline_bar import TimelineBar
 
-DEBUG = "Compute the chosen step again, and open its graph, its layers and its batch"
-FIRST = "Search the shown run for the first step at which a bound was passed"
-LEAVE = "Fork the shown run from before the chosen step, without its batch"
+DEBUG = "Recompute the selected step and open its graph, layers and batch"
+FIRST = "Search the shown run for the first step that exceeds a bound"
+LEAVE = "Fork the shown run before the selected step, without its batch"
 
 
 class TimelineFeature(Feature):

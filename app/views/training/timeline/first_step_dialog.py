@@ -38,8 +38,8 @@ QUANTITIES = {
 }
 RELATIONS = ((">", "is above"), ("<", "is below"), (NOT_FINITE, NOT_FINITE))
 WORDS = (
-    "What the run recorded answers at once. Where it was not measured at every step, the run is computed again from "
-    "its start with a check at each step, which takes about as long as the run did until then."
+    "Recorded values are searched at once. If they were not recorded at every step, the run is recomputed from its "
+    "start with a check at each step, which takes about as long as the run did."
 )
 
 
@@ -156,7 +156,7 @@ class FirstStepDialog(Dialog):
     def _progressed(self, progress: Reliving) -> None:
         self.bar.setRange(0, progress.of)
         self.bar.setValue(progress.done)
-        self._say(f"Re-living step {grouped_digits(progress.done)} of {grouped_digits(progress.of)}")
+        self._say(f"Recomputing step {grouped_digits(progress.done)} of {grouped_digits(progress.of)}")
 
     def _answered(self, found: FirstStep) -> None:
         self.searching, self.found = False, found
@@ -179,7 +179,7 @@ class FirstStepDialog(Dialog):
 
     def _engine_ended(self, _words: str) -> None:
         if self.searching:
-            self._stop("The engine has ended. Search again.")
+            self._stop("The engine stopped. Search again.")
 
     def _leave(self, _project: object) -> None:
         self.close()
@@ -208,9 +208,9 @@ def result_text(found: FirstStep) -> str:
     >>> result_text(FirstStep(None, "", None, True))
     'At no step, as recorded.'
     """
-    how = "as recorded" if found.recorded else "found by re-living every step"
+    how = "as recorded" if found.recorded else "found by recomputing every step"
     if found.parted is not None and found.step is None:
-        return f"Not found before the re-lived run parts from the recorded one. {parting_text(found.parted)}"
+        return f"Not found before the recomputed run diverges from the recorded one. {parting_text(found.parted)}"
     if found.step is None:
         return f"At no step, {how}."
     layer = f", in {found.layer}" if found.layer else ""

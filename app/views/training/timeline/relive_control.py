@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 KEY = "step of a run"
-NOT_STORED = "The steps of a run that is not stored cannot be re-lived: save the project, then train"
-OPERATION = "{operation} at {place} gives other results for the same inputs."
-READY = "Its graph opens on the page Autograd; its activations are on the page Layer."
+NOT_STORED = "Steps of an unsaved run cannot be recomputed: save the project, then train"
+OPERATION = "{operation} at {place} gives different results for the same inputs."
+READY = "Its graph opens on the Autograd page; its activations are on the Layer page."
 UNTRAINED = "The loss of this step was not finite, so its gradients have no recorded hashes; the steps before it have."
 
 
@@ -53,7 +53,7 @@ class ReliveControl(QObject):
         shown = self._workspace.shown_run
         figures = shown.figures
         if figures is None or figures.folder is None:
-            self._workspace.notifier.say("This step cannot be re-lived", f"{NOT_STORED}.")
+            self._workspace.notifier.say("This step cannot be recomputed", f"{NOT_STORED}.")
             return
         shown.choose_step(step)
         if then is not None and shown.past is not None and self._found is not None:
@@ -84,17 +84,17 @@ class ReliveControl(QObject):
         self._workspace.shown_run.show_relived(None)
         if self._workspace.engine.pending(KEY):
             self._workspace.engine.forget(KEY)
-            self._bar.show_busy(False, "the engine has ended")
+            self._bar.show_busy(False, "the engine stopped")
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._bar.show_busy(False)
         notifier = self._workspace.notifier
         if not self._folder.is_dir():
-            notifier.refuse("The step was not re-lived", f"The run was deleted: {self._folder} is gone.")
+            notifier.refuse("The step was not recomputed", f"The run was deleted: {self._folder} is gone.")
         elif isinstance(failure.error, RunError | DataError | EngineError | ValueError | ReliveError | OSError):
-            notifier.refuse("The step was not re-lived", f"{failure.error}")
+            notifier.refuse("The step was not recomputed", f"{failure.error}")
         else:
-            notifier.show_unexpected(f"The step was not re-lived: {failure.error}", failure.traceback)
+            notifier.show_unexpected(f"The step was not recomputed: {failure.error}", failure.traceback)
 
     def _answered(self, found: Revisited) -> None:
         workspace = self._workspace
@@ -115,13 +115,13 @@ class ReliveControl(QObject):
         if workspace.pages.front("centre") == self._page:
             self._open(found, self._then)
         else:  # somebody went on with other work meanwhile
-            title, then = f"Step {formatting.grouped_digits(found.step)} of {found.run} is re-lived", self._then
+            title, then = f"Step {formatting.grouped_digits(found.step)} of {found.run} is recomputed", self._then
             workspace.notifier.show("info", title, READY, "Show graph", lambda: self._open(found, then))
 
     def _open(self, found: Revisited, then: Callable[[Revisited], None] | None) -> None:
         """Open the graph of a step, while the engine holds it."""
         if self._held is None or found.held != self._held:
-            self._workspace.notifier.say("The step is no longer held", "Re-live it again.")
+            self._workspace.notifier.say("The step is no longer held", "Recompute it.")
             return
         self._workspace.shown_run.choose_step(found.step)
         self._show_held(found)
@@ -141,7 +141,7 @@ class ReliveControl(QObject):
             (key for key, path in self._paths().items() if path == parted.layer), ""
         )  # fmt: skip
         known = workspace.document.project.graph.nodes.get(node)
-        title = f"{found.run} cannot be re-lived beyond step {formatting.grouped_digits(parted.step)}"
+        title = f"{found.run} cannot be recomputed beyond step {formatting.grouped_digits(parted.step)}"
         if known is None:
             workspace.notifier.refuse(title, parting_text(parted))
         else:
@@ -161,9 +161,9 @@ def result_text(found: Revisited) -> str:
     '29 recorded steps verified'
     """
     if found.parted is not None:
-        return f"parts at step {formatting.grouped_digits(found.parted.step)}"
+        return f"diverges at step {formatting.grouped_digits(found.parted.step)}"
     if found.captured is False:
-        return "its graph gives other gradients"
+        return "its graph gives different gradients"
     count = formatting.grouped_digits(found.verified)
     return f"{count} recorded {plural(found.verified, 'step')} verified"
 
@@ -172,7 +172,7 @@ def parting_text(parted: Parted) -> str:
     """Say where a re-lived run is no longer the recorded one, and why if that is known.
 
     >>> parting_text(Parted(7, "gradients", "fc1", ("fc1", "fc2"), "Noise", line="net.py:4"))
-    'At step 7 the gradients differ, first in fc1. Noise at net.py:4 gives other results for the same inputs.'
+    'At step 7 the gradients differ, first in fc1. Noise at net.py:4 gives different results for the same inputs.'
     """
     where = f", first in {parted.layer}" if parted.layer else ""
     verb = "differ" if parted.what == "gradients" else "differs"

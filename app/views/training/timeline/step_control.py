@@ -72,10 +72,10 @@ class StepControl(QObject):
         for words, act, reason, tip in (
             (f"Show {title}", lambda: self._workspace.shown_run.choose_step(step), "", ""),
             (f"Debug {title}", lambda: self.debug(step), why,
-             "Compute it again, and open its graph, its layers and its batch"),
-            ("Find first step where…", self.find_first, why, "Search the run for a bound that was passed"),
+             "Recompute it and open its graph, layers and batch"),
+            ("Find first step where…", self.find_first, why, "Search the run for the first step that exceeds a bound"),
             (f"Leave out the batch of {title}…", lambda: self.ask_leave_out(step), why or (ACTIVE if active else ""),
-             "Fork the run from before this step, without its batch"),
+             "Fork the run before this step, without its batch"),
         ):  # fmt: skip
             action = menu.addAction(words)
             action.triggered.connect(lambda _=False, act=act: act())
@@ -111,7 +111,7 @@ class StepControl(QObject):
         """Show the batch of the step that was re-lived."""
         past = self._workspace.shown_run.past
         if past is None:
-            self._workspace.notifier.say("No step is re-lived", "Choose a step under the charts and re-live it.")
+            self._workspace.notifier.say("No recomputed step", "Select a step under the charts and recompute it.")
             return
         self._workspace.engine.ask(
             BATCH, ShowStepBatch(past.handle), on_answer=lambda peek: self._show_batch(past, peek),
@@ -171,9 +171,9 @@ class StepControl(QObject):
             return
         title = f"step {grouped_digits(step)}"
         dialog = QuestionDialog(
-            f"Train on without the batch of {title}?",
-            f"A new run goes on from the nearest checkpoint of {figures.title} before {title}, or from its start, "
-            f"with its settings and leave_out = {step}. {figures.title} stays as it is.",
+            f"Continue training without the batch of {title}?",
+            f"A new run continues from the nearest checkpoint of {figures.title} before {title}, or from its start, "
+            f"with its settings and leave_out = {step}. {figures.title} is unchanged.",
             workspace.window,
         )  # fmt: skip
         dialog.offer("Cancel", DialogAnswer.CANCEL)

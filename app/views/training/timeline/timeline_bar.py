@@ -19,9 +19,9 @@ from app.views.ui.widgets.painting import label
 if TYPE_CHECKING:
     from app.training.columns import Array
 
-RELIVE, CANCEL = "Re-live step", "Cancel"
-HINT = "Step of the run that charts, gradient strips and layers show. Click a chart, drag here, or type a step"
-RELIVE_HINT = "Compute this step again from the nearest checkpoint, verify it, and open its graph"
+RELIVE, CANCEL = "Recompute step", "Cancel"
+HINT = "Step of the run shown in charts, gradient strips and layers. Click a chart, drag here or type a step"
+RELIVE_HINT = "Recompute this step from the nearest checkpoint, verify it and open its graph"
 
 
 class StepSlider(QSlider):
@@ -66,12 +66,12 @@ class TimelineBar(QWidget):
         self._of = label("", "caption", "text2")
         self._of.setFixedWidth(self._of.fontMetrics().horizontalAdvance("of 10,000,000"))
         self.newest = Button("Newest", "link")
-        self.newest.setToolTip("Show the newest step again, and follow the run (Esc)")
+        self.newest.setToolTip("Show the newest step and follow the run (Esc)")
         self.relive = Button(RELIVE, "secondary", "step-back")
         self.relive.setToolTip(RELIVE_HINT)
         self.relive.setFixedWidth(self.relive.sizeHint().width())  # CANCEL is shorter: the slider keeps its place
         self.more = Button("This step")
-        self.more.setToolTip("Debug this step, find a first step, fork the run without its batch")
+        self.more.setToolTip("Debug this step, find a first step, or fork the run without its batch")
         self.menu = QMenu(self.more)
         self.more.setMenu(self.menu)
         self.words = label("", "caption", "text2")

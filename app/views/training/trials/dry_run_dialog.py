@@ -31,7 +31,7 @@ class DryRunDialog(Dialog):
     """The figures of a dry run that went well."""
 
     def __init__(self, tried: DryRun, parent: QWidget | None = None) -> None:
-        super().__init__("Everything fits together", parent, icon="check", color="run")
+        super().__init__("Everything matches", parent, icon="check", color="run")
         self.setMinimumWidth(440)
         words = (
             "Ran forward, loss, backward, an optimizer step and a validation batch on synthetic data of the input's "

@@ -23,8 +23,8 @@ WORDS = (
     "is where the loss falls most steeply, well before it diverges. The project does not change."
 )
 GROUPS = (
-    " The rate is that of the main parameter group; groups with their own rate scale in proportion, and keep it in "
-    "the project."
+    " The rate is that of the main parameter group; groups with their own rate are scaled in proportion; in the "
+    "project they keep theirs."
 )
 
 

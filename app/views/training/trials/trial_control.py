@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.views.training.trials.lr_finder_dialog import FindRateDialog
     from app.views.workspace import Workspace
 
-UNDER_WAY = "A run is in progress. Stop it first: both would compete for processor and memory"
+UNDER_WAY = "A run is in progress. Stop it first: both would compete for CPU and memory"
 
 
 class TrialControl(QObject):

@@ -128,7 +128,7 @@ def running_dialog(
     why = "quit now" if quits else "open another project"
     stop, stay = ("Stop watching", "Keep watching") if watches else ("Stop", "Keep training")
     if watches:
-        reason = f"The run is at {progress}. If you {why} it goes on where it was started, and is watched no more."
+        reason = f"The run is at {progress}. If you {why} it continues where it was started, but is no longer watched."
     else:
         runs = "Runs" if quits else "Runs of this project"
         reason = f"The run is at {progress}. If you {why} it stops there; it is saved and can be resumed from {runs}."

@@ -37,7 +37,7 @@ def read_number(text: str, kind: str = "int", optional: bool = False) -> int | f
     plain = text.strip().replace("−", "-").replace("\u2009", "")
     if optional and plain in ("None", "none"):
         return None
-    example = "a whole number, such as 64" if kind == "int" else "a number, such as 0.1 or 1e-3"
+    example = "an integer, such as 64" if kind == "int" else "a number, such as 0.1 or 1e-3"
     problem = f"Type {example}{', or None' if optional else ''}."
     try:
         number = int(plain) if kind == "int" else float(plain)
@@ -285,7 +285,7 @@ class NumbersField(QWidget):
     def _read_any(self, text: str) -> tuple[Any, ...]:
         parts = [p for p in re.split(r"[×x,\s()]+", text.strip()) if p]
         if not parts:
-            raise ValueError("Type whole numbers, such as 64 × 12 × 12.")
+            raise ValueError("Type integers, such as 64 × 12 × 12.")
         numbers = tuple(read_number(p, self._kind, self._optional) for p in parts)
         if self._minimum is not None and any(n is not None and n < self._minimum for n in numbers):
             raise ValueError(f"Each at least {show_number(int(self._minimum))}.")
