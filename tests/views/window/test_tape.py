@@ -258,7 +258,7 @@ def test_nothing_is_kept_once_it_was_let_go_of(window, qtbot) -> None:
     player, page = window.tape_control.player, window.tape_control.page
     deck(window, "run")
     stands(qtbot, window, len(player))
-    assert "alive until" in window.status.text("kept")
+    assert "until the graph is freed" in window.status.text("kept")
     with qtbot.waitSignal(player.graph_released, timeout=60_000) as told:
         QTest.mouseClick(page.let_go, LEFT)
     assert told.args == [0] and window.status.text("kept") == "Inspection holds 0 B"
