@@ -23,10 +23,14 @@ from torch.utils._pytree import tree_leaves
 
 from app.autograd import layers
 from app.autograd.batch import TrainingBatch
+from app.autograd.diagnostics.findings import find_all
 from app.autograd.diagnostics.report import findings, gradcheck, gradcheck_function
+from app.autograd.diagnostics.results import Findings
+from app.autograd.errors import CaptureError
 from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.snippets import tape as snippet_tape
+from app.autograd.snippets.diagnosed import batch_of
 from app.autograd.snippets.names import ScopeNames
 from app.autograd.snippets.snippet import Ending, Snippet, SnippetAnswer, SnippetError, TensorGraph
 from app.autograd.snippets.tape import MOST_NODES, MOST_PLAYED, PATIENCE, SnippetRecorder, SnippetSource
@@ -55,7 +59,12 @@ def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], N
     began = perf_counter()
     with _as_main(session.module, snippet.folder):
         error = session.run(execute)
-    return session.answer(error, perf_counter() - began)
+    answer = session.answer(error, perf_counter() - began)
+    if not snippet.diagnose or error is not None and error.kind in ("SyntaxError", "IndentationError"):
+        return answer
+    with _as_main(session.module, snippet.folder):
+        found, why_not = session.diagnosed(execute)
+    return replace(answer, findings=found, undiagnosed=why_not)
 
 
 @contextlib.contextmanager
@@ -231,6 +240,26 @@ class _Session:
         except Exception as error:  # user hooks and Functions may raise anything
             return replace(graph, stopped=f"Backward cannot be played: {type(error).__name__}: {error}")
         return replace(graph, played=played, stopped=stopped)
+
+    def diagnosed(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> tuple[Findings | None, str]:
+        """Run the diagnostics on the text, or return why they cannot run."""
+        text, filename = self._snippet.text, self._source.filename
+
+        def fresh() -> types.ModuleType:
+            module = types.ModuleType(self.module.__name__)
+            module.__file__ = self.module.__file__
+            vars(module).update(torch=torch, nn=nn, F=nn.functional)
+            sys.modules[module.__name__] = module
+            return module
+
+        tree = ast.parse(text, filename)
+        self._keep_last(tree, text)
+        try:
+            return find_all(batch_of(tree, self._source, execute, fresh, LAST, SEED)), ""
+        except CaptureError as error:
+            return None, str(error)
+        except Exception as error:  # user code runs there and may raise anything
+            return None, f"{type(error).__name__}: {error}"
 
     def _looked_into(self) -> tuple[list[str], int]:
         """Run the diagnostics and the gradient check on the function or its result."""

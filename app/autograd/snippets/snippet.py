@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from app.autograd.diagnostics.results import Findings
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape
 from app.util import resources
@@ -36,7 +37,7 @@ class Snippet:
     a module or a function, that is called with them instead. `folder` is searched first for imports, "" for none.
 
     With `play` the backward pass of the first graph is played. `findings` and `gradcheck` (a layer, "" for all, None
-    for no check) run diagnostics on the net that the function returns.
+    for no check) run diagnostics on the net that the function returns; `diagnose` runs them on the text itself.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Snippet:
     play: bool = False
     findings: bool = False
     gradcheck: str | None = None
+    diagnose: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class SnippetAnswer:
     """Result of a snippet: its named tensors, the graphs below them (the chosen one first), what it printed.
 
     `ended` is how it ended; `words` describes that, or why there is no graph. `report_lines` are the text of the
-    diagnostics and the gradient check, `found` counts their errors and warnings.
+    diagnostics and the gradient check, `found` counts their errors and warnings. `findings` are those of the text if
+    they were requested, `undiagnosed` is why there are none.
     """
 
     ended: Ending = "done"
@@ -112,6 +115,8 @@ class SnippetAnswer:
     seconds: float = 0.0
     report_lines: tuple[str, ...] = ()
     found: int = 0
+    findings: Findings | None = None
+    undiagnosed: str = ""
 
     @property
     def graph(self) -> TensorGraph | None:

@@ -34,7 +34,7 @@ KEPT = 64  # graphs recorded before a backward pass
 PATIENCE = 3.0  # seconds that recording them may take
 MOST_NODES = 20_000  # of a graph that is recorded there
 MOST_PLAYED = 2_000  # of one whose backward pass is measured step by step
-_BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
+BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 _BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
 
 
@@ -271,7 +271,7 @@ def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
     class BackwardMode(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             given = kwargs or {}
-            if func in _BACKWARD and recorder.listening:
+            if func in BACKWARD and recorder.listening:
                 of = args[0] if args else given.get("tensors", given.get("outputs"))
                 watch = recorder.starts_backward(of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1))
                 if watch is not None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from app.observe.observation import CallPlace
     from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.findings.findings_control import FindingsControl
+    from app.views.autograd.findings.snippet_findings import SnippetFindings
     from app.views.autograd.inspector.inspector import TapeInspector
     from app.views.autograd.options_control import OptionsControl
     from app.views.autograd.page import AutogradPage
@@ -34,6 +35,7 @@ class AutogradFeature(Feature):
     snippets: SnippetControl
     tape_control: TapeControl
     findings_control: FindingsControl
+    snippet_findings: SnippetFindings
     options_control: OptionsControl
 
     def pages(self) -> Iterable[Page]:
@@ -127,7 +129,15 @@ class AutogradFeature(Feature):
         yield
         room, inspector, capture = self.room, self.tape_inspector, self.autograd_control
         self.findings_control = FindingsControl(self.workspace, room, inspector, capture, page)
-        return page
+        yield
+        from PySide6.QtWidgets import QStackedWidget
+
+        from app.views.autograd.findings.snippet_findings import SnippetFindings
+
+        pages = QStackedWidget()
+        pages.addWidget(page)
+        self.snippet_findings = SnippetFindings(self.workspace, pages, self.findings_control, self.snippets)
+        return pages
 
     def finish(self) -> Iterator[None] | None:
         from app.views.autograd.options_control import OptionsControl

@@ -95,6 +95,40 @@ def test_the_steps_of_the_net_do_not_stand_beside_a_snippet(window, qtbot) -> No
     window.pages.turn_to("layers")
 
 
+CUT = """w = torch.ones(3, requires_grad=True)
+b = torch.zeros(3, requires_grad=True)
+x = torch.arange(3.0)
+h = (w * x).detach()
+loss = (h + b).sum()
+loss.backward()
+"""
+
+
+def test_a_snippet_has_its_findings_and_neither_tape_nor_findings_of_the_net_stand_beside_it(window, qtbot) -> None:
+    snippets, pages = window.snippets, window.pages
+    pages.show("tape")
+    window.actions_by_key["snippet"].trigger()
+    assert not pages.is_offered("bottom", "tape") and pages.is_front("problems")
+    snippets.page.load(CUT)
+    window.actions_by_key["findings"].trigger()
+    findings = next(one for one in window.features if hasattr(one, "snippet_findings")).snippet_findings
+    page = findings.page
+    assert page.isVisible() and not window.findings_control.page.isVisible() and not snippets.running
+    QTest.mouseClick(page.empty.button, Qt.MouseButton.LeftButton)
+    assert page.stop.isVisible()
+    finish(qtbot, window)
+    (row,) = page.list.rows
+    assert row.finding.title == "w" and "cut at line 4" in row.finding.sentence and "detach()" in row.finding.cure
+    QTest.mouseClick(row, Qt.MouseButton.LeftButton)
+    assert snippets.page.edit.extraSelections()[0].cursor.blockNumber() == 3
+    snippets.page.edit.set_text(CUT.replace(".detach()", ""), undo=True)
+    QTest.keyClick(snippets.page.edit, Qt.Key.Key_Return, CONTROL)
+    finish(qtbot, window)
+    assert not page.list.rows and "Nothing found" in page.list.foot.text(), "a run beside the findings is for them too"
+    snippets.toggle.set_value("net")
+    assert window.findings_control.page.isVisible() and pages.is_offered("bottom", "tape")
+
+
 def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) -> None:
     snippets = window.snippets
     window.actions_by_key["snippet"].trigger()

@@ -242,6 +242,10 @@ class FindingsControl(QObject):
         self._inspect_again()
         self._shown()
 
+    def came_back(self) -> None:
+        """Show the net's results again, after those of a snippet stood in their place."""
+        self._shown()
+
     def _shown(self) -> None:
         """Run the cheap diagnostics automatically when the page comes to the front."""
         wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible() and not self.page.over_run
@@ -259,14 +263,7 @@ class FindingsControl(QObject):
 
     def _show_findings(self, findings: Findings) -> None:
         self.findings = findings
-        looked = f"Checked on this batch: {', '.join(LOOKED_FOR)}."
-        words = f"Nothing found. {looked}" if not findings.found else looked
-        if findings.cancelled:
-            words = f"Stopped: findings so far. {looked}"
-        self.page.list.show_findings(findings.found, words, fine=not findings.found and not findings.cancelled)
-        self.page.chart.set_ladder(findings.ladder)
-        self.page.rule.setText(_rule(findings))
-        status = counted(len(findings.found), "finding") if findings.found else "Nothing found"
+        status = show_results(self.page, findings, "on this batch")
         self._update_status()
         announce(self.page, status)
         self._inspect_again()
@@ -404,6 +401,20 @@ class FindingsControl(QObject):
         self.show(FINDINGS)
         if self._work is None:
             self.run_diagnostics()
+
+
+def show_results(page: FindingsPage, findings: Findings, where: str) -> str:
+    """Fill the pages of findings and gains; return how many findings there are in words."""
+    looked = f"Checked {where}: {', '.join(LOOKED_FOR)}."
+    words = f"Nothing found. {looked}" if not findings.found else looked
+    if findings.cancelled:
+        words = f"Stopped: findings so far. {looked}"
+    page.list.show_findings(findings.found, words, fine=not findings.found and not findings.cancelled)
+    page.chart.set_ladder(findings.ladder)
+    page.rule.setText(_rule(findings))
+    status = counted(len(findings.found), "finding") if findings.found else "Nothing found"
+    page.status.setText(status)
+    return status
 
 
 def _key(item: TapeNode | LayerGroup) -> object:

@@ -45,6 +45,7 @@ class SnippetControl(QObject):
 
     subject_chosen = Signal(str)
     turned = Signal()
+    changed = Signal()  # a run began or ended, or there is another text
 
     def __init__(
         self,
@@ -95,7 +96,8 @@ class SnippetControl(QObject):
 
             self._page = page = SnippetPage(LIMITS)
             self._pages.addWidget(page)
-            page.runRequested.connect(self.run)
+            page.runRequested.connect(lambda: self.run())
+            page.answered.connect(self.changed)
             page.stopRequested.connect(self.stop)
             page.openRequested.connect(self.choose_file)
             page.saveRequested.connect(self.save)
@@ -134,6 +136,11 @@ class SnippetControl(QObject):
     def in_front(self) -> bool:
         """Return whether the page "Snippet" stands in place of a graph of the net, a model or a script."""
         return self._page is not None and self._pages.currentWidget() is self._page
+
+    @property
+    def is_shown(self) -> bool:
+        """Return whether the page "Snippet" is what the centre of the window shows."""
+        return self.in_front and self._workspace.pages.is_front("autograd")
 
     def show_graph(self) -> None:
         """Show the graph of the net, of the opened model or of a script, whichever was shown last."""
@@ -177,20 +184,27 @@ class SnippetControl(QObject):
 
     # -- running -------------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Run the text in the editor, unless it is from a file that is not trusted yet."""
+    def diagnose(self) -> None:
+        """Run the text in the editor as `run` does, and its forward pass again for the diagnostics."""
+        self.run(diagnose=True)
+
+    def run(self, diagnose: bool = False) -> None:
+        """Run the text in the editor, unless it is from a file that is not trusted yet; with the diagnostics too if
+        their page is in front."""
         if self.running:
             return
         if self.page.foreign is not None:
             self._review_file()
             return
         self._stop = threading.Event()
-        run = partial(snippet_process.run, self.page.snippet(), LIMITS, self._stop.is_set)
+        snippet = self.page.snippet(diagnose or self._workspace.pages.is_front("findings"))
+        run = partial(snippet_process.run, snippet, LIMITS, self._stop.is_set)
         self._task = task = BackgroundTask(lambda report, _: run(report))
         task.ended.connect(self._ended)
         self.page.set_running(True)
         self._poll.start()
         task.begin()
+        self.changed.emit()
 
     def stop(self) -> None:
         """End the process of a snippet that runs."""

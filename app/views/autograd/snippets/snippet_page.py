@@ -40,7 +40,7 @@ class SnippetPage(QWidget):
 
     `runRequested()`, `stopRequested()`, `openRequested()` and `saveRequested()` are emitted by their buttons,
     `lookRequested()` requests to review the file that the text came from. `detail` carries the `TapeNode` or
-    `LayerGroup` for the inspector (or None).
+    `LayerGroup` for the inspector (or None). `answered` is emitted when `answer` is another.
     """
 
     runRequested = Signal()
@@ -49,6 +49,7 @@ class SnippetPage(QWidget):
     saveRequested = Signal()
     lookRequested = Signal()
     detail = Signal(object)
+    answered = Signal()
 
     def __init__(self, limits: Limits, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -87,7 +88,7 @@ class SnippetPage(QWidget):
     def _head_part(self) -> QWidget:
         """Return the row of examples and file buttons, with a description."""
         part = QWidget()
-        row = hbox((self.ready, 1), self.open, self.save, self.limits, self.stop, self.run, spacing=6)
+        row = hbox((self.ready, 100), self.open, self.save, self.limits, 1, self.stop, self.run, spacing=6)
         vbox(row, self.words, on=part, margins=(12, 6, 10, 6), spacing=4)
         self.ready.setMinimumContentsLength(24)
         self.ready.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -150,9 +151,9 @@ class SnippetPage(QWidget):
 
     # -- the text ------------------------------------------------------------------------------------------------------
 
-    def snippet(self) -> Snippet:
+    def snippet(self, diagnose: bool = False) -> Snippet:
         """Return the snippet to run."""
-        return Snippet(self.edit.text(), play=True)
+        return Snippet(self.edit.text(), play=True, diagnose=diagnose)
 
     def load_ready(self, one: Ready) -> None:
         """Load an example into the editor; undo restores the previous text."""
@@ -220,12 +221,14 @@ class SnippetPage(QWidget):
             self.edit.mark_error(None)
             self._show_status(AT_FIRST, "text3")
             self._show(None)
+            self.answered.emit()
             return
         error = answer.error
         self.output.show_output(answer.output, error.traceback if error else "")
         self._show(answer.graph)
         self._show_status(*self._summary(answer))
         self.edit.mark_error(error.line if error else None)
+        self.answered.emit()
 
     def _summary(self, answer: SnippetAnswer) -> tuple[str, str]:
         """Describe the end of the run in a line or two, with the tone of the text."""
@@ -278,6 +281,11 @@ class SnippetPage(QWidget):
         self.room.set_graph(graph)
         self.deck.set_graph(graph)
         self.table.choose(graph.name if graph else "")
+
+    def show_line(self, line: int) -> None:
+        """Mark a line of the text and scroll to it."""
+        self.edit.mark([line], ())
+        self.edit.reveal([line])
 
     def _line_chosen(self, line: int) -> None:
         """Outline the nodes that a line created."""

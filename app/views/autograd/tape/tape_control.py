@@ -62,6 +62,7 @@ class TapeControl(QObject):
         self.steps = StepList(player)
         self._before_steps = "layers"  # the page that Steps took the place of
         self._steps_wait = False  # Steps was in front as a snippet took the place of the graph
+        self._tape_waits = False  # as was the tape
         workspace.pages.shown.connect(self._page_shown)
         snippets.turned.connect(self._page_shown)
         snippets.turned.connect(self._show_status)
@@ -199,8 +200,26 @@ class TapeControl(QObject):
             self._steps_wait = False
             pages.set_offered("steps", True)
             pages.turn_to("steps")
+        self._turn_tape(key == "tape")
         pages.set_offered("steps", here)
         pages.set_offered("outline", not pages.is_front("autograd"))
+
+    def _turn_tape(self, asked: bool) -> None:
+        """Take the net's tape away beside a snippet, which has its own; `asked` for, it comes with the net's graph."""
+        pages = self._workspace.pages
+        beside = self._snippets.is_shown
+        if beside and asked and not self._tape_waits:
+            self._snippets.show_graph()
+            return
+        if beside and pages.is_front("tape"):
+            self._tape_waits = True
+            pages.turn_to("problems")
+        elif not beside and self._tape_waits:
+            self._tape_waits = False
+            if pages.is_front("problems"):
+                pages.set_offered("tape", True)
+                pages.turn_to("tape")
+        pages.set_offered("tape", not beside)
 
     def _state(self, state: str) -> None:
         pages = self._workspace.pages

@@ -1,0 +1,158 @@
+"""A snippet as a batch that can be run again, for the diagnostics.
+
+What comes before its first operation that autograd records is run once, and its leaf tensors and modules are the
+parameters; the rest up to its first backward pass is the forward pass.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from app.autograd.batch import TrainingBatch
+from app.autograd.errors import CaptureError
+from app.autograd.snippets.names import ScopeNames
+from app.autograd.snippets.tape import BACKWARD, SnippetSource
+from app.util import rng
+from app.util.late_dataclass import dataclass
+
+Execute = Callable[[ast.Module, str, dict[str, Any]], None]
+
+NOTHING = (
+    "No tensor of the snippet requires a gradient before the first operation that is recorded, so there is no "
+    "parameter to look at: make the leaf tensors and modules first, each with a name."
+)
+
+
+class _Reached(BaseException):
+    """A backward pass would begin at these tensors."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.tensors = tuple(tensors)
+
+
+class _WithoutBackward(TorchFunctionMode):
+    """Raise `_Reached` in place of a backward pass."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if func in BACKWARD:
+            tensors = args[0] if args else given.get("tensors", given.get("outputs"))
+            raise _Reached([leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)])
+        return func(*args, **given)
+
+
+@dataclass
+class _Text:
+    """The statements of a snippet, and how they are run. `last` is the name of a last expression's value."""
+
+    statements: list[ast.stmt]
+    filename: str
+    execute: Execute
+    last: str
+    given: frozenset[str]
+    scope: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, statements: list[ast.stmt]) -> None:
+        printed = io.StringIO()
+        with _WithoutBackward(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            self.execute(ast.Module(statements, []), self.filename, self.scope)
+
+    def names(self) -> ScopeNames:
+        names = ScopeNames()
+        names.add({name: value for name, value in self.scope.items() if name not in self.given})
+        return names
+
+    def begins(self) -> int:
+        """Return the number of the first statement that autograd records, or that fails."""
+        made = torch._C._autograd._get_sequence_nr  # counts the nodes of graphs
+        for number, statement in enumerate(self.statements):
+            before = made()
+            try:
+                self.run([statement])
+            except (Exception, SystemExit, _Reached):
+                return number
+            if made() != before:
+                return number
+        return len(self.statements)
+
+
+class SnippetModule(nn.Module):
+    """The forward pass of a snippet: called, it returns the tensors that its first backward pass would begin at, or
+    else its result."""
+
+    def __init__(self, text: _Text, forward: list[ast.stmt]) -> None:
+        super().__init__()
+        self._text, self._forward = text, forward
+        names = text.names()
+        for name, module in names.modules.items():
+            if all(module is not one for one in self.children()):
+                self._modules[name] = module
+        known = {id(parameter) for parameter in self.parameters()}
+        for name, tensor in names.tensors.items():
+            if tensor.is_leaf and tensor.requires_grad and id(tensor) not in known:
+                known.add(id(tensor))
+                self._parameters[name] = tensor  # type: ignore[assignment]  # any leaf has a .grad
+
+    def forward(self) -> Any:
+        text, before = self._text, dict(self._text.scope)
+        try:
+            text.run(self._forward)
+            return self._result()
+        except _Reached as reached:
+            return reached.tensors
+        finally:
+            text.scope.clear()
+            text.scope.update(before)
+
+    def _result(self) -> Any:
+        """Return the last expression's value or `loss`, or else the tensor that was computed last."""
+        tensors = self._text.names().tensors
+        for name in (self._text.last, "loss"):
+            if (found := tensors.get(name)) is not None and found.requires_grad:
+                return found
+        made = [tensor for tensor in tensors.values() if tensor.grad_fn is not None]
+        made.sort(key=lambda tensor: tensor.grad_fn._sequence_nr() if tensor.grad_fn is not None else -1)
+        return made[-1] if made else torch.zeros(())
+
+    def train(self, mode: bool = True) -> SnippetModule:
+        """Leave its modules in the modes that the snippet gave them."""
+        return self
+
+
+SnippetModule.__name__ = "Snippet"  # as findings call it
+
+
+def batch_of(
+    tree: ast.Module,
+    source: SnippetSource,
+    execute: Execute,
+    fresh: Callable[[], types.ModuleType],
+    last: str,
+    seed: int,
+) -> TrainingBatch:
+    """Run the beginning of a snippet and return its rest as a batch. `fresh()` makes the module that it runs in.
+
+    Raises CaptureError if there is nothing to diagnose.
+    """
+    text = _Text(tree.body, source.filename, execute, last, frozenset(vars(fresh())), vars(fresh()))
+    torch.manual_seed(seed)
+    begins = text.begins()
+    text.scope = vars(fresh())
+    torch.manual_seed(seed)
+    text.run(tree.body[:begins])
+    module = SnippetModule(text, tree.body[begins:])
+    if next(module.parameters(), None) is None:
+        raise CaptureError(NOTHING)
+    return TrainingBatch(module, (), source=source, seed=rng.Generators())

@@ -1,0 +1,110 @@
+"""The findings of a snippet, which stand in the page "Findings" while the snippet is in front."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QStackedWidget
+
+from app.autograd.diagnostics.results import Finding, first_nodes
+from app.views.autograd.findings.findings_control import FindingsControl, show_results
+from app.views.autograd.findings.findings_page import CHECKPOINT, GRADCHECK, FindingsPage
+
+if TYPE_CHECKING:
+    from app.autograd.diagnostics.results import Findings
+    from app.autograd.tape import Tape
+    from app.views.autograd.snippets.snippet_control import SnippetControl
+    from app.views.workspace import Workspace
+
+TITLE, ACTION = "This snippet was not diagnosed yet", "Run with diagnostics"
+HINT = "Leaf tensors and modules count as parameters, and everything up to the first backward pass as the forward pass."
+
+
+class SnippetFindingsPage(FindingsPage):
+    """Findings and gain ladder of a snippet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for page in (GRADCHECK, CHECKPOINT):
+            self.tabs.set_option_offered(page, False)
+        self.empty.button.setText(ACTION)
+        self._show(self.page)
+
+    def _show(self, page: str) -> None:
+        super()._show(page)
+        self.over.hide()
+        if not self._captured:
+            self.empty.set_text("This snippet cannot be diagnosed" if self._why else TITLE, self._why or HINT)
+            self.empty.button.show()
+
+
+class SnippetFindings(QObject):
+    """Turns the page "Findings" between those of the net and those of the snippet, and runs the snippet for them."""
+
+    def __init__(
+        self, workspace: Workspace, pages: QStackedWidget, net: FindingsControl, snippets: SnippetControl
+    ) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._pages, self._net, self._snippets = workspace, pages, net, snippets
+        snippets.turned.connect(self._turn)
+        snippets.changed.connect(self._update)
+        workspace.pages.shown.connect(lambda _key: self._turn())
+        self._turn()
+
+    @cached_property
+    def page(self) -> SnippetFindingsPage:
+        """The snippet's page, made when a snippet is first in front."""
+        page = SnippetFindingsPage()
+        self._pages.addWidget(page)
+        page.captureRequested.connect(self._snippets.diagnose)
+        page.asked.connect(lambda _page: self._snippets.diagnose())
+        page.stopped.connect(self._snippets.stop)
+        page.list.opened.connect(self.go_to)
+        page.chart.chosen.connect(self._choose_layer)
+        return page
+
+    @property
+    def findings(self) -> Findings | None:
+        """The findings of the snippet's last run, if it was run for them."""
+        answer = self._snippets.page.answer
+        return answer.findings if answer is not None else None
+
+    def _turn(self) -> None:
+        before = self._pages.currentWidget()
+        if self._snippets.is_shown:
+            self._pages.setCurrentWidget(self.page)
+            self._update()
+        elif before is not self._net.page:
+            self._pages.setCurrentWidget(self._net.page)
+            self._net.came_back()
+
+    def _update(self) -> None:
+        if not self._snippets.is_shown:
+            return
+        page, answer, found = self.page, self._snippets.page.answer, self.findings
+        page.set_captured(found is not None, why=answer.undiagnosed if answer is not None else "")
+        page.set_working("Running the snippet…" if self._snippets.running else None)
+        if found is not None and not self._snippets.running:
+            show_results(page, found, "in this snippet")
+
+    def _same_tape(self) -> Tape | None:
+        """Return the tape that the snippet's graph shows if the findings are of its nodes, else None."""
+        ours, theirs = self._snippets.page.room.tape, self.findings.tape if self.findings is not None else None
+        if ours is None or theirs is None:
+            return None
+        return ours if [node.name for node in ours.nodes] == [node.name for node in theirs.nodes] else None
+
+    def go_to(self, finding: Finding) -> None:
+        """Select the node of a finding in the snippet's graph, and show its line."""
+        page = self._snippets.page
+        if finding.tape_node is not None and self._same_tape() is not None:
+            page.room.reveal(finding.tape_node)
+        if finding.line is not None and not finding.file:
+            page.show_line(finding.line)
+
+    def _choose_layer(self, key: str) -> None:
+        tape = self._same_tape()
+        if tape is not None and (node := first_nodes(tape).get(key)) is not None:
+            self._snippets.page.room.reveal(node)

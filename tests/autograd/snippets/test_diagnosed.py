@@ -1,0 +1,42 @@
+"""The diagnostics of a snippet: of all up to its first backward pass, with its leaves as parameters."""
+
+from __future__ import annotations
+
+from tests.support.snippet_answers import ran
+
+LOOP = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.drop, self.b = nn.Linear(4, 8), nn.Dropout(1.0), nn.Linear(8, 1)
+    def forward(self, x):
+        return self.b(self.drop(self.a(x)))
+net = Net().eval()
+scale = torch.ones(1, requires_grad=True)
+optimizer = torch.optim.SGD([*net.parameters(), scale], 0.1)
+for step in range(2):
+    loss = (net(torch.randn(5, 4)) * scale.detach()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(step)
+"""
+
+
+def test_a_training_loop_is_looked_at_up_to_its_first_backward_and_in_the_modes_it_set() -> None:
+    answer = ran(LOOP, diagnose=True)
+    (finding,) = answer.findings.found
+    assert (finding.title, finding.line) == ("scale", 11) and "detach" in finding.cure
+    states = {name: one.state for name, one in answer.findings.paths.answers.items()}
+    assert states["net.a.weight"] == "flows", "in train mode the dropout would pass nothing"
+    assert states["scale"] == "none" and answer.findings.ladder.rungs
+    assert answer.output == "0\n1\n", "what is printed there is said once"
+
+
+def test_a_write_in_place_before_backward_is_found_at_its_line() -> None:
+    found = ran("w = torch.ones(3, requires_grad=True)\nh = w.sigmoid()\nh.add_(1)\nh.sum().backward()", diagnose=True)
+    assert found.error is not None and [(one.kind, one.line) for one in found.findings.found] == [("in place", 3)]
+
+
+def test_a_text_without_leaves_that_require_a_gradient_is_not_diagnosed() -> None:
+    answer = ran("x = torch.ones(3)\ny = x * 2", diagnose=True)
+    assert answer.findings is None and "no parameter to look at" in answer.undiagnosed
