@@ -120,7 +120,8 @@ class TabbedPane(QWidget):
         below = self.tabs.least_width() > room - self._reserved
         if below != (self._below.indexOf(self._extras) >= 0):
             (self._below if below else self._bar_row).addWidget(self._extras)
-        self._row_below.setVisible(below and self.page in self._controls)
+        controls = self._controls.get(self.page)
+        self._row_below.setVisible(below and controls is not None and controls.sizeHint().width() > 0)
         self.tabs.set_room(room if below else room - self._reserved)
 
 

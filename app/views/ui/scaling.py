@@ -94,7 +94,10 @@ def _needed(widget: QWidget) -> int:
 
 
 def _fixed(widget: QWidget, high: bool) -> int:
-    """Return the fixed height or width of a widget, 0 if it is free."""
+    """Return the fixed height or width of a widget, 0 if it is free.
+
+    The stylesheet of a text size raises the least height of a field above the most that was fixed for the design's.
+    """
     least, most = widget.minimumSize(), widget.maximumSize()
     low, top = (least.height(), most.height()) if high else (least.width(), most.width())
-    return low if low == top else 0
+    return top if low >= top else 0

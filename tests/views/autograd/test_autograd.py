@@ -20,7 +20,7 @@ from app.views.autograd.graph import faces
 from app.views.autograd.graph.near_item import _paint_arrow
 from app.views.autograd.graph.parts import ArrowPath
 from app.views.autograd.graph.playback_paint import EdgeFlow
-from app.views.autograd.inspector.fitting_label import FittingLabel
+from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
 from app.views.ui import theme

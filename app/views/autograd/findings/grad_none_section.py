@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QWidget
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
-from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.section import Section
 

@@ -17,12 +17,12 @@ from app.util import formatting
 from app.util.formatting import MINUS, figure, shape_text
 from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_state import fan_ins_of
-from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.autograd.inspector.inspector import cell, note
 from app.views.autograd.tape.player import Player
 from app.views.ui.layouts import hbox
 from app.views.ui.theme import current
 from app.views.ui.widgets import Button, Glyph
+from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import box, label, start
 from app.views.ui.widgets.section import Section
 

@@ -15,13 +15,13 @@ from app.autograd.pictures.op_category import node_category
 from app.autograd.playback.memory_timeline import held_in_modules
 from app.autograd.tape import SavedTensor, Tape, TapeEdge, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
-from app.views.autograd.inspector.fitting_label import FittingLabel
 from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, tile_fill
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import box, label, start
 from app.views.ui.widgets.section import Section
 

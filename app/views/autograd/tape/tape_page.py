@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QCheckBox, QSizePolicy, QStackedWidget, QWidget
 
@@ -13,6 +13,7 @@ from app.autograd.tape import TapeNode
 from app.util.formatting import bytes_text, figure, plural
 from app.views.autograd.tape.player import EMPTY, LEFT, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
+from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import manager
@@ -21,8 +22,8 @@ from app.views.ui.widgets.painting import Divider, label, set_property
 
 SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
 
-NARROW = 1040  # px below which words are short, at the designed text size
-TIGHT = 640  # px below which what is held is not repeated beside the controls
+NARROW = 1320  # px below which words are short, at the designed text size
+TIGHT = 800  # px below which what is held is not repeated beside the controls
 
 
 class TapePage(QWidget):
@@ -38,6 +39,7 @@ class TapePage(QWidget):
         self.words = label("", "label", "text2")
         self.words.setTextFormat(Qt.TextFormat.RichText)
         self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.words.installEventFilter(self)
         self.non_finite = QCheckBox("Break on NaN or Inf")
         self.non_finite.setChecked(player.non_finite)
         self.above = QCheckBox("Break when norm above")
@@ -60,22 +62,15 @@ class TapePage(QWidget):
         self.speed.setFixedWidth(92)
         self.speed.setMinimumContentsLength(3)
         hbox(self.let_go, on=self.controls, margins=0, spacing=8)
-        row = hbox(self.deck, margins=(12, 7, 12, 5), spacing=8)
-        row.addSpacing(4)
-        row.addWidget(self.count)
-        row.addWidget(self.words, 1)
-        row.addWidget(self.speed)
-        row.addSpacing(4)
-        row.addWidget(self.non_finite)
-        row.addSpacing(4)
-        row.addWidget(self.above)
-        row.addWidget(self.bound)
         self._divider = Divider(vertical=True, color="line2")
         self._divider.setFixedHeight(20)
-        row.addWidget(self._divider)
-        row.addWidget(self.held)
+        tools = QWidget()
+        row = FlowLayout(tools, (12, 7, 12, 5), 10)
+        row.put(self.deck, self.count)
+        row.fill(self.words)
+        row.put(self.speed, self.non_finite, self.above, self.bound, self._divider, self.held)
         tape = QWidget()
-        vbox(row, (self.strip, 1), on=tape, margins=0, spacing=0)
+        vbox(tools, (self.strip, 1), on=tape, margins=0, spacing=0)
         self._empty = EmptyState(
             "autograd",
             "No backward tape yet",
@@ -178,6 +173,11 @@ class TapePage(QWidget):
         self.words.setText(f"<b>{escape(name)}</b> {escape(rest)}" if bold else escape(shown))
         broke = self.player.last is not None and self.player.last.reason in ("norm", "non_finite")
         set_property(self.words, "tone", "warn" if broke and self.player.state != PLAYING else "text2")
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.words and event.type() == QEvent.Type.Resize and self.player.tape is not None:
+            self._fit()
+        return super().eventFilter(watched, event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -56,7 +56,7 @@ class FigureAxis(pg.AxisItem):
         """Return the spacing and the positions of the labels on `size` pixels from `low` to `high`."""
         most = max(2, int(size / self._room))
         if self._kind == "log":
-            return 1.0, series.log_ticks(low, high, most + 1)
+            return 1.0, self._apart(series.log_ticks(low, high, most + 1), size / max(high - low, 1e-9))
         for parts in (most, 2 * most):  # a single label, as 0 alone, says nothing of the scale
             step = (
                 series.clock_step(high - low, parts) if self._kind == "clock" else series.nice_step(high - low, parts)
@@ -67,6 +67,15 @@ class FigureAxis(pg.AxisItem):
             if last > first:
                 break
         return step, [index * step for index in range(first, last + 1)]
+
+    def _apart(self, places: list[float], pixels: float) -> list[float]:
+        """Return those of the places whose labels do not touch, at `pixels` per unit; 1 and 3 are not evenly apart."""
+        high = QFontMetricsF(theme.font("axis")).height() * 0.9
+        kept: list[float] = []
+        for place in places:
+            if not kept or (place - kept[-1]) * pixels >= high:
+                kept.append(place)
+        return kept
 
     def tickValues(self, minVal: float, maxVal: float, size: float) -> list[tuple[float, list[float]]]:
         return [self.ticks(min(minVal, maxVal), max(minVal, maxVal), size)]

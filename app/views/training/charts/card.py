@@ -14,8 +14,10 @@ from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 
-LINE = 18  # pixels: a line of a legend
+LINE = 18  # pixels: a line of a legend, at the designed text size
 HEAD = 26  # px of a segmented control in the heading
+LEAST_PLOT, LEAST_HEIGHT = 148, 64  # px: the least size of a plot, at the designed text size
+MOST_LEGEND = 210  # px that a legend insists on; the names of long ones are shortened
 
 Mark = Literal["line", "dots", "square", "dash"]
 
@@ -23,7 +25,8 @@ Mark = Literal["line", "dots", "square", "dash"]
 class Heading(QWidget):
     """A title, a grey note, and a value at the right.
 
-    `short` replaces a title that does not fit; the tooltip has the full text.
+    `short` replaces a title that does not fit, and of a note whole parts are left out, the last first; the tooltip has
+    the full text.
     """
 
     def __init__(self, title: str, note: str = "", short: str = "") -> None:
@@ -44,6 +47,7 @@ class Heading(QWidget):
         new = tuple(old if text is None else text for text, old in zip(given, self.texts, strict=True))
         if new != self.texts:
             self._title, self._note, self._value = new
+            self.updateGeometry()
             self._tell()
             self.update()
 
@@ -57,8 +61,18 @@ class Heading(QWidget):
         fits = not self._short or metrics.horizontalAdvance(self._title) <= room
         return metrics.elidedText(self._title if fits else self._short, Qt.TextElideMode.ElideRight, room)
 
+    def fitted_note(self, room: float) -> str:
+        """Return as many parts of the note as fit into `room` pixels."""
+        metrics, parts = QFontMetricsF(theme.font("caption")), self._note.split(", ")
+        while parts and metrics.horizontalAdvance(", ".join(parts)) > room:
+            parts.pop()
+        return ", ".join(parts)
+
     def minimumSizeHint(self) -> QSize:
-        return QSize(40, HEAD)
+        """Leave room for the title, or its short form, and a value."""
+        metrics = QFontMetricsF(theme.font("section"))
+        value = metrics.horizontalAdvance("0.00000") + 8 if self._value else 0.0
+        return QSize(round(metrics.horizontalAdvance(self._short or self._title) + value) + 6, HEAD)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
@@ -78,9 +92,7 @@ class Heading(QWidget):
         area.setLeft(area.left() + QFontMetricsF(strong).horizontalAdvance(title) + 8)
         painter.setFont(plain)
         painter.setPen(now.text3)
-        note = QFontMetricsF(plain).elidedText(self._note, Qt.TextElideMode.ElideRight, max(0.0, area.width()))
-        if area.width() > 40:
-            painter.drawText(area, side, note)
+        painter.drawText(area, side, self.fitted_note(area.width()))
         painter.end()
 
 
@@ -109,7 +121,9 @@ class ChartLegend(QWidget):
         super().__init__()
         self._entries: tuple[LegendEntry, ...] = ()
         self._lines = 1
-        self.setFixedHeight(LINE)
+        self.fits_text = True
+        theme.manager().scaled.connect(self._rescale)
+        self.setFixedHeight(_line())
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     @property
@@ -121,21 +135,29 @@ class ChartLegend(QWidget):
             before, self._entries = self._entries, tuple(entries)
             if [entry.label for entry in before] != [entry.label for entry in entries]:
                 self._fit()
+                self.updateGeometry()
             self.setToolTip("\n".join(self.texts))
             self.setAccessibleName(", ".join(self.texts))
             self.update()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(40, LINE)
+        """Leave room for the widest entry on a line of its own."""
+        usual = [replace(entry, value=max(entry.value, "0.0000", key=len)) for entry in self._entries]
+        widest = max((width for *_, width in _widths(usual, True, True)), default=40.0)
+        return QSize(round(min(widest, MOST_LEGEND * theme.manager().scale)), _line())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit()
+
+    def _rescale(self) -> None:
+        self._fit()
+        self.updateGeometry()
 
     def _fit(self) -> None:
         """Take a second line where short names do not fit in one, whatever the values are at the moment."""
         usual = [replace(entry, value="0.0000") for entry in self._entries]
         self._lines = 1 if _rows(_widths(usual, True, True), True, self.width()) <= 1 else 2
-        self.setFixedHeight(self._lines * LINE)
+        self.setFixedHeight(self._lines * _line())
 
     def fitted_entries(self) -> list[tuple[str, str, bool, float]]:
         """Return label, value, whether the mark is small, and width of every entry, in the longest form that fits."""
@@ -155,21 +177,22 @@ class ChartLegend(QWidget):
         now = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        x, middle, top = 0.0, LINE / 2, 0.0
+        line = _line()
+        x, middle, top = 0.0, line / 2, 0.0
         baseline = Qt.AlignmentFlag.AlignVCenter
         for (label, value, small, width), entry in zip(self.fitted_entries(), self._entries, strict=True):
             mark_width = _mark_width(entry.mark, small)
-            if x and x + width - 2 * _gap(small) > self.width() and top < self.height() - LINE:
-                x, top = 0.0, top + LINE
+            if x and x + width - 2 * _gap(small) > self.width() and top < self.height() - line:
+                x, top = 0.0, top + line
             _paint_mark(painter, entry, x, top + middle, mark_width - 6)
             left = x + mark_width
             painter.setFont(theme.font("caption"))
             painter.setPen(now.text2)
-            painter.drawText(QRectF(left, top, 400, LINE), baseline, label)
+            painter.drawText(QRectF(left, top, 400, line), baseline, label)
             left += QFontMetricsF(painter.font()).horizontalAdvance(label) + _gap(small)
             painter.setFont(theme.font("section"))
             painter.setPen(now.text)
-            painter.drawText(QRectF(left, top, 400, LINE), baseline, value)
+            painter.drawText(QRectF(left, top, 400, line), baseline, value)
             x += width
         painter.end()
 
@@ -199,6 +222,11 @@ def _rows(places: Sequence[tuple[str, str, bool, float]], small: bool, room: flo
             rows, x = rows + 1, 0.0
         x += width
     return rows
+
+
+def _line() -> int:
+    """Return the height of a line of a legend at the text size in force."""
+    return LINE if theme.manager().scale == 1.0 else round(QFontMetricsF(theme.font("section")).height()) + 1
 
 
 def _gap(small: bool) -> float:
@@ -243,3 +271,12 @@ class ChartCard(QWidget):
         self.body = vbox(margins=0)
         below = hbox(self.legend, margins=(0, 0, 12, 0))
         vbox(top, below, (self.body, 1), on=self, margins=(12, 6, 0, 2), spacing=1)
+
+    least_plot = LEAST_PLOT
+
+    def minimumSizeHint(self) -> QSize:
+        """Leave room for the words, and for a plot that can be read."""
+        least, scale = super().minimumSizeHint(), theme.manager().scale
+        room = self.body.minimumSize().height()
+        higher = max(least.height() - room + round(LEAST_HEIGHT * scale), least.height())
+        return QSize(max(least.width(), round(self.least_plot * scale)), higher)

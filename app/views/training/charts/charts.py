@@ -125,6 +125,8 @@ class Chart(ChartCard):
 class LossChart(Chart):
     """The loss of every step, faint, its moving average over it, and the validation loss of every epoch."""
 
+    least_plot = 236  # px: the curve that is looked at most
+
     def __init__(self) -> None:
         super().__init__("Loss")
         self._raw = Curve(self.plot, 0, 1.0, 0.38, smooth=False)

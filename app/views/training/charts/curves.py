@@ -27,6 +27,7 @@ from app.views.training.charts.plot import StepView
 from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
 
@@ -66,7 +67,8 @@ def made_in_steps() -> Generator[None, None, Charts]:
     return Charts(loss, accuracy, rate, gradients, memory, throughput)
 
 
-TWO = 230  # px, from which two charts have room one above the other
+TWO = 230  # px, from which two charts have room one above the other, at the designed text size
+WIDTHS = {"loss": 320, "middle": 225, "gradients": 285, "side": 295, "beside": 190}  # px, as they are designed
 
 
 class Curves(QWidget):
@@ -127,19 +129,19 @@ class Curves(QWidget):
         self.empty = EmptyState("curves", "No run yet", hint, "Run")
         self._stack.addWidget(self.empty)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
-        self._stack.addWidget(self.cards)
+        self._scrolled = Scrolled(self.cards)
+        self._stack.addWidget(self._scrolled)
         middle, side = QSplitter(Qt.Orientation.Vertical), QSplitter(Qt.Orientation.Vertical)
-        for card, share in ((self.loss, 320), (middle, 225), (self.gradients, 285), (side, 295)):
+        self._pairs = (middle, side)
+        for card in (self.loss, middle, self.gradients, side):
             self.cards.addWidget(card)
-            self.cards.setStretchFactor(self.cards.count() - 1, share)
         for splitter, charts in ((middle, (self.accuracy, self.rate)), (side, (self.memory, self.throughput))):
             for chart in charts:
                 splitter.addWidget(chart)
-            splitter.setSizes([180, 110])
-        self.cards.setSizes([320, 225, 285, 295])
         for splitter in (self.cards, side, middle):
             splitter.setChildrenCollapsible(False)
             splitter.setHandleWidth(1)
+        self._share_room()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     def _connect(self) -> None:
@@ -162,14 +164,28 @@ class Curves(QWidget):
         self.set_smoothing(self.controls.smoothing)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leave out the lower charts where two would be too low to be read."""
+        """Put all charts beside one another where two, one above the other, would be too low to be read."""
         super().resizeEvent(event)
-        self._leave_out()
+        self._arrange()
 
-    def _leave_out(self) -> None:
+    def _arrange(self) -> None:
         room = self.height() - (self._below.sizeHint().height() if self._below is not None else 0)
-        for chart in (self.rate, self.throughput):
-            chart.setVisible(room >= TWO)
+        high = room >= TWO * theme.manager().scale
+        wanted = Qt.Orientation.Vertical if high else Qt.Orientation.Horizontal
+        if self._pairs[0].orientation() != wanted:
+            for pair in self._pairs:
+                pair.setOrientation(wanted)
+            self._share_room()
+
+    def _share_room(self) -> None:
+        """Give the charts their shares of the room."""
+        beside = WIDTHS["beside"] if self._pairs[0].orientation() == Qt.Orientation.Horizontal else 0
+        shares = [WIDTHS["loss"], WIDTHS["middle"] + beside, WIDTHS["gradients"], WIDTHS["side"] + beside]
+        for place, share in enumerate(shares):
+            self.cards.setStretchFactor(place, share)
+        self.cards.setSizes(shares)
+        for pair in self._pairs:
+            pair.setSizes([WIDTHS["middle"], WIDTHS["beside"]] if beside else [180, 110])
 
     def add_below(self, widget: QWidget) -> None:
         """Put a widget under the charts."""
@@ -178,7 +194,7 @@ class Curves(QWidget):
         layout.addWidget(widget)
         self._below = widget
         widget.setVisible(self.has_run)
-        self._leave_out()
+        self._arrange()
 
     # Content
 
@@ -189,7 +205,7 @@ class Curves(QWidget):
     @property
     def has_run(self) -> bool:
         """Return whether a run is shown."""
-        return self._stack.currentWidget() is self.cards
+        return self._stack.currentWidget() is self._scrolled
 
     @property
     def mode(self) -> Mode:
@@ -215,7 +231,7 @@ class Curves(QWidget):
             chart.set_others(self._history, [Other(title, each) for title, each in others])
         if history is not None and not self.has_run:
             self._paint_in_turns()
-        self._stack.setCurrentWidget(self.cards if history is not None else self.empty)
+        self._stack.setCurrentWidget(self._scrolled if history is not None else self.empty)
         self.controls.set_run(history is not None)
         if self._below is not None:
             self._below.setVisible(history is not None)
@@ -390,6 +406,7 @@ class Curves(QWidget):
         return QSize(980, 304)
 
     def _restyle(self) -> None:
+        self._arrange()
         for chart in self.charts:
             chart.restyle()
         self.redraw()

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from PySide6.QtCore import QModelIndex, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.training.evaluation.result import ClassRow
@@ -98,18 +98,30 @@ class ClassTable(QTableView):
         header = self.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
-        widest = self.fontMetrics().horizontalAdvance("0.000")
-        self._numbers = [max(header.fontMetrics().horizontalAdvance(name), widest) + ROOM for name in COLUMNS[1:]]
+        self._numbers: list[int] = []
+        self._measure()
+        theme.manager().changed.connect(self._measure)
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
-        self.setMinimumWidth(sum(self._numbers) + LEAST + 16)
         self.selectionModel().currentRowChanged.connect(self._emit_chosen)
+
+    def _measure(self) -> None:
+        """Make the columns as wide as their heads and figures at the text size in force."""
+        heads = QFontMetrics(theme.font("label"))
+        widest = self.fontMetrics().horizontalAdvance("0.000")
+        self._numbers = [max(heads.horizontalAdvance(name), widest) + ROOM for name in COLUMNS[1:]]
+        self._least = max(LEAST, heads.horizontalAdvance(COLUMNS[0]) + ROOM)
+        self.setMinimumWidth(sum(self._numbers) + self._least + 16)
+        self._fit_columns()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
         for column, width in enumerate(self._numbers, 1):
             self.setColumnWidth(column, width)
-        self.setColumnWidth(0, max(self.viewport().width() - sum(self._numbers), LEAST))
+        self.setColumnWidth(0, max(self.viewport().width() - sum(self._numbers), self._least))
 
     def _emit_chosen(self, current: QModelIndex, _before: QModelIndex) -> None:
         if current.isValid():

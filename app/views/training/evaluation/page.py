@@ -20,6 +20,7 @@ from app.views.training.evaluation.samples import SampleTiles
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
+from app.views.ui.scrolled import Column, Scrolled
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -154,13 +155,15 @@ class EvaluationPage(QWidget):
         top = hbox(self.order, (self._heading, 1), self._all, margins=(12, 6, 8, 2), spacing=8)
         right = QWidget()
         vbox(top, (self.samples, 1), on=right, margins=0, spacing=0)
-        self.results = QSplitter(Qt.Orientation.Horizontal)
-        for widget, share in ((self.figures, 0), (self.matrix, 3), (self.plot, 3), (self.classes, 2), (right, 4)):
-            self.results.addWidget(widget)
-            self.results.setStretchFactor(self.results.count() - 1, share)
-        self.results.setSizes([185, 300, 300, 270, 480])
-        self.results.setChildrenCollapsible(False)
-        self.results.setHandleWidth(1)
+        parts = QSplitter(Qt.Orientation.Horizontal)
+        figures = Column(self.figures)
+        for widget, share in ((figures, 0), (self.matrix, 3), (self.plot, 3), (self.classes, 2), (right, 4)):
+            parts.addWidget(widget)
+            parts.setStretchFactor(parts.count() - 1, share)
+        parts.setSizes([185, 300, 300, 270, 480])
+        parts.setChildrenCollapsible(False)
+        parts.setHandleWidth(1)
+        self.results = Scrolled(parts)
 
     def _connect(self) -> None:
         self.empty.acted.connect(self.evaluateRequested)

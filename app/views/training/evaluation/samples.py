@@ -20,7 +20,8 @@ from app.training.evaluation.trying import Picture, Shown
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
-SIDE, GAP, LINE, PAD = 66, 10, 15, 12
+SIDE, GAP, LINE, PAD = 66, 10, 15, 12  # at the designed text size
+WIDEST = 120  # px of a tile, at most
 ROW = 46
 
 
@@ -38,14 +39,23 @@ class _Tiles(QWidget):
         self.samples: tuple[Shown, ...] = ()
         self._images: list[QImage | None] = []
         self._current = -1
+        self._side, self._line, self._row = SIDE, LINE, ROW
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.manager().changed.connect(self.update)
+        theme.manager().changed.connect(self._measure)
 
     def set_samples(self, samples: tuple[Shown, ...]) -> None:
         self.samples = samples
         self._images = [image_of(one.picture) if one.picture is not None else None for one in samples]
         self._current = -1
+        self._measure()
+
+    def _measure(self) -> None:
+        """Make tiles as wide as what is below them, at the text size in force."""
+        metrics, scale = QFontMetricsF(theme.font("axis")), theme.manager().scale
+        widest = max((metrics.horizontalAdvance(_below(one)) for one in self.samples), default=0.0)
+        self._side = round(min(max(SIDE, widest + 1), WIDEST * scale))
+        self._line, self._row = round(LINE * scale), round(ROW * scale)
         self._fit()
         self.update()
 
@@ -55,15 +65,15 @@ class _Tiles(QWidget):
 
     @property
     def _across(self) -> int:
-        return max((self.width() - 2 * PAD + GAP) // (SIDE + GAP), 1) if self._pictured else 1
+        return max((self.width() - 2 * PAD + GAP) // (self._side + GAP), 1) if self._pictured else 1
 
     def _box(self, place: int) -> QRectF:
         """Return the area of a tile with its text."""
         if not self._pictured:
-            return QRectF(PAD, PAD / 2 + place * ROW, self.width() - 2 * PAD, ROW - 4)
+            return QRectF(PAD, PAD / 2 + place * self._row, self.width() - 2 * PAD, self._row - 4)
         row, column = divmod(place, self._across)
-        height = SIDE + 2 * LINE + GAP
-        return QRectF(PAD + column * (SIDE + GAP), PAD / 2 + row * height, SIDE, height - GAP + 2)
+        height = self._side + 2 * self._line + GAP
+        return QRectF(PAD + column * (self._side + GAP), PAD / 2 + row * height, self._side, height - GAP + 2)
 
     def _fit(self) -> None:
         last = self._box(len(self.samples) - 1).bottom() + PAD if self.samples else 1
@@ -120,21 +130,33 @@ class _Tiles(QWidget):
         tone = look.error if sample.right is False else look.text
         words = QRectF(box)
         if image is not None:
-            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, max(image.width(), image.height()) > SIDE)
-            scale = SIDE / max(image.width(), image.height())
+            painter.setRenderHint(
+                QPainter.RenderHint.SmoothPixmapTransform, max(image.width(), image.height()) > self._side
+            )
+            scale = self._side / max(image.width(), image.height())
             width, height = image.width() * scale, image.height() * scale
-            frame = QRectF(box.left() + (SIDE - width) / 2, box.top() + (SIDE - height) / 2, width, height)
+            frame = QRectF(box.left() + (self._side - width) / 2, box.top() + (self._side - height) / 2, width, height)
             painter.drawImage(frame, image)
-            words = QRectF(box.left(), box.top() + SIDE + 2, box.width(), 2 * LINE)
-            _write(painter, sample.title, "label", tone, QRectF(words.left(), words.top(), words.width(), LINE))
-            below = QRectF(words.left(), words.top() + LINE, words.width(), LINE)
-            _write(painter, sample.detail.replace(", loss ", " · "), "axis", look.text3, below)
+            words = QRectF(box.left(), box.top() + self._side + 2, box.width(), 2 * self._line)
+            _write(painter, sample.title, "label", tone, QRectF(words.left(), words.top(), words.width(), self._line))
+            below = QRectF(words.left(), words.top() + self._line, words.width(), self._line)
+            _write(painter, _below(sample), "axis", look.text3, below)
             return
-        first = QRectF(words.left(), words.top() + 2, words.width() * 0.62, 18)
-        last = QRectF(first.right(), first.top(), words.width() - first.width(), 18)
+        first = QRectF(words.left(), words.top() + 2, words.width() * 0.62, self._line + 3)
+        last = QRectF(first.right(), first.top(), words.width() - first.width(), self._line + 3)
         _write(painter, sample.title, "label", tone, first)
         _write(painter, sample.detail, "caption", look.text3, last, right=True)
-        _write(painter, sample.text, "formula", look.text2, QRectF(words.left(), words.top() + 20, words.width(), 18))
+        _write(
+            painter,
+            sample.text,
+            "formula",
+            look.text2,
+            QRectF(words.left(), first.bottom(), words.width(), self._line + 3),
+        )
+
+
+def _below(sample: Shown) -> str:
+    return sample.detail.replace(", loss ", " · ")
 
 
 def _write(painter: QPainter, text: str, role: str, color: QColor, box: QRectF, right: bool = False) -> None:

@@ -10,11 +10,14 @@ from app.views.training.charts.card import ChartCard
 from app.views.training.layer.picture_grid import PictureGrid
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
 CHOOSE = "Choose a layer on the canvas, in the gradient map or in the list."
+
+WORDS = 110  # px, at least, for what sample it is
 
 
 class InsideCard(ChartCard):
@@ -35,8 +38,8 @@ class InsideCard(ChartCard):
         self.look = Button("Refresh")
         self.look.clicked.connect(lambda: self.wanted.emit(int(self.sample.value())))
         self.tools.addWidget(self.what)
-        self.words = label("", "caption", "text3")
-        self.words.setMinimumWidth(1)
+        self.words = FittingLabel("", "caption", "text3", at_right=True)
+        self.words.setMinimumWidth(WORDS)
         line = hbox(
             label("Sample", "caption", "text2"), self.sample, (self.words, 1), self.look, margins=(0, 2, 12, 4),
             spacing=8,
@@ -54,8 +57,7 @@ class InsideCard(ChartCard):
         self.inside = self._past = None
         self.grid.clear()
         self.picture.clear()
-        self.words.setText(text)
-        self.words.setToolTip(text)
+        self.words.set_whole(text)
         self.heading.set(note="")
 
     def show_inside(self, inside: LayerInside) -> None:
@@ -81,11 +83,9 @@ class InsideCard(ChartCard):
         short = f"of {inside.count:,}, label {inside.label}"
         text = f"{short}; with {inside.weights}"
         if self._past:
-            self.words.setText(self._past.note or short)
-            self.words.setToolTip(self._past.note or text)
+            self.words.set_whole(self._past.note or short, self._past.note or text)
         else:
-            self.words.setText(text)
-            self.words.setToolTip(text)
+            self.words.set_whole(text)
         self._show_sample(inside.picture)
         found = self.shown_channels
         if found is None:

@@ -18,6 +18,7 @@ from app.views.training.layer.health_card import HealthCard
 from app.views.training.layer.layer_charts import HistogramChart, RatioChart
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import label
@@ -70,7 +71,7 @@ class LayerPage(QWidget):
             row.addWidget(widget)
         column = vbox(on=self, margins=0)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
-        column.addWidget(self.cards)
+        column.addWidget(Scrolled(self.cards))
         self.health = HealthCard()
         for card, share in ((self.values, 340), (self.ratio, 190), (self.health, 220), (self.inside, 370)):
             self.cards.addWidget(card)

@@ -27,6 +27,7 @@ from app.util.formatting import bytes_text, counted
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.table_model import COLUMNS, KEYS, NAME, STATES, RunRow, RunsModel
+from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.tables import plain
 from app.views.ui.widgets.button import Button
@@ -143,10 +144,10 @@ class RunPanel(QWidget):
         self.search.setFixedWidth(SEARCH)
         self.search.setToolTip(FILTER_HINT)
         self.search.textChanged.connect(self._filter)
-        row = hbox(
-            self.go_on, self.fork, self.restore, self.curves, self.more, 1, self.search, margins=(12, 6, 8, 2),
-            spacing=8,
-        )  # fmt: skip
+        tools = QWidget()
+        row = FlowLayout(tools, (12, 6, 8, 2), 8)
+        row.put(self.go_on, self.fork, self.restore, self.curves, self.more)
+        row.push(self.search)
         told = hbox((self._hint, 1), margins=(12, 0, 8, 4))
         self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
@@ -156,7 +157,7 @@ class RunPanel(QWidget):
         self.splitter.setHandleWidth(1)
         self.splitter.setSizes([560, 420])
         listed = QWidget()
-        vbox(row, told, (self.splitter, 1), on=listed, margins=0, spacing=0)
+        vbox(tools, told, (self.splitter, 1), on=listed, margins=0, spacing=0)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(listed)

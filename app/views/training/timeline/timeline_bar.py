@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QMenu, QSizePolicy, QSlider, QStyle, QStyleOptionSlider, QWidget
 
 from app.training.history import History
 from app.util import formatting
+from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.numbers import NumberField
@@ -64,27 +65,46 @@ class TimelineBar(QWidget):
         self.field.setToolTip(HINT)
         self.field.setFixedWidth(86)
         self._of = label("", "caption", "text2")
-        self._of.setFixedWidth(self._of.fontMetrics().horizontalAdvance("of 10,000,000"))
         self.newest = Button("Newest", "link")
         self.newest.setToolTip("Show the newest step and follow the run (Esc)")
         self.relive = Button(RELIVE, "secondary", "step-back")
         self.relive.setToolTip(RELIVE_HINT)
-        self.relive.setFixedWidth(self.relive.sizeHint().width())  # CANCEL is shorter: the slider keeps its place
         self.more = Button("This step")
         self.more.setToolTip("Debug this step, find a first step, or fork the run without its batch")
         self.menu = QMenu(self.more)
         self.more.setMenu(self.menu)
         self.words = label("", "caption", "text2")
         self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._name = label("Step", "caption", "text2")
         hbox(
-            label("Step", "caption", "text2"), self.field, self._of, (self.slider, 3), self.newest, self.relive,
-            self.more, (self.words, 3), on=self, margins=(12, 2, 12, 4), spacing=8,
+            self._name, self.field, self._of, (self.slider, 3), self.newest, self.relive, self.more, (self.words, 3),
+            on=self, margins=(12, 2, 12, 4), spacing=8,
         )  # fmt: skip
+        self.slider.setMinimumWidth(60)
+        self.setMinimumWidth(1)
+        self._measure()
+        theme.manager().scaled.connect(self._measure)
         self.slider.valueChanged.connect(self._slid)
         self.field.edited.connect(self._typed)
         self.newest.clicked.connect(lambda: self.stepChosen.emit(None))
         self.relive.clicked.connect(self._ask)
         self.show_run(None, False)
+
+    def _measure(self) -> None:
+        """Fix the widths of what changes its words, so that the slider keeps its place."""
+        self._of.setFixedWidth(self._of.fontMetrics().horizontalAdvance("of 10,000,000"))
+        words = self.relive.text()
+        self.relive.setText(RELIVE)  # CANCEL is shorter
+        self.relive.setFixedWidth(self.relive.sizeHint().width())
+        self.relive.setText(words)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is no room for all, leave out what the tool tip of the field says too."""
+        super().resizeEvent(event)
+        others = (self.field, self.newest, self.relive, self.more, self._name, self._of)
+        wanted = sum(each.minimumSizeHint().width() + 8 for each in others) + self.slider.minimumWidth() + 32
+        for each in (self._name, self._of):
+            each.setVisible(wanted <= self.width())
 
     @property
     def _steps(self) -> Array:

@@ -27,6 +27,14 @@ class FittingLabel(QLabel):
         if tone:
             self.setProperty("tone", tone)
 
+    def set_whole(self, text: str, tip: str = "") -> None:
+        """Show another text."""
+        self._whole = text
+        self.setToolTip(tip or text)
+        self.setAccessibleName(text)
+        self.updateGeometry()
+        self._fit()
+
     def _width(self) -> int:
         return self.fontMetrics().horizontalAdvance(self._whole) + 2
 
@@ -38,4 +46,7 @@ class FittingLabel(QLabel):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
         self.setText(self.fontMetrics().elidedText(self._whole, self._mode, self.width()))
