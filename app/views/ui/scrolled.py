@@ -5,6 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
+from app.views.ui.present import present
+
 CHANGES = (QEvent.Type.LayoutRequest, QEvent.Type.FontChange, QEvent.Type.StyleChange, QEvent.Type.Show)
 
 
@@ -19,7 +21,7 @@ class Scrolled(QScrollArea):
         self.setWidget(content)
 
     def sizeHint(self) -> QSize:
-        return self.widget().sizeHint()
+        return present(self.widget()).sizeHint()
 
     def minimumSizeHint(self) -> QSize:
         return QSize(80, 40)
@@ -44,4 +46,6 @@ class Column(QScrollArea):
         return super().eventFilter(watched, event)
 
     def _fit(self) -> None:
-        self.setMinimumWidth(self.widget().minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width())
+        self.setMinimumWidth(
+            present(self.widget()).minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
+        )

@@ -20,12 +20,12 @@ from app.views.autograd.graph import faces
 from app.views.autograd.graph.near_item import _paint_arrow
 from app.views.autograd.graph.parts import ArrowPath
 from app.views.autograd.graph.playback_paint import EdgeFlow
-from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
 from app.views.ui import theme
 from app.views.ui.graphview import small_names
 from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.fitting_label import FittingLabel
 from tests.support.autograd_tapes import TEXT, small_tape
 
 LEFT = Qt.MouseButton.LeftButton

@@ -252,7 +252,6 @@ class TrainingForm(QWidget):
         self.area = QScrollArea()
         outer.addWidget(self.area)
         self.area.setWidgetResizable(True)
-        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         inside = QWidget()
         self.area.setWidget(inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.views.ui import icons
@@ -47,16 +47,12 @@ class _Header(KeyboardFocus, QAbstractButton):
     def set_title(self, title: str) -> None:
         self.setText(title)
         self._line = TextLine(title, "section")
-        self._fit()
         self.updateGeometry()
         self.update()
 
     def _fit(self) -> None:
         room = self.width() - INSET - 20
         self._shown = self._line if self._line.width <= room else elided(self.text(), "section", room)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        self._fit()
 
     def sizeHint(self) -> QSize:
         return at_least(INSET + 18 + self._line.width + 8, HEADER)
@@ -75,6 +71,7 @@ class _Header(KeyboardFocus, QAbstractButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()
+        self._fit()  # here, since the text size changes after the width
         painter = start(self)
         chevron = "chevron-down" if self.isChecked() else "chevron-right"
         icons.draw(painter, chevron, "text" if self.underMouse() else "text3", INSET, (HEADER - 12) / 2, 12)
