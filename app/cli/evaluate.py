@@ -27,7 +27,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
                           help="test-time augmentation of images; may be repeated")  # fmt: skip
     evaluate.add_argument("--device", help="auto, cpu, cuda:0, mps")
     evaluate.add_argument("--data", type=Path, help="folder for downloaded datasets")
-    evaluate.add_argument("--csv", type=Path, metavar="FILE", help="write one row per sample")
+    evaluate.add_argument(
+        "--csv",
+        type=Path,
+        metavar="FILE",
+        help="write a line per sample; its `row` counts the samples of all data that could be read",
+    )
     evaluate.add_argument("--json", action="store_true", help="one JSON object on stdout")
     evaluate.set_defaults(command=run)
     return evaluate

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from app.data.samples import Samples
@@ -21,10 +23,11 @@ class Dataset:
     val: Samples
     test: Samples
     info: DataInfo
+    rows: Mapping[str, Tensor] = field(default_factory=dict)  # of the data, by part, where all of them were split
 
     def to(self, device: str) -> Dataset:
         """Return the same data on another device; nothing is copied if already there."""
-        return Dataset(self.train.to(device), self.val.to(device), self.test.to(device), self.info)
+        return replace(self, train=self.train.to(device), val=self.val.to(device), test=self.test.to(device))
 
     def batch(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the first `size` training samples and their labels as in a training step.

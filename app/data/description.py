@@ -8,6 +8,7 @@ from app.data.spec import TOKENS, VALUES, BatchPreview, SourceSpec
 from app.util.formatting import counted, shape_text
 
 NAMED = 12
+BAD_NAMED = 3  # unreadable samples in a sentence
 
 
 def facts(spec: SourceSpec, config: DataConfig) -> str:
@@ -16,15 +17,15 @@ def facts(spec: SourceSpec, config: DataConfig) -> str:
     if spec.inputs:
         several = (f"{one.name} {shape_text(one.shape, 'one number')} {one.dtype}" for one in spec.inputs)
         shape = f"{len(spec.inputs)} inputs ({', '.join(several)})"
-    what = f"{len(spec.classes)} classes"
+    what = counted(len(spec.classes), "class", "classes")
     if spec.task == VALUES:
         count = 1
         for side in spec.label_shape:
             count *= side
         what = f"{counted(count, 'value')} to predict"
     elif spec.task == TOKENS:
-        what = f"{len(spec.classes)} different tokens, one to predict at each position"
-    said = f"{spec.count:,} samples of {shape}{'' if spec.inputs else f' {spec.dtype}'}, {what}."
+        what = f"{counted(len(spec.classes), 'different token')}, one to predict at each position"
+    said = f"{counted(spec.count, 'sample')} of {shape}{'' if spec.inputs else f' {spec.dtype}'}, {what}."
     training, validation, test = parts(spec, config)
     if test or not spec.own_split:
         kept = f", {test:,} for testing" if test else ""
@@ -46,13 +47,13 @@ def balance(spec: SourceSpec) -> str:
     """Describe the class balance: rarest and most common of many."""
     if spec.task != "classes" or not spec.per_class:
         return ""
-    counted = list(zip(spec.classes, spec.per_class, strict=False))
+    pairs = list(zip(spec.classes, spec.per_class, strict=False))
     if len(set(spec.per_class)) == 1:
         return f"Balanced: {spec.per_class[0]:,} per class."
-    if len(counted) <= NAMED:
-        return "Samples per class: " + ", ".join(f"{name}: {count:,}" for name, count in counted) + "."
-    counted.sort(key=lambda pair: pair[1])
-    few, many = counted[0], counted[-1]
+    if len(pairs) <= NAMED:
+        return "Samples per class: " + ", ".join(f"{name}: {count:,}" for name, count in pairs) + "."
+    pairs.sort(key=lambda pair: pair[1])
+    few, many = pairs[0], pairs[-1]
     return f"From {few[1]:,} of {few[0]} to {many[1]:,} of {many[0]}."
 
 
@@ -60,11 +61,11 @@ def bad(spec: SourceSpec, policy: str) -> str:
     """Describe unreadable samples and the consequence."""
     if not spec.bad:
         return ""
-    first, more = "; ".join(spec.bad[:3]), len(spec.bad) - 3
+    first, more = "; ".join(spec.bad[:BAD_NAMED]), len(spec.bad) - BAD_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
     does = "skipped" if policy == "skip" else "blocking the run"
     be = "is" if len(spec.bad) == 1 else "are"
-    return f"{len(spec.bad):,} cannot be read and {be} {does}: {first}{rest}."
+    return f"{counted(len(spec.bad), 'sample')} cannot be read and {be} {does}: {first}{rest}."
 
 
 def _which(preview: BatchPreview) -> str:

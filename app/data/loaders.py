@@ -87,7 +87,8 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
         inputs, labels = _WHOLE[config.source](options)
         inputs, labels = (Fields(part) if isinstance(part, dict) else part for part in (inputs, labels))
         spec, whole = spec_of(config), (inputs, labels)
-    return _dataset(config, spec, _split(config, spec, options, whole))
+    parts, rows = _split(config, spec, options, whole)
+    return replace(_dataset(config, spec, parts), rows=rows)
 
 
 def bad_samples_text(spec: SourceSpec) -> str:
@@ -244,7 +245,10 @@ def _class_names(survey: surveys.FileSurvey, name: str, labels: Tensor) -> tuple
     return tuple(map(str, range(int(labels.max()) + 1)))
 
 
-def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], whole: Pair) -> Parts:
+def _split(
+    config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], whole: Pair
+) -> tuple[Parts, dict[str, Tensor]]:
+    """Return the parts, and the rows of the data that each consists of, among those that could be read."""
     inputs, labels = whole
     shares = config.validation_fraction, config.test_fraction
     if config.shuffle and spec.arguments.get("in_order"):
@@ -261,7 +265,8 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
         inputs = standardised(inputs, split[0])
     streamed = isinstance(inputs, streams.Streamed)
     training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
-    return training, validation, test
+    rows = dict(zip(("training", "validation", "test"), split, strict=True))
+    return (training, validation, test), rows
 
 
 def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:

@@ -129,7 +129,9 @@ def _caption(spec: SourceSpec, label: Tensor) -> str:
 
 def _rows(spec: SourceSpec, few: Tensor) -> tuple[tuple[str, ...], ...]:
     names = spec.columns or tuple(str(number) for number in range(few.shape[1]))
-    return (names[:COLUMNS], *(tuple(f"{value:.3g}" for value in row[:COLUMNS].tolist()) for row in few))
+    more = ("…",) if few.shape[1] > COLUMNS else ()
+    rows = (tuple(f"{value:.3g}" for value in row[:COLUMNS].tolist()) for row in few)
+    return ((*names[:COLUMNS], *more), *((*row, *more) for row in rows))
 
 
 def _text(spec: SourceSpec, sample: Tensor) -> str:

@@ -217,7 +217,8 @@ class BatchPreview:
 
     `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones
     before their transforms, if there are any; `captions` are the labels, one a sample. `rows` are the first columns
-    of a table, their names first; `texts` are pieces of a text. `low` and `high` are the range of the batch.
+    of a table, their names first, with "…" for further ones; `texts` are pieces of a text. `low` and `high` are the
+    range of the batch.
     """
 
     spec: SourceSpec

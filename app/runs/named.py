@@ -1,6 +1,7 @@
 """References to weights of a stored run: its best weights, a checkpoint, or a step.
 
-A run is named as `net.tape@RUN` or, with what `train --out` left, `OUT@RUN`, by number or name, or by its folder;
+A run is named as `net.tape@RUN` or, with what `train --out` left, `OUT@RUN`, by number or name, or by its folder; `OUT`
+alone is its only run.
 `net.tape@RUN/WHAT` and `FOLDER@WHAT` name a checkpoint of it, such as `best` or `last`, or a step.
 """
 
@@ -46,6 +47,16 @@ class NamedRun:
         return next((found[name] for name in (self.which, "best", "last") if name in found), next(iter(found.values())))
 
 
+def _only(folder: Path, runs: list[Kept]) -> Kept:
+    """Return the only run of what `train --out` left. Raises RunError if there are several, or none."""
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        raise RunError(f"{folder / RUNS} holds no run")
+    numbers = ", ".join(f"{folder}@{kept.record.name or kept.record.number}" for kept in runs)
+    raise RunError(f"{folder} holds {len(runs)} runs; name one: {numbers}")
+
+
 def named_run(path: Path, name: str) -> NamedRun | None:
     """Return the run that a path and what follows its `@` name; None if they name no run. Raises RunError."""
     if path.suffix == PROJECT and name and not Path(name).is_file():
@@ -53,6 +64,8 @@ def named_run(path: Path, name: str) -> NamedRun | None:
         return NamedRun(store.find(store.runs_beside(path), run), which)
     if path.is_dir() and (path / store.PROJECT).is_file():
         return NamedRun(Kept(path, record.read(path)), name)
+    if not name and (path / RUNS).is_dir():
+        return NamedRun(_only(path, store.listed(path / RUNS)))
     if name and not Path(name).is_file() and (path / RUNS).is_dir():
         run, _, which = name.partition("/")
         return NamedRun(store.find(path / RUNS, run), which)

@@ -182,13 +182,14 @@ def prepared(job: Job, data: Dataset) -> Dataset:
     fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
     if names := tuple(name for name in target_fields(data.info) if name in fed):
         train, val, test = (WithTargets(one, names, TARGET) for one in (data.train, data.val, data.test))
-        data = Dataset(train, val, test, data.info)
+        data = replace(data, train=train, val=val, test=test)
     if not job.training.losses:
         return data
     info = info_of(job, data.info)
     if not input_is_target(job.training):
         return replace(data, info=info)
-    return Dataset(WithInput(data.train, INPUT), WithInput(data.val, INPUT), WithInput(data.test, INPUT), info)
+    seen = [WithInput(one, INPUT) for one in (data.train, data.val, data.test)]
+    return replace(data, train=seen[0], val=seen[1], test=seen[2], info=info)
 
 
 def info_of(job: Job, info: DataInfo) -> DataInfo:

@@ -56,8 +56,8 @@ BAD = "a,b,y\n1,2,0\n1,2\n3,nan,1\n\n4,,1\n5,x,0\n" + "".join(f"{i},{i},{i % 2}\
 def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
     config = csv(tmp_path, BAD)
     assert read_spec(config).bad == (
-        "row 3: 2 fields instead of 3", "row 4: column 2 is nan", "row 6: column 2 is empty",
-        "row 7: column 2 is 'x', not a number",
+        "row 3: 2 fields instead of 3", "row 4, b: nan is not finite", "row 6, b is empty",
+        "row 7, b: 'x' is not a number",
     )  # fmt: skip
     with pytest.raises(DataError, match="4 samples of t.csv cannot be read: row 3: 2 fields instead of 3; row 4"):
         load(config)
@@ -277,7 +277,7 @@ def test_the_command_says_what_the_data_are_and_names_every_bad_row(tmp_path, ca
     assert cli.run(["data", str(tmp_path / "p.tape")]) == 1
     out = capsys.readouterr().out
     assert "61 samples of 2 float32, 2 classes. 49 for training, 12 for validation." in out
-    assert "Samples per class: 0: 31, 1: 30." in out and "cannot be read: row 6: column 2 is empty" in out
+    assert "Samples per class: 0: 31, 1: 30." in out and "cannot be read: row 6, b is empty" in out
     write(Project(data=replace(csv(tmp_path, BAD), bad="skip")), tmp_path / "p.tape")
     assert cli.run(["data", str(tmp_path / "p.tape"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

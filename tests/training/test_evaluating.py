@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from app.data.config import DataConfig
 from app.data.loaders import load
@@ -159,6 +160,8 @@ def test_what_was_found_is_written_as_a_table(found):
     rows = list(csv.DictReader(io.StringIO(found.to_csv())))
     assert len(rows) == found.count and sum(int(row["right"]) for row in rows) / len(rows) == found.accuracy
     assert float(rows[3]["loss"]) == found.columns["loss"][3]
+    digits = load_digits().target  # the number of a sample in the whole data leads to it
+    assert [str(digits[int(row["row"])]) for row in rows] == [row["class"] for row in rows]
     assert found.classes_csv().startswith("class,precision,recall,f1,support\n0,")
     told = json.loads(json.dumps(found.summary(), allow_nan=False))
     assert told["loss"] == found.loss and told["classes"][0]["support"] == found.class_rows()[0].support

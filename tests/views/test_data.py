@@ -31,6 +31,7 @@ from app.views.engine_service import EngineService
 from app.views.training.form.columns_table import INPUT, LEFT_OUT, TARGET
 from app.views.training.form.data_section import DataSection
 from app.views.ui import theme
+from app.views.ui.dialogs.listing import ListingDialog
 from tests.data.test_files import BAD, TABLE, pictures
 
 
@@ -82,12 +83,28 @@ def test_the_target_goes_from_one_column_to_another(qtbot, section, tmp_path):
     assert dict(chosen.args[0].options) == {"inputs": ("kind", "species"), "target": "length"}
     settled(qtbot, section)
     assert "1 value to predict" in section.state.text() and not section.balance.isVisible()
+    read_as = {name: kind.itemText(0) for name, kind in section.columns.kinds.items()}
+    assert read_as == {
+        "length": "auto: number", "kind": "auto: one-hot 3", "name": "auto", "species": "auto: one-hot 2"
+    }  # fmt: skip
+
+
+def test_the_arrays_that_were_taken_stand_in_the_empty_fields(qtbot, section, tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((6, 7), np.float32), y=np.arange(6) % 2)
+    section.show_config(DataConfig("file.tensors", path=str(tmp_path / "a.npz")))
+    settled(qtbot, section)
+    fields = [section.options.editor(name).field.placeholderText() for name in ("inputs", "labels")]
+    assert fields == ["x", "y"] and section.batch.preview.rows[0] == ("0", "1", "2", "3", "…")
 
 
 def test_bad_rows_are_told_and_what_comes_of_them(qtbot, section, tmp_path):
     section.show_config(DataConfig("file.csv", path=file(tmp_path, BAD)))
     settled(qtbot, section)
-    assert "4 cannot be read and are blocking the run: row 3: 2 fields instead of 3" in section.state.text()
+    assert "4 samples cannot be read and are blocking the run: row 3: 2 fields instead of 3" in section.state.text()
+    qtbot.mouseClick(section.all_bad, Qt.MouseButton.LeftButton)
+    dialog = section.window().findChild(ListingDialog)
+    assert dialog.lines.toPlainText().splitlines()[-1] == "row 7, b: 'x' is not a number"
+    dialog.accept()
     section.bad.edited.emit("bad", "skip", None)
     assert "are skipped: row 3" in section.state.text()
 

@@ -36,24 +36,26 @@ def read_csv(
     bad: list[str] = []
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         table = csv.reader(file, delimiter=separator)
-        width = 0
+        names: list[str] = []
         for row in table:
-            first = row and not width
-            width = width or len(row)
+            first = row and not names
+            if first:
+                names = [name.strip() if header else f"column {place}" for place, name in enumerate(row, 1)]
             if not row or (header and first):
                 continue
+            if len(row) != len(names):
+                bad.append(f"row {table.line_num}: {len(row)} fields instead of {len(names)}")
+                continue
             try:
-                if len(row) != width:
-                    raise ValueError(f"{len(row)} fields instead of {width}")
-                values = [value for place, texts in columns.items() for value in cell_values(row[place], texts, place)]
+                values = [value for at, texts in columns.items() for value in cell_values(row[at], texts, names[at])]
                 known = {}
                 for name, (place, texts) in targets.items():
                     text = row[place].strip()
                     if texts is not None and text not in ids[name]:
-                        raise ValueError(f"column {place + 1} is {text!r}, which is not a class")
-                    known[name] = cell_values(text, None, place)[0] if texts is None else ids[name][text]
+                        raise ValueError(f"{names[place]}: {text!r} is not a class")
+                    known[name] = cell_values(text, None, names[place])[0] if texts is None else ids[name][text]
             except ValueError as error:
-                bad.append(f"row {table.line_num}: {error}")
+                bad.append(f"row {table.line_num}, {error}")
                 continue
             inputs.append(values)
             for name, value in known.items():
@@ -72,20 +74,19 @@ def alone(parts: dict[str, Any]) -> Any:
     return parts if len(parts) > 1 else next(iter(parts.values()))
 
 
-def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[float]:
-    """Parse a table cell as a number, or one-hot encode it. Raises ValueError."""
+def cell_values(text: str, texts: Sequence[str] | None, column: str) -> list[float]:
+    """Parse a cell of a column as a number, or one-hot encode it. Raises ValueError that names the column."""
     text = text.strip()
     if texts is not None:
         if text not in texts:
-            raise ValueError(f"column {place + 1} is {text!r}" if text else f"column {place + 1} is empty")
+            raise ValueError(f"{column}: {text!r} is not one of its texts" if text else f"{column} is empty")
         return [float(text == other) for other in texts]
     try:
         value = float(text)
     except ValueError:
-        words = f"{text!r}, not a number" if text else "empty"
-        raise ValueError(f"column {place + 1} is {words}") from None
+        raise ValueError(f"{column}: {text!r} is not a number" if text else f"{column} is empty") from None
     if not math.isfinite(value):
-        raise ValueError(f"column {place + 1} is {text}")
+        raise ValueError(f"{column}: {text} is not finite")
     return [value]
 
 

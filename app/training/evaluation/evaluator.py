@@ -173,7 +173,7 @@ class _Collected:
 
     def __init__(self, evaluator: Evaluator, count: int, augment: tuple[str, ...]) -> None:
         self.stepper, self.task, self.augment = evaluator.stepper, evaluator.task, augment
-        self.info = evaluator.data.info
+        self.info, self._rows = evaluator.data.info, evaluator.data.rows
         self.each = copy.deepcopy(self.stepper.chief_loss)
         self.each.reduction = "none"  # type: ignore[assignment]
         self.count = 0
@@ -266,6 +266,8 @@ class _Collected:
 
     def result(self, part: str, weights: str, seconds: float) -> Evaluation:
         columns = {name: np.concatenate(values) for name, values in self._columns.items()}
+        if part in self._rows:
+            columns["row"] = self._rows[part].numpy()
         classes = tuple(VISIBLE.get(name, name) for name in self.info.classes)
         confusion = None
         if self._confusion is not None:

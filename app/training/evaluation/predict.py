@@ -52,17 +52,17 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
         first = f"{100 * shares[0]:.0f} %" if unit else f"{shares[0]:.3g}"
         detail = f"{first}, {loss}"
         rows = [f"{found.name(int(c))}: {_share(s, unit)}" for c, s in zip(columns["top"][number], shares, strict=True)]
-        tip = f"Sample {number}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
+        tip = f"{found.name_of(number)}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
     elif found.kind == TOKENS:
         title, detail = f"{columns['right'][number]:.0%} right", loss
-        tip = f"Sample {number}: the token that follows each token, and below it the prediction\n"
+        tip = f"{found.name_of(number)}: the token that follows each token, and below it the prediction\n"
         join = "" if all(len(name) == 1 for name in found.classes) else " "
         tip += "\n".join(join.join(found.name(int(token)) for token in row) for row in (true, called))
     elif not len(true):
-        title, detail, tip = loss, "", f"Sample {number}, {loss}"
+        title, detail, tip = loss, "", f"{found.name_of(number)}, {loss}"
     else:
         title = f"{_numbers(true)} → {_numbers(called)}"
-        detail, tip = loss, f"Sample {number}: true {true.tolist()}, predicted {called.tolist()}"
+        detail, tip = loss, f"{found.name_of(number)}: true {true.tolist()}, predicted {called.tolist()}"
     fields = evaluator.data.info.inputs
     inputs = inputs[""] if isinstance(inputs, Fields) and not fields else inputs  # beside targets that go into the net
     pictures = [inputs[one.name] for one in fields if is_picture(one.shape)] if fields else [inputs]

@@ -38,7 +38,8 @@ class Evaluation:
     `columns` are arrays with a row a sample: `loss` (N,); for classes `true` and `called` (N, 1), `right` (N,), `sure`
     (N,), the probability of the true class, `top` and `shares` (N, k), the likeliest classes and their probabilities;
     for tokens `true` and `called` (N, T), `right` their share; for values the first numbers of `true` and `called`, but
-    not for a loss that the model computes itself.
+    not for a loss that the model computes itself. `row` (N,) is the number of the sample in the whole data, among those
+    that could be read, from 0; missing where their authors split them.
     `views` is how many copies of a picture were averaged over, 1 without test-time augmentation.
     """
 
@@ -66,6 +67,16 @@ class Evaluation:
         """Return the misclassified samples by descending loss."""
         order = self.worst()
         return order[self.columns["right"][order] < 1] if "right" in self.columns else order[:0]
+
+    def name_of(self, sample: int) -> str:
+        """Return how a sample is called: its number in the part, and its row of the data.
+
+        >>> empty = Evaluation("", "test", "", "values", (), 1, 0.0, None, (), None, {"row": np.array([17])})
+        >>> empty.name_of(0)
+        'Sample 0 (row 17 of the data)'
+        """
+        rows = self.columns.get("row")
+        return f"Sample {sample}" + (f" (row {int(rows[sample])} of the data)" if rows is not None else "")
 
     def cell(self, true: int, called: int) -> Numbers:
         """Return the samples of a cell of the confusion matrix by descending loss."""
@@ -107,23 +118,26 @@ class Evaluation:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         columns = self.columns
+        rows = columns.get("row")
+        head = ("sample",) if rows is None else ("sample", "row")
+        named = [(n,) if rows is None else (n, int(rows[n])) for n in range(self.count)]
         if self.kind == CLASSES:
-            writer.writerow(("sample", "class", "called", "right", "probability of class", "loss"))
+            writer.writerow((*head, "class", "called", "right", "probability of class", "loss"))
             for number in range(self.count):
                 true, called = int(columns["true"][number, 0]), int(columns["called"][number, 0])
                 sure, loss = float(columns["sure"][number]), float(columns["loss"][number])
-                writer.writerow((number, self.name(true), self.name(called), int(true == called), sure, loss))
+                writer.writerow((*named[number], self.name(true), self.name(called), int(true == called), sure, loss))
             return out.getvalue()
         if "true" not in columns:  # of a loss that the model computes itself
-            writer.writerow(("sample", "loss"))
-            writer.writerows((number, float(columns["loss"][number])) for number in range(self.count))
+            writer.writerow((*head, "loss"))
+            writer.writerows((*named[number], float(columns["loss"][number])) for number in range(self.count))
             return out.getvalue()
         width = columns["true"].shape[1]
         heads = [f"{word}{'' if width == 1 else f' {place}'}" for word in ("true", "called") for place in range(width)]
-        writer.writerow(("sample", *heads, "loss"))
+        writer.writerow((*head, *heads, "loss"))
         for number in range(self.count):
             values = (*columns["true"][number].tolist(), *columns["called"][number].tolist())
-            writer.writerow((number, *values, float(columns["loss"][number])))
+            writer.writerow((*named[number], *values, float(columns["loss"][number])))
         return out.getvalue()
 
     def classes_csv(self) -> str:

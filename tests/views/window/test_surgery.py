@@ -12,6 +12,7 @@ from app.builder.edits import edits
 from app.project.custom_layers import ops_of
 from app.project.project import Project
 from app.training.events import Cut
+from app.views.training.runs.feature import MOVED_ON
 from app.views.training.surgery.surgery_control import NOT_NOW, PAUSE_FIRST
 from app.views.training.surgery.surgery_dialog import SurgeryDialog
 from tests.support.whole_window import WholeWindow
@@ -56,6 +57,11 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
     edited = widened_and_deeper(original, node(window, "fc2"), node(window, "conv1"))
     window.document.apply("Edit the net", edited)
+    ready(qtbot, window)
+    assert window.banner.title() == MOVED_ON and window.banner.isVisible()
+    window.document.undo_stack.undo()
+    assert not window.banner.isVisible()
+    window.document.undo_stack.redo()
     ready(qtbot, window)
     window.banner.acted.emit()  # the button "Apply edits…" of the banner that says that the network was edited
     assert window.banner.title() == PAUSE_FIRST

@@ -53,8 +53,8 @@ def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot,
     headers = [dialog.table.horizontalHeaderItem(c).text() for c in range(dialog.table.columnCount())]
     assert headers == ["", "Label", "Largest output", "Loss", "Input"]
     dialog.accept()
-    window.session.resume()
-    qtbot.waitUntil(lambda: not banner.isVisible())
+    window.session.step()
+    qtbot.waitUntil(lambda: not banner.isVisible())  # it is of a step that is no longer the newest
 
 
 def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
@@ -62,7 +62,7 @@ def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
     section.form.edited.emit("gradient_norm", 1e-6, None)
     section.form.edited.emit("gradient_norm", None, None)
     section.form.edited.emit("memory_mib", 4096, None)
-    section.form.edited.emit("not_finite", True, None)
+    section.form.edited.emit("loss_not_finite", True, None)
     wanted = WatchPoints(not_finite=True, memory=4096 * 1024 * 1024)
     assert section.points == from_text(window.settings.watch_points) == wanted
     window.run_control.step()

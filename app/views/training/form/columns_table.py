@@ -8,13 +8,13 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.data.spec import SourceSpec
+from app.data.spec import VALUES, SourceSpec
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label
 
-INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "+ target", "–"
+INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "another target", "left out"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
-ROLE, KIND_OF = 100, 82  # px of the fields' texts
+ROLE, KIND_OF = 118, 104  # px of the fields' texts
 MOST = 60  # rows; for more columns edit the project's file
 
 
@@ -46,12 +46,15 @@ class ColumnsTable(QWidget):
             self._fill(names)
         target = options["target"] or names[-1]
         taken = options["inputs"] or {column.partition("=")[0] for column in spec.columns}
+        found = _read_as(spec, target)
         for name in names:
             other = ALSO if name in options["more_targets"] else INPUT if name in taken else LEFT_OUT
             self.roles[name].set_value(TARGET if name == target else other)
             chosen = NUMBER if name in options["numbers"] else KIND if name in options["categories"] else AUTO
             self.kinds[name].set_value(chosen)
             self.kinds[name].setEnabled(name != target)
+            self.kinds[name].setItemText(0, f"auto: {found[name]}" if name in found else AUTO)
+            self.kinds[name].setToolTip(f"Read as {found[name]}" if name in found else "")
 
     def _fill(self, names: tuple[str, ...]) -> None:
         while (item := self._grid.takeAt(0)) is not None:
@@ -99,3 +102,15 @@ class ColumnsTable(QWidget):
                 "numbers": tuple(name for name, kind in kinds.items() if kind == NUMBER),
             }
         )
+
+
+def _read_as(spec: SourceSpec, target: str) -> dict[str, str]:
+    """Return what each column was read as: a number, classes, or so many values of which one is 1 (one-hot)."""
+    found: dict[str, str] = {}
+    for column in spec.columns:
+        name, is_text, _ = column.partition("=")
+        texts = sum(other.startswith(f"{name}=") for other in spec.columns)
+        found[name] = f"one-hot {texts}" if is_text and name in spec.all_columns else "number"
+    for one in spec.known_targets:
+        found[one.name or target] = "number" if one.task == VALUES else f"{len(one.classes):,} classes"
+    return found

@@ -19,7 +19,7 @@ from app.preflight import synthetic_data
 from app.training.choices import ChoiceParam
 from app.training.config import TrainingConfig
 from app.training.job import JobError, check_data
-from app.util.formatting import grouped_digits, megabytes
+from app.util.formatting import counted, grouped_digits, megabytes
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
@@ -31,6 +31,7 @@ from app.views.training.form.data_reader import DataReader
 from app.views.training.form.fields_box import FieldsBox
 from app.views.training.form.transforms_list import TransformsList
 from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.listing import ListingDialog
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
@@ -46,7 +47,13 @@ _SPLIT = (
     ChoiceParam(
         "test_fraction", "float", DataConfig.test_fraction, minimum=0, doc="Fraction of samples held out for testing."
     ),
-    ChoiceParam("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Seed of the random split."),
+    ChoiceParam(
+        "split_seed",
+        "int",
+        DataConfig.split_seed,
+        minimum=0,
+        doc="Seed of the random split, which is stratified: each class is split by the same fractions.",
+    ),
 )
 _LOADING = (
     ChoiceParam("shuffle", "bool", DataConfig.shuffle, doc="Shuffles the samples in every epoch."),
@@ -77,6 +84,7 @@ class DataSection(Section):
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Data", parent=parent)
         self._root: Path = default_root()
+        self.folder: Path | None = None  # of the project, where its data are looked for first
         self._config = DataConfig()
         self._asked: DataConfig | None = None
         self._failed: DataConfig | None = None  # what could not be read for another reason than the files
@@ -115,6 +123,8 @@ class DataSection(Section):
         self.eval_transforms.edited.connect(
             lambda made, what, merge: self._put(replace(self._config, eval_transforms=made), what, merge)
         )
+        self.all_bad = Button("Show all unreadable samples…", "link")
+        self.all_bad.clicked.connect(self._list_bad)
         self.own_split = label("", "label", "text3", wrap=True)
         self.balance = label("", "label", "text3", wrap=True)
         self.batch_words = label("", "label", "text2", wrap=True)
@@ -133,7 +143,7 @@ class DataSection(Section):
         part: QWidget
         for part in (self.source, self.words, self.state):
             self.body_layout.addWidget(part)
-        for button in (self.download, self.pick, self.trust):
+        for button in (self.all_bad, self.download, self.pick, self.trust):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.fit)
         self.body_layout.addWidget(self.fields)
@@ -210,6 +220,7 @@ class DataSection(Section):
             self.words.setText("The project uses a data source that this version does not know. Choose another one.")
             self.state.setText("")
             self.balance.hide()
+            self.all_bad.hide()
             return
         self.words.setText(bare.summary)
         self.download.setText(f"Download {megabytes(bare.download_bytes)} …")
@@ -227,6 +238,7 @@ class DataSection(Section):
                 else ("Not downloaded yet; nothing is downloaded without asking.")
             )
             sentences.append(until if missing else here)
+        self.all_bad.setVisible(len(spec.bad) > description.BAD_NAMED)
         sentences += [*spec.notes, description.bad(spec, self._config.bad)]
         picking = bool(bare.picks) and not self._config.path
         set_property(self.state, "tone", "error" if problem and not picking else "text3")
@@ -238,6 +250,12 @@ class DataSection(Section):
             self.columns.show_columns(spec, options_of(self._config))
         else:
             self.columns.hide()
+
+    def _list_bad(self) -> None:
+        spec, _ = self._spec()
+        if spec is not None:
+            title = f"{counted(len(spec.bad), 'sample')} of {Path(self._config.path).name} cannot be read"
+            ListingDialog(title, spec.bad, self.window()).open()
 
     # --- Edits
 
@@ -259,6 +277,16 @@ class DataSection(Section):
                 self._options_place.addWidget(self.options)
         if self.options is not None:
             self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
+            self._show_taken()
+
+    def _show_taken(self) -> None:
+        """Show in the empty fields of an array file which of its arrays were taken."""
+        spec, _ = self._spec()
+        for name in ("inputs", "labels"):
+            if self.options is not None and name in self.options.rows and spec is not None:
+                taken = spec.arguments.get(name, "")
+                words = taken if isinstance(taken, str) else ", ".join(taken)
+                self.options.editor(name).field.setPlaceholderText(words)
 
     def _show_transforms(self, bare: SourceSpec | None) -> None:
         """Show the lists for images, and for a project that has transforms anyway."""
@@ -299,7 +327,7 @@ class DataSection(Section):
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
 
     def _pick(self) -> None:
-        spec, start = SOURCES[self._config.source], self._config.path or str(Path.home())
+        spec, start = SOURCES[self._config.source], self._config.path or str(self.folder or Path.home())
         if spec.picks == "folder":
             name = QFileDialog.getExistingDirectory(self, "Image folder", start)
         else:

@@ -48,6 +48,8 @@ class TrainingFormFeature(Feature):
 
         workspace, form, control = self.workspace, self.training_form, self.workspace.run_control
         form.set_data_root(workspace.settings.data_folder)
+        workspace.document.path_changed.connect(self._file_changed)
+        self._file_changed(workspace.document.path)
         workspace.settings.changed.connect(self._setting_changed)
         form.download_requested.connect(self.download)
         form.asked.connect(workspace.commands.trigger)
@@ -68,6 +70,9 @@ class TrainingFormFeature(Feature):
         self.watch_control = WatchControl(workspace, form)
         workspace.runs_keeper.listed.connect(self._listed)
         return None
+
+    def _file_changed(self, path: Path | None) -> None:
+        self.training_form.data.folder = path.parent if path is not None else None
 
     def _listed(self, runs: list[Kept]) -> None:
         """Tell the form how long the newest run took that has ended."""

@@ -20,7 +20,8 @@ def _param(name: str, kind: str, doc: str, **more: Any) -> ChoiceParam:
 
 RUN = (
     _param("epochs", "int", "Number of passes over the training samples.", minimum=1),
-    _param("batch_size", "int", "Samples per optimizer step.", minimum=1),
+    _param("batch_size", "int", "Samples in a batch. The last batch of an epoch is shorter where they do not divide, "
+                                  "unless drop_last is set.", minimum=1),
     _param("seed", "int", "Random seed of initial weights, shuffling and dropout.", minimum=0),
     _param("max_steps", "int", "Maximum number of batches, regardless of epochs; None for no limit.",
            minimum=1, optional=True),
@@ -37,7 +38,8 @@ RUN = (
 
 GRADIENTS = (
     _param("accumulate", "int", "Gradient accumulation: batches per optimizer step, averaging their "
-                                "gradients. Acts like a larger batch in less memory.", minimum=1),
+                                "gradients. Acts like a larger batch in less memory. A shorter group at the end of an "
+                                "epoch is divided by the same number, so its step is smaller.", minimum=1),
     _param("clip_norm", "float", "Rescales all gradients if their total norm exceeds this "
                                  "(clip_grad_norm_); None to disable.", minimum=0, optional=True),
     _param("clip_value", "float", "Clamps every gradient element to [-v, v] (clip_grad_value_); "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
-from app.training.events import Caught, Event
+from app.training.events import Caught, Event, StepDone
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.training.run_requests import ShowCaught
@@ -57,6 +57,8 @@ class WatchControl(QObject):
     def _on_events(self, events: list[Event]) -> None:
         for event in events:
             # Of several at one step the first is shown; the console lists them all.
+            if isinstance(event, StepDone) and self._caught is not None and event.step > self._caught.step:
+                self._withdraw()  # another batch was trained on, by Step
             if isinstance(event, Caught) and (self._caught is None or self._caught.step != event.step):
                 self._show(event)
 
@@ -72,8 +74,13 @@ class WatchControl(QObject):
             workspace.network_selection.set([caught.node], self)
 
     def _state(self, state: str) -> None:
-        if state != "paused" and self._title:
+        if state != "paused":
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        if self._title:
             self._workspace.notifier.withdraw(self._title)
+            self._title = ""
 
     def _acted(self) -> None:
         thread = self._workspace.session.training_thread

@@ -15,8 +15,9 @@ from app.views.training.form.folding_section import FoldingSection
 from app.views.ui.widgets.painting import label
 
 MEBIBYTE = 1024 * 1024
+LOSS = "loss_not_finite"  # in the form, where `not_finite` is a setting of the run
 PARAMS = (
-    ChoiceParam("not_finite", "bool", False, doc="Pauses if the loss is NaN or infinite. The batch is skipped."),
+    ChoiceParam(LOSS, "bool", False, doc="Pauses if the loss is NaN or infinite. The batch is skipped."),
     ChoiceParam("gradient_norm", "float", None, optional=True, minimum=0,
           doc="Pauses if a layer's gradient norm exceeds this; None to disable."),
     ChoiceParam("dead", "float", None, optional=True, minimum=0,
@@ -40,7 +41,7 @@ class WatchSection(FoldingSection):
         self.form = ParamForm(PARAMS)
         self.form.set_docs({param.name: param.doc for param in PARAMS})
         self.form.edited.connect(self._edit)
-        self.form.reset.connect(lambda name: self._edit(name, False if name == "not_finite" else None, None))
+        self.form.reset.connect(lambda name: self._edit(name, False if name == LOSS else None, None))
         self.body_layout.addWidget(self.form)
         self.acted.connect(lambda: self._set_points(WatchPoints()))
         self.show_points(self.points)
@@ -50,7 +51,7 @@ class WatchSection(FoldingSection):
         self.points = points
         memory = None if points.memory is None else points.memory // MEBIBYTE
         self.form.set_values({
-            "not_finite": points.not_finite, "gradient_norm": points.gradient_norm, "dead": points.dead,
+            LOSS: points.not_finite, "gradient_norm": points.gradient_norm, "dead": points.dead,
             "memory_mib": memory,
         })  # fmt: skip
         told = ["nan"] * points.not_finite
@@ -63,7 +64,8 @@ class WatchSection(FoldingSection):
         if name == "memory_mib":
             points = replace(self.points, memory=None if value is None else value * MEBIBYTE)
         else:
-            change: dict[str, Any] = {name: float(value) if type(value) is int else value}
+            given = float(value) if type(value) is int else value
+            change: dict[str, Any] = {"not_finite" if name == LOSS else name: given}
             points = replace(self.points, **change)
         problem = points.problem()
         self.form.set_problem(name, problem)

@@ -13,6 +13,7 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets.painting import label
 
 COLUMNS = ("Layer", "Parameters", "Gradients", "Optimizer", "Activations", "Together")
+OUTSIDE = "Outside layers"
 KIBIBYTE = 1024
 NO_CACHE = "No cache to empty: only CUDA has one"
 
@@ -39,7 +40,10 @@ class MemoryDialog(Dialog):
         header = self.table.horizontalHeader()
         header.setFont(theme.font("caption"))
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
-        words = "Activations are tensors saved for backward; each storage is counted for the layer that saved it first."
+        words = (
+            "Activations are tensors saved for backward; each storage is counted for the layer that saved it first. "
+            f"“{OUTSIDE}” is what operations outside all layers saved, those of the loss included."
+        )
         for widget in (self.summary, self.device):
             self.body.addWidget(widget)
         self.body.addWidget(self.table, 1)
@@ -76,7 +80,7 @@ class MemoryDialog(Dialog):
         rows = [] if report.step is None else [report.step.total, *report.step.layers]
         self.table.setRowCount(len(rows))
         for row, layer in enumerate(rows):
-            self._set_row(row, layer, "All" if row == 0 else layer.layer or "Net")
+            self._set_row(row, layer, "All" if row == 0 else layer.layer or OUTSIDE)
 
     def _set_row(self, row: int, layer: LayerBytes, name: str) -> None:
         sizes = (layer.parameters, layer.gradients, layer.optimizer, layer.activations, layer.total)
