@@ -148,7 +148,12 @@ def test_runs_are_compared_with_their_settings_and_at_their_steps(
         assert main([*train, "--out", str(tmp_path / seed)]) == 0
         capsys.readouterr()
         if seed == "1":
-            assert found(capsys, f"{tmp_path / seed}@1", f"{tmp_path / seed}@1/20", "--eval")[0] == 1
+            assert found(capsys, str(tmp_path / seed), f"{tmp_path / seed}@1/20", "--eval")[0] == 1  # its only run
+            shutil.copytree(tmp_path / "1" / "runs" / "0001", tmp_path / "1" / "runs" / "0002")
+            assert main(["diff", str(tmp_path / seed), str(project)]) == 2
+            said = capsys.readouterr().err
+            assert "1 holds 2 runs; name one: " in said and f"{tmp_path / '1'}@1" in said
+            shutil.rmtree(tmp_path / "1" / "runs" / "0002")
         stored = next((tmp_path / seed).rglob("project.tape")).parent
         store.move(store.Kept(stored, record.read(stored)), store.runs_beside(project))
     capsys.readouterr()
