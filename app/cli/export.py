@@ -40,7 +40,10 @@ def add(commands: Any) -> argparse.ArgumentParser:
             "weights"
         ),
     )
-    parser.add_argument("--start-weights", action="store_true", help="use the start weights, even if runs are stored")
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("--start-weights", action="store_true", help="use the start weights, even if runs are stored")
+    whose.add_argument("--best-weights", action="store_true", help="use the weights of the newest run that had the "
+                       "smallest validation loss, in place of its newest")  # fmt: skip
     parser.add_argument("--script", type=Path, help="standalone training script")
     parser.add_argument("--certify", action="store_true", help="run code and weights in a clean process and compare "
                         "outputs and gradients; writes a certificate beside the code")  # fmt: skip
@@ -112,13 +115,16 @@ def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) 
     from app import cli
     from app.export.weights_choice import weights_to_export
     from app.runs import newest, store
+    from app.runs.record import RunError
 
     def newest_stored() -> ExportWeights | None:
-        return newest.newest_of(store.runs_beside(options.project), analysis.source)
+        return newest.newest_of(store.runs_beside(options.project), analysis.source, options.best_weights)
 
     trained = None if options.start_weights else newest_stored
     try:
         return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
+    except RunError as error:
+        raise cli.CommandError(f"--best-weights: {error}", 1) from error
     except OSError as error:
         raise cli.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
                           "--start-weights to ignore them", 1) from error  # fmt: skip

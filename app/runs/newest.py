@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.runs import store
+from app.runs.record import RunError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
     from app.source.generated import Source
 
 
-def newest_of(folder: Path, source: Source) -> ExportWeights | None:
+def newest_of(folder: Path, source: Source, best: bool = False) -> ExportWeights | None:
     """Return the newest weights of the runs in a folder that trained this very network, None without any.
 
-    They are those of its newest whole checkpoint, of the running mean where there is one. Raises OSError.
+    They are those of its newest whole checkpoint, of the running mean where there is one; with `best` those with the
+    smallest validation loss of the newest run. Raises OSError, and RunError for a run without best weights.
     """
     from app.export.weights_choice import ExportWeights
 
-    found = newest_checkpoint(folder, source)
+    found = (best_checkpoint if best else newest_checkpoint)(folder, source)
     return ExportWeights(weights_in(found[0]), found[1]) if found is not None else None
 
 
@@ -36,6 +38,27 @@ def newest_checkpoint(folder: Path, source: Source) -> tuple[Path, str] | None:
         if found is not None and _fits(found[0], source):
             return found
     return None
+
+
+def best_checkpoint(folder: Path, source: Source) -> tuple[Path, str]:
+    """Return the checkpoint with the smallest validation loss of the newest run with weights that fit the net, and its
+    run and step as text. Raises OSError, and RunError if that run has none."""
+    from app.training.checkpoints.checkpoint import BEST, CheckpointError, load, step_of
+
+    for kept in store.listed(folder):
+        if not _trained(kept, source):
+            continue
+        path = kept.checkpoints / BEST
+        if not path.is_file():
+            raise RunError(f"{kept.record.title} has no best weights: it ended before an epoch was validated.")
+        try:
+            load(path)
+            step = step_of(path)[0]
+        except CheckpointError as error:
+            raise RunError(f"The best weights of {kept.record.title} cannot be read: {error}") from error
+        if _fits(path, source):
+            return path, f"of {kept.record.title} at step {step:,}, its best validation loss"
+    raise RunError("No stored run has trained this network, so there are no best weights.")
 
 
 def weights_in(checkpoint: Path) -> dict[str, Tensor]:

@@ -44,6 +44,10 @@ class NewestWeightsSource(QObject):
         started = run is not None and self._session.training_thread is not None and run.state != "starting"
         return started and run is not None and run.job.source.same_net(source)
 
+    def best(self) -> WeightsChoice:
+        """Return those with the smallest validation loss of the newest run: one in this window has stored its own."""
+        return NewestWeights(str(self._keeper.folder), best=True)
+
     def choice(self, source: Source, folder: Path) -> Callable[[], WeightsChoice]:
         """Return a function, for a worker thread, that names the newest weights of a net in a request to the engine.
 

@@ -23,9 +23,13 @@ class InitialWeights:
 
 @dataclass(frozen=True)
 class NewestWeights:
-    """Those of the newest stored run in a folder that trained this very net; initial ones if there is none."""
+    """Those of the newest stored run in a folder that trained this very net; initial ones if there is none.
+
+    `best` are those with the smallest validation loss in place of its newest; the request fails if it kept none.
+    """
 
     folder: str
+    best: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class ExportChoice:
     pt2: bool = False
     onnx: bool = False
     certify: bool = False
+    best: bool = False  # the weights with the smallest validation loss, in place of the newest
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights, untrained_text, weights_to_export
 from app.project.weights import start_weights, state_dicts
 from app.project.weights.state_dict_diff import diff, suggestions
-from app.runs.newest import newest_checkpoint, newest_of, weights_in
+from app.runs.newest import best_checkpoint, newest_checkpoint, newest_of, weights_in
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util import tensor_files
@@ -63,7 +63,7 @@ def load_chosen(weights: WeightsChoice, source: Source, seed: int, start: StartW
 
 def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
     if isinstance(weights, NewestWeights):
-        return newest_of(Path(weights.folder), source)
+        return newest_of(Path(weights.folder), source, weights.best)
     if not isinstance(weights, WeightsFile):
         return None
     try:
@@ -74,8 +74,10 @@ def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
 
 
 def describe_weights(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> str:
-    """Describe the named weights, for after the word "weights". Raises StartError, OSError."""
+    """Describe the named weights, for after the word "weights". Raises StartError, RunError, OSError."""
     if isinstance(weights, WeightsFile):
         return weights.words
-    found = newest_checkpoint(Path(weights.folder), source) if isinstance(weights, NewestWeights) else None
+    if not isinstance(weights, NewestWeights):
+        return untrained_text(seed, start)
+    found = (best_checkpoint if weights.best else newest_checkpoint)(Path(weights.folder), source)
     return found[1] if found is not None else untrained_text(seed, start)

@@ -58,7 +58,12 @@ class ExportControl(QObject):
             asked = NameWeights(source, training.seed, training.start, weights)
             self._engine.ask(LOOK, asked, on_answer=dialog.set_weights, on_error=failed)
 
-        self._with_weights(LOOK, source, name, failed)
+        def look(best: bool = False) -> None:
+            dialog.set_weights("are looked for")
+            self._with_weights(LOOK, source, best, name, failed)
+
+        dialog.weights_chosen.connect(look)
+        look()
         dialog.open()
 
     def export(self, choice: ExportChoice) -> None:
@@ -75,7 +80,7 @@ class ExportControl(QObject):
             self._engine.ask("export", asked, on_answer=self._done, on_error=self._failed)
 
         if choice.takes_weights:
-            self._with_weights("export", job.source, write, self._failed)
+            self._with_weights("export", job.source, choice.best, write, self._failed)
         else:
             write(InitialWeights())
 
@@ -83,10 +88,15 @@ class ExportControl(QObject):
         self,
         key: str,
         source: Source,
+        best: bool,
         then: Callable[[WeightsChoice], None],
         failed: Callable[[WorkerFailure], None],
     ) -> None:
-        """Name the newest weights; an active run writes a copy between two steps."""
+        """Name the newest weights, of which an active run writes a copy between two steps, or the best ones."""
+        if best:
+            self._background.forget(key)
+            then(self._newest.best())
+            return
         folder = self._copies[key] = TemporaryFolder()
         choice = self._newest.choice(source, Path(folder.name))
         self._background.ask(key, choice, on_answer=then, on_error=failed)

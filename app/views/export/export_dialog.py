@@ -16,6 +16,7 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import label, set_property
+from app.views.ui.widgets.segmented import Segmented
 
 _WORDS = {
     "code": "The class Net(nn.Module); it depends on torch only.",
@@ -31,6 +32,7 @@ _OPENED_WORDS = {
     "code": "The function that constructs the model; it imports the code from its own location.",
     "certify": "Runs make_model.py with the weights in a clean process and compares outputs and gradients.",
 }
+NEWEST, BEST = "newest", "best"
 # Where another kind of thing begins.
 _SECTIONS = {"code": "Files", "pt2": "Other formats, in eval mode", "certify": "Certify"}
 
@@ -50,7 +52,8 @@ def folder_problem(folder: Path) -> str:
 
 
 class ExportDialog(Dialog):
-    """Choose the files and the folder. `chosen(ExportChoice)` is emitted when Export is pressed.
+    """Choose the files and the folder. `chosen(ExportChoice)` is emitted when Export is pressed, `weights_chosen(best)`
+    when the newest weights or the best ones are chosen.
 
     Args:
         folder: The folder proposed at first.
@@ -59,6 +62,7 @@ class ExportDialog(Dialog):
     """
 
     chosen = Signal(object)
+    weights_chosen = Signal(bool)
 
     def __init__(self, folder: Path, weights: str, parent: QWidget | None = None, *, opened: bool = False) -> None:
         super().__init__("Export", parent)
@@ -76,6 +80,10 @@ class ExportDialog(Dialog):
             self._disable("onnx", missing)
         self.weights = label("", "label", "text2", wrap=True)
         self.set_weights(weights)
+        self.which = Segmented([(NEWEST, "Newest"), (BEST, "Best validation loss")], "Weights to export")
+        self.which.changed.connect(lambda key: self.weights_chosen.emit(key == BEST))
+        self.which_label = label("Weights", "label", "text2")
+        self.body.addLayout(hbox(self.which_label, self.which, 1, spacing=8))
         self.body.addWidget(self.weights)
         self.body.addSpacing(8)
         self.body.addWidget(label("Folder", "section"))
@@ -122,7 +130,8 @@ class ExportDialog(Dialog):
     def choice(self) -> ExportChoice:
         """Return the current choice."""
         folder = Path(self.folder.text().strip()).expanduser()
-        return ExportChoice(folder, **{key: check.isChecked() for key, check in self.boxes.items()})
+        files = {key: check.isChecked() for key, check in self.boxes.items()}
+        return ExportChoice(folder, **files, best=self.which.value() == BEST)
 
     def _validate(self) -> None:
         """Show what prevents the export, or which files it will replace."""
@@ -139,7 +148,8 @@ class ExportDialog(Dialog):
             note = "The folder will be created."
         self.note.setText(problem or note)
         set_property(self.note, "tone", "error" if problem else "warn" if there else "text3")
-        self.weights.setVisible(choice.takes_weights)
+        for widget in (self.weights, self.which, self.which_label):
+            widget.setVisible(choice.takes_weights)
         self.export_button.setEnabled(not problem)
 
     def _browse(self) -> None:

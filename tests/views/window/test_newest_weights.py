@@ -65,7 +65,7 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: W
     page.show_layer("conv1")
     page.layerChosen.emit("conv1")
     qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
-    assert page.inside.inside.weights == WORDS and page.inside.words.text().endswith(f"with {WORDS}")
+    assert page.inside.inside.weights == WORDS and page.inside.words.toolTip().endswith(f"with {WORDS}")
     pictures = torch.from_numpy(page.inside.inside.filters.pictures)
     assert torch.equal(pictures, learnt(path)["conv1.weight"].flatten(0, 1))
     qtbot.waitUntil(lambda: page.run_title == "Run 1")
@@ -100,8 +100,17 @@ def test_export_and_save_weights_write_them_and_name_them(
     (dialog,) = window.findChildren(ExportDialog)
     qtbot.waitUntil(lambda: dialog.weights.text() == f"{WORDS.capitalize().replace('run', 'Run')}.")
     dialog.folder.setText(str(tmp_path / "out"))
+    dialog.which.set_value("best")
+    qtbot.waitUntil(lambda: dialog.weights.text().endswith("its best validation loss."))
     with qtbot.waitSignal(window.export_control.exported) as told:
         dialog.export_button.click()
+    assert told.args[0].weights.endswith("its best validation loss")
+    best = load_file(tmp_path / "out" / "weights.safetensors")
+    stored = torch.load(next(path.with_suffix(".runs").rglob("best.pt")), weights_only=True)["model"]
+    assert all(torch.equal(value, best[key]) for key, value in stored.items())
+    dialog.which.set_value("newest")
+    with qtbot.waitSignal(window.export_control.exported) as told:
+        window.export_control.export(dialog.choice())
     assert f"weights {told.args[0].weights}" == WORDS
     written = load_file(tmp_path / "out" / "weights.safetensors")
     assert all(torch.equal(value, written[key]) for key, value in learnt(path).items())
@@ -118,6 +127,13 @@ def test_commands_take_them_unless_told_otherwise_and_never_those_of_another_net
     assert main(["export", str(path), "--weights", str(file)]) == 0
     assert WORDS in capsys.readouterr().out
     assert torch.equal(torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"])
+    assert main(["export", str(path), "--weights", str(file), "--best-weights"]) == 0
+    assert "its best validation loss" in capsys.readouterr().out
+    best = next(path.with_suffix(".runs").rglob("best.pt"))
+    held = best.rename(best.with_suffix(".away"))
+    assert main(["export", str(path), "--weights", str(file), "--best-weights"]) == 1
+    assert "has no best weights" in capsys.readouterr().err
+    held.rename(best)
     assert main(["export", str(path), "--weights", str(file), "--start-weights"]) == 0
     assert "untrained" in capsys.readouterr().out
     assert not torch.equal(torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"])
