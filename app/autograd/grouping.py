@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from app.autograd.pictures.op_category import module_category, node_category
-from app.autograd.tape import LOSS, Label, Tape, TapeNode
+from app.autograd.tape import LEAF, LOSS, Label, Tape, TapeNode
 from app.util.late_dataclass import dataclass
 
 OPEN_GROUP = 12
@@ -89,7 +89,8 @@ def node_keys(tape: Tape) -> tuple[str, ...]:
     for node in tape.nodes:
         if node.is_leaf:
             users = [(tape.nodes[e.source].sequence or 0, e.source) for e in tape.incoming.get(node.id, ())]
-            keys[node.id] = keys[min(users)[1]] if users else _key(node)
+            apart = node.node is not None and node.node.startswith(LEAF)
+            keys[node.id] = keys[min(users)[1]] if users and not apart else _key(node)
     return tuple(keys)
 
 

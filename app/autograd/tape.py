@@ -20,6 +20,9 @@ ACCUMULATE = "AccumulateGrad"
 LOSS = "loss"
 
 
+LEAF = "leaf:"  # begins the label of a leaf that belongs to none of the operations that use it
+
+
 @dataclass(frozen=True)
 class Label:
     """Title and category of a node of the drawing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterable
 from importlib.machinery import ModuleSpec, PathFinder
@@ -30,13 +31,30 @@ def file_of(source: SourceSpec, folder: str = "") -> Path | None:
 
 
 def package_of(path: Path) -> tuple[Path, str]:
-    """Return the folder that a file's package is in, or that it is in itself, and the name it is imported by there."""
+    """Return the folder that a file's package is in, or that it is in itself, and the name it is imported by there.
+
+    The folder of a file with relative imports is a package without an `__init__.py` too, as it is for Python.
+    """
     path = path.resolve()
     names, top = [path.stem], path.parent
     while (top / "__init__.py").is_file():
         names.insert(0, top.name)
         top = top.parent
+    for _ in range(relative_level(path) + 1 - len(names)):
+        if not top.name.isidentifier():
+            break
+        names.insert(0, top.name)
+        top = top.parent
     return top, ".".join(names)
+
+
+def relative_level(path: Path) -> int:
+    """Return how many folders up the relative imports of a file reach, 1 for `from . import x`; 0 without any."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return 0
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
 
 
 def digest_of(source: SourceSpec, folder: str = "") -> str:

@@ -41,7 +41,6 @@ def asked(folder: Path, text: str, name: str = "Net", call: bool = False, **argu
     ("text", "code", "entry"),
     [
         ("import no_such_package\n" + NET % "pass", "module_not_found", ""),
-        ("from . import beside\n" + NET % "pass", "relative_import", ""),
         ("input()\n" + NET % "pass", "asks_for_input", ""),
         (STARRED, "data_dependent", ""),
         (NET % "x = torch.cat([x, x], 1)", "input_not_accepted", "inputs"),
@@ -58,6 +57,34 @@ def test_each_refusal_has_a_code_by_which_its_cure_is_known(tmp_path: Path, text
     assert refused.value.code == code and "\n" not in str(refused.value)
     where, cure = import_advice.cure_of(refused.value)
     assert where == entry and bool(cure) == (code not in ("unknown_model", "process_died", "own_code"))
+
+
+@pytest.mark.parametrize(("folder", "module"), [("mine", "."), ("mine/deeper", ".."), ("package", ".")])
+def test_relative_imports_work_as_in_python_with_and_without_an_init(tmp_path: Path, folder: str, module: str) -> None:
+    place = tmp_path / folder
+    place.mkdir(parents=True)
+    (tmp_path / folder.partition("/")[0] / "widths.py").write_text("WIDTH = 3\n")
+    if folder == "package":
+        (place / "__init__.py").write_text("")
+    request = asked(place, f"from {module}widths import WIDTH\n" + NET % "x = x * WIDTH")
+    assert import_file(request, tmp_path).graph.nodes
+
+
+def test_relative_imports_in_a_folder_that_is_no_package_are_refused_with_a_cure(tmp_path: Path) -> None:
+    (tmp_path / "my-net").mkdir()
+    with pytest.raises(ModelImportError) as refused:
+        import_file(asked(tmp_path / "my-net", "from .widths import WIDTH\n" + NET % "pass"), tmp_path)
+    assert refused.value.code == "relative_import" and "Give the file's folder a name" in import_advice.with_cure(
+        refused.value
+    )
+
+
+def test_a_class_of_such_a_package_that_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "widths.py").write_text("WIDTH = 3\n")
+    text = "from .widths import WIDTH\n" + NET % "x = x if x.sum() > 0 else -x"
+    with pytest.raises(ModelImportError, match="Net is in the package mine, which a project does not include"):
+        import_file(asked(tmp_path / "mine", text), tmp_path)
 
 
 def test_an_argument_that_nobody_has_is_told_at_the_arguments(tmp_path: Path) -> None:

@@ -46,13 +46,14 @@ def draw(tape: Tape, folded: Folded, *, grouped: bool = True) -> Drawing:
             group_of[name] = group.key
             continue
         shown.add(group.key)
-        if grouped:
+        framed = grouped and not (len(group.nodes) == 1 and tape.nodes[group.nodes[0]].is_leaf)
+        if framed:
             frames.append(_frame(group))
         hanging = _hanging(tape, group)
         for node in group.own:
             name = str(node)
             group_of[name] = group.key
-            boxes.append((ranks[node], _box(tape.nodes[node], name, group, hanging.get(node), grouped)))
+            boxes.append((ranks[node], _box(tape.nodes[node], name, group, hanging.get(node), framed)))
     boxes.sort(key=_rank)
     arrows = []
     for edge in folded.edges:

@@ -23,7 +23,7 @@ from app.autograd.playback.steps import PassResult
 from app.autograd.playback.watched_backward import PassWatch
 from app.autograd.snippets.local_names import LocalNames
 from app.autograd.snippets.names import ScopeNames
-from app.autograd.tape import Label, Tape, TapeNode, below, numbers_below
+from app.autograd.tape import LEAF, Label, Tape, TapeEdge, TapeNode, below, numbers_below
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
@@ -197,8 +197,9 @@ class SnippetRecorder(OriginRecorder):
             for record, node in zip(records, nodes, strict=True)
         ]
         records, labels = _by_line(records, self._text.text)
+        placed, labels = _apart(with_leaves_placed(records, edges, self), edges, labels)
         tape = Tape(
-            nodes=with_leaves_placed(records, edges, self),
+            nodes=placed,
             edges=tuple(edges),
             roots=roots,
             order=order,
@@ -299,6 +300,20 @@ def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], Frozen
             marked[record.id] = with_values(record, node=key)
         previous = line
     return marked, FrozenMap(labels)
+
+
+def _apart(
+    nodes: tuple[TapeNode, ...], edges: Sequence[TapeEdge], labels: FrozenMap[str, Label]
+) -> tuple[tuple[TapeNode, ...], FrozenMap[str, Label]]:
+    """Give a leaf that several lines use a label of its own: it belongs to none of them."""
+    users: dict[int, set[str | None]] = {}
+    for edge in edges:
+        if nodes[edge.target].is_leaf and not nodes[edge.target].layer:
+            users.setdefault(edge.target, set()).add(nodes[edge.source].node)
+    apart = {leaf: f"{LEAF}{leaf}" for leaf, lines in users.items() if len(lines) > 1}
+    titles = {key: Label((*nodes[leaf].parameters, "leaf tensor")[0]) for leaf, key in apart.items()}
+    placed = tuple(with_values(node, node=apart[node.id]) if node.id in apart else node for node in nodes)
+    return placed, FrozenMap({**labels, **titles})
 
 
 def _title(lines: list[str], line: int, run: int) -> str:

@@ -14,7 +14,10 @@ _CURES = {
     "inputs": ("inputs", "Enter one shape for each argument of forward."),
     "input_not_accepted": ("inputs", "Enter a shape that the model supports."),
     "timeout": ("", "Choose a smaller model, or make the file do less when it is imported."),
-    "relative_import": ("", "Replace relative imports of neighbouring files by absolute ones."),
+    "relative_import": (
+        "",
+        "Give the file's folder a name of letters, digits and _, as packages have.",
+    ),
     "module_not_found": ("", "Install the package in Tapedeck's environment, or put the module next to the file."),
     "asks_for_input": ("", "An imported file cannot read input: remove calls of input()."),
     "no_cuda": ("", "Make the model on the CPU; its device is chosen when it is trained."),

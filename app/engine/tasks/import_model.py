@@ -137,7 +137,15 @@ def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
     read = read_file(path)
     if read.file is not None:
         layer_files.allow(read.file.sha256, tried=True)
-    return OwnClasses(read_file(path), vars(sys.modules[path.stem]), folder)
+    name = _module_of(path)[1]
+    return OwnClasses(read_file(path), vars(sys.modules[name]), folder, name.partition(".")[0] if "." in name else "")
+
+
+def _module_of(path: Path) -> tuple[Path, str]:
+    """Return the folder and the name by which a file is imported: a file with relative imports is of a package."""
+    from app.sources.finding import package_of, relative_level
+
+    return package_of(path) if relative_level(path) else (path.parent, path.stem)
 
 
 def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tuple[ModelInput, ...], OwnClasses]:
@@ -340,17 +348,20 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
     from torch import nn
 
     path = Path(source.file).resolve()
-    sys.path.insert(0, str(path.parent))
+    top, name = _module_of(path)
+    sys.path[:0] = dict.fromkeys((str(top), str(path.parent)))
     from app.builder.importer.lowering.constructor_args import recording
     from app.util.torchvision_import import mend_torchvision
 
     mend_torchvision()
-    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_Loader(path.stem, str(path)))
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         with recording():
+            if spec.parent:
+                importlib.import_module(spec.parent)
             spec.loader.exec_module(module)
         maker = getattr(module, source.name, None)
         if not callable(maker):

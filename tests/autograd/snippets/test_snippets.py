@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.autograd.pictures.diagram import to_drawing
 from app.autograd.tape import below
 from app.engine.values import Codec
 from tests.support.snippet_answers import leaves, made_by, ran
@@ -235,3 +236,11 @@ def test_a_warning_of_torch_names_the_line_of_the_snippet() -> None:
     with pytest.warns(UserWarning, match="not a leaf Tensor") as told:
         ran("x = torch.ones(3, requires_grad=True)\ny = x * 2\nprint(y.grad)")
     assert [(one.filename, one.lineno) for one in told] == [("snippet", 3)]
+
+
+def test_a_leaf_that_several_lines_use_stands_beside_them() -> None:
+    tape = ran("x = torch.ones(3, requires_grad=True)\na = x * 3\nb = x.sin()\nloss = (a + b).sum()").graph.tape
+    drawing = to_drawing(tape)
+    (leaf,) = [box for box in drawing.boxes if box.shape == "leaf"]
+    assert leaf.title == "x" and leaf.group is None
+    assert {group.title for group in drawing.groups} == {"a = x * 3", "b = x.sin()", "loss = (a + b).sum()"}

@@ -40,10 +40,13 @@ _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", CONSTRUCTOR
 
 class OwnClasses:
     """The layers of the file that a model is made in. `classes` are those that it has run with, by their names; files
-    of classes of installed packages are written into `folder`."""
+    of classes of installed packages are written into `folder`. `package` is the one whose relative imports the file
+    needs, "" for none."""
 
-    def __init__(self, file: CustomFile, classes: Mapping[str, Any], folder: Path | None = None) -> None:
-        self.file, self._classes, self._folder = file, classes, folder
+    def __init__(
+        self, file: CustomFile, classes: Mapping[str, Any], folder: Path | None = None, package: str = ""
+    ) -> None:
+        self.file, self._classes, self._folder, self._package = file, classes, folder, package
         self._failed = ""
         self._packaged: dict[str, CustomFile] = {}  # by module
 
@@ -113,6 +116,8 @@ class OwnClasses:
         no form holds and applies `norms`, with its op and the other arguments."""
         if self._folder is None:
             raise BindingError(f"{kind.__name__} is not a class of {self.file.name}")
+        if self._package and kind.__module__.partition(".")[0] == self._package:
+            raise BindingError(f"{kind.__name__} is in the package {self._package}, which a project does not include")
         fixed = {name: value.value for name, value in given.items() if isinstance(value, NoLiteral)}
         while True:
             files = (self.file, *self._packaged.values())
