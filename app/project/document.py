@@ -154,6 +154,7 @@ class Document(QObject):
         before, self._project = self._project, project
         self.path, self._on_disk, self.read_only = path, on_disk, False
         self.undo_stack.clear()
+        self.undo_stack.setClean()  # an empty stack that is not clean stays so in `clear`
         self.replaced.emit(project)
         self.changed.emit(before, project)
         self.path_changed.emit(path)

@@ -187,3 +187,11 @@ def test_undo_all_is_the_first_project_itself(document: Document) -> None:
         document.apply(str(i), Project(name=str(i)))
     document.undo_stack.setIndex(0)
     assert document.project is A
+
+
+def test_a_project_opened_after_an_import_that_was_not_saved_is_not_modified(document: Document) -> None:
+    document.new(Project(name="imported"))
+    document.mark_unsaved()
+    assert document.dirty
+    document.new(Project(name="next"))
+    assert not document.dirty and not document.undo_stack.canUndo()
