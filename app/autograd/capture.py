@@ -97,7 +97,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
     second = SecondOrder(ends, model.parameters(), walk(ends)[0]) if special.second_order else None
     if second is not None:
         if second.value is None:
-            raise NoGraphError("The gradient of this net does not depend on the weights, so it has no graph.")
+            raise NoGraphError("The gradient of this network does not depend on the weights, so it has no graph.")
         ends = [second.value]
     with gc_pause.put_off():
         nodes, edges, roots = walk(ends)
@@ -268,10 +268,10 @@ def _why_no_graph(model: nn.Module) -> str:
     if not parameters:
         reason = "it has no parameters. Add a layer that learns, such as Linear or Conv2d"
     elif not any(parameter.requires_grad for parameter in parameters):
-        reason = "all its parameters have requires_grad=False. Let at least one layer learn"
+        reason = "all its parameters have requires_grad=False. Set it to True for at least one layer"
     else:
         reason = "no parameter that requires a gradient reaches the output. Look for detach() or no_grad() on the way"
-    return f"The forward pass of this net built no graph: {reason}."
+    return f"The forward pass of this network built no graph: {reason}."
 
 
 def _failure_in_files(error: BaseException) -> ForwardError:
@@ -288,7 +288,7 @@ def failure_of(error: BaseException, source: Source) -> ForwardError:
     line = lines[-1] if lines else None
     node = next((found for at in reversed(lines) if (found := source.node_at(at))), None)
     own = layer_files.error_location(error.__traceback__)
-    where = f" at line {line} of the code" if line is not None else " outside the net, in its loss or its data"
+    where = f" at line {line} of the code" if line is not None else " outside the network, in its loss or data"
     where = f" at {own}" if own else where
     text = "".join(traceback.format_exception(error))
     return ForwardError(f"{type(error).__name__}{where}: {error}", node, line, text)

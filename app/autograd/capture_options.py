@@ -44,7 +44,7 @@ class CaptureOptions:
         if not gone:
             return ""
         which = gone[0] if len(gone) == 1 else f"{', '.join(gone[:-1])} and {gone[-1]}"
-        return f"Diagnosed without {which}: the batch runs plainly, so that every node has its layer and line."
+        return f"Diagnosed without {which}: the batch runs without it, so that every node has its layer and line."
 
     @property
     def differences(self) -> tuple[str, ...]:

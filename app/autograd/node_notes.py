@@ -9,25 +9,25 @@ from app.autograd.tape import Tape, TapeNode
 _OWN = re.compile(r"^(?P<name>\w+?)Backward$")  # torch's own names end in a number
 
 _BY_NAME = {
-    "CompiledFunctionBackward": "torch.compile made one node of all that lies between two breaks of the graph. Which "
-    "layer and which line created what is no longer visible, and the compiler chose what it saves."
+    "CompiledFunctionBackward": "torch.compile creates one node for everything between two graph breaks. The layers "
+    "and lines of its operations are not visible, and the compiler chose the tensors it saves."
     "Capture without compile to look inside.",
     "CheckpointFunctionBackward": "A reentrant checkpoint: one opaque node. Backward recomputes this part's "
     "forward pass, builds its graph then and runs it. The parameters inside get their gradients, though no edge "
     "leads to them here. use_reentrant=False shows its nodes.",
     "ToCopyBackward0": "A cast to another dtype or device, as autocast and .to() make them. Backward casts the "
     "gradient back to the dtype that came in.",
-    "CopySlices": "A write into a view: torch rewrote the graph of the tensor behind it, and keeps the operation that "
-    "wrote out of sight.",
-    "NotImplemented": "This operation has no derivative. Backward raises when it comes here.",
-    "Error": "Backward raises when it comes here.",
+    "CopySlices": "An in-place write into a view: torch rewrote the graph of its base tensor and hides the operation "
+    "that wrote.",
+    "NotImplemented": "This operation has no derivative. Backward raises an error here.",
+    "Error": "Backward raises an error here.",
     "UndefinedGradBackward": "This output was not differentiable, or nothing flows back to it.",
 }
 
 
 SECOND_ORDER = (
-    "Second order: backward starts at the square of the norm of the loss's gradient by all parameters, so what arrives "
-    "at a parameter is the gradient of that square and not of the norm."
+    "Second order: backward starts at the square of the norm of the loss's gradient by all parameters, so the gradient "
+    "of a parameter is that of the square, not of the norm."
 )
 
 
@@ -48,8 +48,8 @@ def _notes(tape: Tape, node: TapeNode) -> list[str]:
     if known := next((text for name, text in _BY_NAME.items() if node.name == name), ""):
         found.append(known)
     elif own:
-        found.append(f"A custom Function, {own['name']}: its backward is Python code that a person wrote. Check it "
-                     "with gradcheck.")  # fmt: skip
+        found.append(f"A custom Function, {own['name']}: its backward is user-written Python code. Check it with "
+        f"gradcheck.")  # fmt: skip
     if any(saved.name.startswith("checkpoint input") for saved in node.saved):
         found.append("Checkpointed (use_reentrant=False): of this part only the inputs are kept. Backward recomputes "
                      "its forward pass when the first of its nodes unpacks a saved tensor.")  # fmt: skip
@@ -62,7 +62,7 @@ def notes_of_tape(tape: Tape) -> tuple[str, ...]:
     compiled = sum(node.name == "CompiledFunctionBackward" for node in tape.nodes)
     if compiled:
         pieces = "one node" if compiled == 1 else f"{compiled} nodes, one for each piece between breaks of the graph"
-        found.append(f"torch.compile: the net is {pieces}.")
+        found.append(f"torch.compile: the network is {pieces}.")
     if any(node.order > 1 for node in tape.nodes):
         found.append(SECOND_ORDER)
     if tape.loss is None and len(tape.roots) > 1:

@@ -46,7 +46,7 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> RecordedC
     try:
         module = batch.model.get_submodule(path)
     except AttributeError:
-        raise CaptureError(f"The net has no layer {path}.") from None
+        raise CaptureError(f"The network has no layer {path}.") from None
     found: list[RecordedCall] = []
     calls = 0
 

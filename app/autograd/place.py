@@ -33,4 +33,4 @@ class OpLocation:
             return f"at line {self.line}" + (f" of {Path(self.file).name}" if named else "")
         if self.layer:
             return f"in layer {self.layer}"
-        return "in the loss" if self.in_loss else "in the net"
+        return "in the loss" if self.in_loss else "in the network"

@@ -136,4 +136,4 @@ def _remark(block: nn.Module, train: bool) -> str:
     ]  # fmt: skip
     if not (norms and train):
         return ""
-    return f"{type(norms[0]).__name__} in it takes the batch into its running statistics twice in each step."
+    return f"{type(norms[0]).__name__} in it updates its running statistics twice per step."

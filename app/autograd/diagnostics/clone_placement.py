@@ -47,14 +47,14 @@ def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
     if saved in ("result", "output") and saving.line is not None and (write.view or not place.code):
         after = cloned_result(saving.code)
         if after:
-            text = f"Continue with a copy of what {saving.op} keeps: write `{after}`."
+            text = f"Continue with a copy of what {saving.op} saves: write `{after}`."
             return LineFix(saving.line, saving.code, after, text, saving.file)
     after = cloned_target(place.code, place.op, place.layer)
     if after:
         text = f"Write to a copy: `{after.splitlines()[0]}`" + (" in the line before." if "\n" in after else ".")
         return LineFix(place.line, place.code, after, text, place.file)
     if place.layer:
-        text = f"Set inplace=False in {place.layer}, or give it a copy: call it with `.clone()` on its input."
+        text = f"Set inplace=False in {place.layer}, or call it with `.clone()` on its input."
     else:
         text = "Put `.clone()` on the tensor before this line changes it."
     return LineFix(place.line, place.code, "", text, place.file)

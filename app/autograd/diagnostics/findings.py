@@ -99,7 +99,7 @@ def _non_finite(batch: TrainingBatch, found: NonFinite) -> Finding:
     cure = (
         "Check its inputs: log or sqrt of 0, a division by 0, exp of something large."
         if found.made_here
-        else "It came from outside: check the data, the weights, or the vector that backward starts with."
+        else "It was in the inputs: check the data, the weights, or the vector that backward starts with."
     )
     title = "loss" if found.in_loss else _title(batch, found.layer, found.node)
     return Finding("non-finite", "error", title, found.sentence(), cure, found.layer, found.tape_node, found.node,
@@ -112,7 +112,7 @@ def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
     if mutations.error and "inplace operation" not in mutations.error:
         yield Finding("failed", "error", "backward", f"Backward fails: {mutations.error.partition(chr(10))[0]}")
     elif mutations.error and mutations.first is None:
-        cure = "Look for a write into a slice or a view of it, and put .clone() on what is written to."
+        cure = "Look for a write into a slice or a view of it, and put .clone() on the tensor that is written to."
         text = f"Backward fails: {mutations.error}"
         yield Finding("in place", "error", "backward", text, cure)
 
@@ -208,7 +208,7 @@ def _first_backward(batch: TrainingBatch) -> Iterator[Finding]:
 def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
     node = tape.nodes[first_nodes(tape)[lost.key]]
     cure = {
-        "vanishes": "Put a normalization or a skip connection before it, or start from other weights (init.kaiming).",
+        "vanishes": "Put a normalization or a skip connection before it, or use another initialisation (init.kaiming).",
         "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",
     }.get(lost.kind, "")
     # The net's own operations have no layer to name: the class alone would say nothing.
@@ -222,9 +222,9 @@ def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
 
 def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
     whats = {
-        "activation": "gave 0 for every sample of this batch",
-        "output": "got no gradient: no weight that leads to them changes",
-        "input": "got no gradient: no weight that leads away from them changes",
+        "activation": "output 0 for every sample of this batch",
+        "output": "got no gradient: the weights before them do not change",
+        "input": "got no gradient: the weights after them do not change",
     }
     known: set[tuple[int, ...]] = set()
     for one in sorted(dead, key=lambda one: one.what != "activation"):
@@ -239,9 +239,9 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
         text = f"{one.dead} of {one.units} {kind} of {one.parameter or one.title} {whats[one.what]} ({which})."
         severity = "warning" if one.share >= MANY_DEAD else "info"
         cure = (
-            "On a larger batch they may live. Else lower the learning rate, or take LeakyReLU."
+            "They may be active on a larger batch. Otherwise lower the learning rate or use LeakyReLU."
             if one.what == "activation"
-            else "Check the gradients that arrive at them, and the activation behind them."
+            else "Check their incoming gradients and the activation after them."
         )
         place = (one.layer, one.node, node.node, node.line)
         yield Finding("dead", severity, one.title, text, cure, *place, file=node.file)

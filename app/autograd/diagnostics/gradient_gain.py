@@ -120,13 +120,13 @@ def _find_lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Ite
         kind, rule = "", ""
         values = [value for value in (rung.leaving, rung.parameters) if value is not None]
         if any(not math.isfinite(value) for value in values):
-            kind, rule = "non_finite", "a gradient that leaves it, or that its parameters get, is NaN or infinite"
+            kind, rule = "non_finite", "its outgoing gradient or that of its parameters is NaN or infinite"
         elif rung.reach is not None and rung.reach < vanished:
             kind = "vanishes"
-            rule = f"what leaves it is {rung.reach:.2g} of what reached the last layer, less than {vanished:g}"
+            rule = f"its gradient norm is {rung.reach:.2g} of what reached the last layer, less than {vanished:g}"
         elif rung.reach is not None and rung.reach > exploded:
             kind = "explodes"
-            rule = f"what leaves it is {rung.reach:.2g} times what reached the last layer, more than {exploded:g}"
+            rule = f"its gradient norm is {rung.reach:.2g} times what reached the last layer, more than {exploded:g}"
         if kind and kind not in kinds:
             kinds.add(kind)
             yield GainFinding(kind, rung.key, rung.title, rule)

@@ -70,7 +70,7 @@ def _answer(
     used = watcher.used.get(id(parameter))
     if not parameter.requires_grad:
         text = f"{name} is frozen: its requires_grad is False, so backward leaves its .grad at None."
-        return GradAnswer(name, "none", "frozen", text, f"Call {name}.requires_grad_() if it is to learn.", used)
+        return GradAnswer(name, "none", "frozen", text, f"Call {name}.requires_grad_() if it is to be trained.", used)
     norm = measured.norms.get(name)
     if norm is not None:
         return _reached(name, norm, tape, measured)
@@ -95,7 +95,7 @@ def _answer(
         text, cure = end_of_way(name, way[0][-1], way[1])
         return GradAnswer(name, "none", "not in the loss", text, cure, way[0][-1].place, way[0], others=tuple(mine))
     text = f"{name} is not used: no operation of this forward pass takes it, so no gradient reaches it."
-    return GradAnswer(name, "none", "unused", text, "Call its layer in forward, or take the layer out.")
+    return GradAnswer(name, "none", "unused", text, "Call its layer in forward, or remove the layer.")
 
 
 def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> GradAnswer:
@@ -119,7 +119,7 @@ def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> G
 
 
 def _stops(tape: Tape, node: int) -> str:
-    return f"{tape.nodes[node].name} in {tape.title_of(tape.nodes[node])} lets nothing through, for "
+    return f"{tape.nodes[node].name} in {tape.title_of(tape.nodes[node])} passes no gradient: "
 
 
 def _location(tape: Tape, number: int) -> OpLocation:

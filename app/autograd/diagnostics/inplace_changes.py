@@ -237,12 +237,12 @@ def _sentence(
         f"{write.location.op} {write.location.where}" + (f" ({write.count} times)" if write.count > 1 else "")
         for write in writes
     )  # fmt: skip
-    who, ending = who or "An operation that was not seen", "" if len(writes) > 1 else "s"
-    kept = f"what {node} {place.where} keeps for backward ({saved})"
+    who, ending = who or "An unrecorded operation", "" if len(writes) > 1 else "s"
+    kept = f"what {node} {place.where} saves for backward ({saved})"
     if version is None:
         return (
-            f"{who} write{ending} through .data into {kept}. No version is raised, so torch will not notice: a silent "
-            "wrong gradient!"
+            f"{who} write{ending} through .data into {kept}. The version counter does not change, so torch cannot "
+            f"detect it: the gradient is silently wrong."
         )
     return (
         f"{who} change{ending} in place {kept}: saved at version {version}, now at version {now}. Backward will raise "

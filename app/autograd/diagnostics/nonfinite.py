@@ -52,11 +52,11 @@ class NonFinite:
 
     def sentence(self) -> str:
         """Describe it in one sentence."""
-        where = "the loss" if self.in_loss else self.layer or "the net's own code"
+        where = "the loss" if self.in_loss else self.layer or "the network's own code"
         line = f", line {self.line}" if self.line is not None else ""
         line += f" of {PurePath(self.file).name}" if self.file else ""
-        verb = "made the first" if self.made_here else "is the first that was given a"
-        return f"Going {self.direction}, {self.op} of {where}{line} {verb} {self.value}."
+        verb = "produced the first" if self.made_here else "is the first to receive a"
+        return f"In the {self.direction} pass, {self.op} of {where}{line} {verb} {self.value}."
 
 
 def first_backward(playback: Playback) -> NonFinite | None:

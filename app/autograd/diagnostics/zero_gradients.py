@@ -19,25 +19,25 @@ _CANCELLED = 1e-4
 # Causes of zero gradients by torch's node name, and their remedies.
 _STOPS = (
     (r"^(Relu|Threshold)Backward", "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch",
-     "Lower the learning rate, start from other weights, or put LeakyReLU in its place, which lets a little through."),
+     "Lower the learning rate, use another initialisation, or replace it with LeakyReLU, whose gradient is never 0."),
     (r"^(Hardtanh|Clamp\w*|Hardsigmoid|Hardswish|HardtanhBackward)Backward",
-     "its input lay outside its bounds wherever a gradient arrived", "Widen the bounds, or scale the input."),
+     "its input was outside its bounds wherever a gradient arrived", "Widen the bounds, or scale the input."),
     (r"^(Round|Floor|Ceil|Trunc|Sign|Sgn|Heaviside|Fix)\w*Backward", "a step function has derivative 0 everywhere",
      "Leave the step out of training, or pass the gradient straight through it with a custom Function."),
     (r"^MulBackward", "the other factor was 0 wherever a gradient arrived",
-     "Look at the factor: a mask or a scale of 0."),
-    (r"^\w*DropoutBackward", "every element it kept had no gradient, or it dropped them all",
-     "Lower the dropout's p, or look at a larger batch."),
+     "Check the factor: a mask or a scale of 0."),
+    (r"^\w*DropoutBackward", "no kept element received a gradient, or all were dropped",
+     "Lower the dropout's p, or use a larger batch."),
     (r"^(Addmm|Mm|Bmm|Baddbmm|Mv|Convolution|Linear|Dot)\w*Backward",
-     "what it is multiplied by was 0 wherever a gradient arrived",
-     "Look at the tensor on the other side of the product: an input of zeros, or weights that start at 0."),
+     "the other factor was 0 wherever a gradient arrived",
+     "Check the other factor of the product: an input of zeros, or weights that start at 0."),
     (r"^(Softmax|LogSoftmax|Sigmoid|Tanh|LogSigmoid|Softplus|Gelu|Silu|Elu|Mish)Backward",
      "it is saturated: its derivative rounds to 0 in this precision",
-     "Make the input smaller: a norm before it, smaller weights, or the loss that takes logits."),
+     "Make the input smaller with a norm before it or smaller weights, or use the loss that takes logits."),
     (r"^(Mse|SmoothL1|L1|HuberLoss|BinaryCrossEntropy|NllLoss|Nll)\w*Backward", "the loss is constant",
      "The output meets the target, or every target is ignored (ignore_index)."),
     (r"^(Slice|Select|Index|Gather|Where|MaskedFill|MaskedSelect|Narrow|Split|Unbind|Max\w*|Min\w*)\w*Backward",
-     "no part of the tensor that affects the loss was selected", "Look at the index or the mask at this line."),
+     "no part of the tensor that affects the loss was selected", "Check the index or the mask at this line."),
 )  # fmt: skip
 
 
@@ -103,16 +103,16 @@ def stop_of(tape: Tape, measured: Measured, parameter: str) -> ZeroCause:
                 return ZeroCause(edge.source, why, cure)
         row = [source for source in dict.fromkeys(edge.source for edge in above) if source not in seen]
         seen.update(row)
-    return ZeroCause(None, "the gradient that backward starts from is zero", "Look at the loss itself.")
+    return ZeroCause(None, "the gradient that backward starts from is zero", "Check the loss itself.")
 
 
 def _explained(tape: Tape, edge: TapeEdge) -> tuple[str, str]:
     if _adds_bias(tape, edge.source, edge.slot):
-        return "the gradients that arrive at it add up to zero", "Look at the loss: it does not change with this bias."
+        return "its incoming gradients sum to zero", "Check the loss: it does not change with this bias."
     for pattern, why, cure in _STOPS:
         if re.match(pattern, tape.nodes[edge.source].name):
             return why, cure
-    return "every gradient that it passes on is 0", "Look at what it saved: an input of zeros, or a derivative of 0."
+    return "every gradient that it passes on is 0", "Check its saved tensors: an input of zeros, or a derivative of 0."
 
 
 def cancelling_norm(tape: Tape, measured: Measured, parameter: str) -> TapeNode | None:

@@ -47,7 +47,7 @@ def check_net(batch: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelle
     )
     names = ("",) * inputs + (None,) * targets
     function = Function((model, loss), run, (batch.inputs, kwargs, batch.target), batch.train, names)
-    return _checked("the whole net", function, batch, budget, cancelled)
+    return _checked("the whole network", function, batch, budget, cancelled)
 
 
 def check_layer(
@@ -58,7 +58,7 @@ def check_layer(
     given = call_of_layer(batch, path, call)
     function = Function((batch.model.get_submodule(path),), lambda own, g: own[0](*g[0], **g[1]),
                         (given.args, given.kwargs), batch.train, state=given.state)  # fmt: skip
-    return _checked(f"layer {path}" if path else "the net", function, batch, budget, cancelled, note)
+    return _checked(f"layer {path}" if path else "the network", function, batch, budget, cancelled, note)
 
 
 def check_function(
@@ -90,10 +90,12 @@ def check_node(
         run = _again(call)
         function = Function((), run, (call.args, call.kwargs), batch.train, call.names, call.state)
         return _checked(title, function, batch, budget, cancelled, "" if not call.several else
-                        f"{call.name} made {call.several} nodes; they are checked together.")  # fmt: skip
+                        f"{call.name} created {call.several} nodes; they are checked together.")  # fmt: skip
     if not node.layer:
-        raise CaptureError(f"{node.name} was made by code that cannot be run again. Check the whole net instead.")
-    note = f"The operation of {node.name} cannot be run again alone, so the layer that made it is checked."
+        raise CaptureError(
+            f"{node.name} was created by code that cannot be run again. Check the whole network instead."
+        )
+    note = f"The operation of {node.name} cannot be run again alone, so the layer that created it is checked."
     return check_layer(batch, node.layer, call=max(node.call, 1), budget=budget, cancelled=cancelled, note=note)
 
 
@@ -111,7 +113,9 @@ def _checked(
 ) -> GradcheckReport:  # fmt: skip
     for owned in function.owned:
         if isinstance(owned, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in owned.modules()):
-            raise CaptureError(f"{upper(what)} holds TorchScript, which cannot be turned into double precision here.")
+            raise CaptureError(
+                f"{upper(what)} contains TorchScript, which cannot be converted to double precision here."
+            )
     places = SourceLocations(None, batch.source if batch is not None else None)
     state = batch.seed if batch is not None else seed
     try:

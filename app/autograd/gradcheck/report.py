@@ -133,15 +133,15 @@ class GradcheckReport:
 def _sentences(report: GradcheckReport) -> list[str]:
     found = [report.note] if report.note else []
     if report.cancelled:
-        found.append("The check was stopped; this is what it had found.")
+        found.append("The check was stopped; results so far.")
     worst = report.worst
     if report.changes:
-        found.append(f"{upper(report.what)} gives other values for the same input, so it cannot be checked.")
+        found.append(f"{upper(report.what)} returns different values for the same input, so it cannot be checked.")
     elif worst is None:
         found.append(f"Nothing of {report.what} has a derivative to check.")
     elif report.passed:
         found.append(
-            f"The gradient of {report.what} is right: in float64 it agrees with finite differences to "
+            f"The gradient of {report.what} is correct: in float64 it agrees with finite differences to "
             f"{max(_relative(report), 1e-16):.1e}."
         )
     else:
@@ -149,7 +149,7 @@ def _sentences(report: GradcheckReport) -> list[str]:
             f"The gradient of {report.what} is wrong: {worst.input}{_index_text(worst.index)} has "
             f"{worst.analytic:.6g} in backward{worst.of_output}, and finite differences give {worst.numeric:.6g}."
         )
-    found += [f"{place.op} {place.where} draws random numbers: the check gave it the same ones at each call."
+    found += [f"{place.op} {place.where} draws random numbers; the check used the same ones in each call."
               for place in report.random]  # fmt: skip
     found += [kink.sentence + " Finite differences and backward may differ there, and neither is wrong."
               for kink in report.kinks]  # fmt: skip

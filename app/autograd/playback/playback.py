@@ -228,7 +228,7 @@ class Playback:
         Raises ValueError if nothing has arrived, the node has run, or the tensor has another shape.
         """
         if self.tape.steps[node] < self.position:
-            raise ValueError(f"Node {node} has run already. Step back to before it to edit its gradient.")
+            raise ValueError(f"Node {node} has run already. Step back before it to edit its gradient.")
         slot, arrived = (node, output_nr), self._flow.slots.get((node, output_nr))
         gradient = arrived.sum() if arrived else None
         if isinstance(change, GradEdit):

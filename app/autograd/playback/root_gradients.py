@@ -36,7 +36,7 @@ def seeded(
             node, output_nr = edge_of(end)
             found.append(((places[node], output_nr), seed * scale if scale != 1.0 else seed))
     if not found:
-        raise ValueError("No output is given a vector, so nothing would flow back. Give one at least.")
+        raise ValueError("No output has a vector, so there is no gradient to propagate. Give at least one.")
     return found
 
 

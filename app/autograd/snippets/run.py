@@ -40,7 +40,7 @@ from app.util.torchvision_import import mend_torchvision
 SEED = 0
 LAST = "_"  # name bound to the value of a last expression, as at Python's prompt
 MOST_GRAPHS = 24
-DEAF = "Lines and layers are not known: torch.compile compiles nothing while they are noted."
+DEAF = "Lines and layers are unknown: torch.compile does not compile while they are recorded."
 NOT_SEEN = (
     "A backward pass freed this graph before it could be watched: name the tensor that backward() starts from, or give "
     "it retain_graph=True."
@@ -137,13 +137,13 @@ class _Session:
             raise LookupError(f"{self._snippet.name} has no function {name}")
         self._inputs = inputs = tuple(_drawn(shape, dtype) for shape, dtype in self._snippet.inputs)
         if not inputs and not _takes_no_arguments(function):
-            raise TypeError(f"{name} takes arguments: say what with --input 1x3x32x32")
+            raise TypeError(f"{name} takes arguments: pass them with --input 1x3x32x32")
         self._made = function
         with _locals_of(getattr(function, "__code__", None), self._local):
             made = function() if _takes_no_arguments(function) else function(*inputs)
         if not isinstance(made, Tensor) and callable(made):
             if not inputs:
-                raise TypeError(f"{name} gives back {type(made).__name__}: say what that takes with --input 1x3x32x32")
+                raise TypeError(f"{name} returns {type(made).__name__}: pass its inputs with --input 1x3x32x32")
             if isinstance(made, nn.Module):
                 self._local = {name: made}
             self._made = made
@@ -152,7 +152,7 @@ class _Session:
             made = made(*inputs)
         found = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
         if not found:
-            raise TypeError(f"{name} gives back {type(made).__name__}, and no tensor is in it")
+            raise TypeError(f"{name} returns {type(made).__name__}, which contains no tensor")
         self._results = {name if not place else f"{name}[{place}]": one for place, one in enumerate(found)}
 
     def _names(self) -> ScopeNames:
