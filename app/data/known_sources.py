@@ -241,8 +241,7 @@ _SOURCES = (
                "learn in it.",
                options=_FAKE),
     SourceSpec("made.fields", "Synthetic fields (dry run)",
-               "Random noise for a network with several inputs, with integers or masks, or with several targets. "
-               "There is nothing to learn in it.",
+               "Random noise for a network with several inputs, with integers or masks, or with several targets.",
                options=_FIELDS),
     _pictures("MNIST", "MNIST", "70,000 handwritten digits of 28×28", (1, 28, 28), _TEN_DIGITS,
               (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000,

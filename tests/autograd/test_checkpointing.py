@@ -53,7 +53,7 @@ def test_every_block_is_a_row_and_the_one_that_frees_most_is_first() -> None:
     assert [row.freed for row in rows] == sorted((row.freed for row in rows), reverse=True)
     norm = next(row for row in rows if row.path == "3")
     assert norm.freed < rows[0].freed
-    assert norm.remark == "BatchNorm1d in it takes the batch into its running statistics twice in each step."
+    assert norm.remark == "BatchNorm1d in it updates its running statistics twice per step."
     assert norm.sentence.endswith(norm.remark) and not rows[0].remark
 
 

@@ -87,8 +87,8 @@ CUTS = [
     ("inference_mode", inference, "torch.inference_mode()"),
     ("argmax", lambda h: F.one_hot(h.argmax(1), 4).float(), "argmax returns integers (torch.int64)"),
     ("comparison", lambda h: (h > 0).float(), "gt returns booleans (torch.bool)"),
-    ("dtype", lambda h: (h * 9).long().float(), "long makes torch.int64 of it"),
-    ("dtype", lambda h: (h * 9).to(torch.int32).float(), "to makes torch.int32 of it"),
+    ("dtype", lambda h: (h * 9).long().float(), "long converts it to torch.int64"),
+    ("dtype", lambda h: (h * 9).to(torch.int32).float(), "to converts it to torch.int32"),
 ]
 
 
@@ -98,7 +98,7 @@ def test_each_cut_is_named_with_its_line_and_the_way_to_it(kind: str, middle: An
     answer = found.answers["a.weight"]
     assert (answer.state, answer.kind) == ("none", kind)
     assert words in answer.sentence and answer.cure
-    assert answer.sentence.startswith("The path of a.weight is cut at line ")
+    assert answer.sentence.startswith("The gradient path of a.weight is cut at line ")
     assert answer.place is not None and answer.place.file == __file__
     source = open(__file__, encoding="utf-8").read().splitlines()
     assert answer.place.code == source[answer.place.line - 1].strip()
@@ -182,7 +182,7 @@ def test_the_place_is_that_of_the_drawing() -> None:
     answer = found.answers["conv1.weight"]
     assert answer.place is not None and (answer.place.node, answer.place.line) == ("n3", 14)
     assert answer.place.code == "x = x.detach() + y.detach()" and answer.place.file == ""
-    assert answer.sentence.startswith("The path of conv1.weight is cut at line 14: detach()")
+    assert answer.sentence.startswith("The gradient path of conv1.weight is cut at line 14: detach()")
     assert [link.place.node for link in answer.chain] == ["n1", "n2"]
     assert [[link.place.node for link in cut.chains["conv1.weight"]] for cut in answer.others] == [["n1"]]
     assert found.requires["n1"] is True and found.requires["n4"] is False
@@ -195,7 +195,7 @@ def test_a_gradient_of_exactly_zero_is_traced_to_what_stopped_it() -> None:
     found = answers(model)
     answer = found.answers["0.weight"]
     assert answer.state == "zero" and answer.norm == 0 and answer.place is not None and answer.place.layer == "1"
-    assert "ReluBackward0 in 1 lets nothing through" in answer.sentence and "dead ReLU" in answer.sentence
+    assert "ReluBackward0 in 1 passes no gradient" in answer.sentence and "dead ReLU" in answer.sentence
     assert "AddmmBackward0 in 2" in found.answers["2.weight"].sentence
     assert found.answers["2.bias"].state == "flows"
     rounded = answers(Net(torch.round)).answers["a.bias"]

@@ -97,7 +97,7 @@ def test_torchscript_is_captured_and_not_checked() -> None:
     model = nn.Sequential(torch.jit.script(nn.Linear(4, 4)), nn.Linear(4, 2))
     subject = TrainingBatch(model, (torch.randn(3, 4),), loss, torch.tensor([0, 1, 1]))
     assert not find_paths(subject).without
-    with pytest.raises(CaptureError, match="holds TorchScript"):
+    with pytest.raises(CaptureError, match="contains TorchScript"):
         check_net(subject)
 
 

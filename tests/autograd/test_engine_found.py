@@ -192,7 +192,7 @@ def test_the_first_nan_of_the_forward_has_its_line() -> None:
     found = watch.found
     assert found is not None
     assert (found.op, found.value, found.made_here, found.line, found.node) == ("div", "NaN", True, 13, "n3")
-    assert found.sentence() == "Going forward, div of the net's own code, line 13 made the first NaN."
+    assert found.sentence() == "In the forward pass, div of the network's own code, line 13 produced the first NaN."
 
 
 def test_where_a_nan_came_in_and_where_an_inf_is_wanted() -> None:

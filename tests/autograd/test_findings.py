@@ -87,9 +87,9 @@ def test_values_that_are_not_finite_are_found_both_ways() -> None:
             return (self.fc(x) * 0).sqrt() * 0
 
     found = find_all(subject(Root())).found
-    assert ("non-finite", "the net") in kinds(found) and "Going backward" in found[0].sentence
+    assert ("non-finite", "the network") in kinds(found) and "In the backward pass" in found[0].sentence
     forward = find_all(subject(net(), torch.full((3, 4), float("nan")))).found
-    assert "Going forward" in forward[0].sentence
+    assert "In the forward pass" in forward[0].sentence
 
 
 def test_a_gradient_that_vanishes_and_units_that_are_dead() -> None:
@@ -186,9 +186,9 @@ def test_what_is_not_finite_and_is_dropped_on_the_way_is_no_error() -> None:
 
 def test_what_was_dropped_and_comes_back_in_the_gradient_is_told_with_its_origin() -> None:
     sentences = not_finite(Root(lambda h: torch.where(h > 0, h, (h - h).sqrt())))
-    assert any("Going forward" not in one and "SqrtBackward0" in one for one in sentences)
+    assert any("In the forward pass" not in one and "SqrtBackward0" in one for one in sentences)
     sentences = not_finite(Root(lambda h: torch.where(h > 0, h, (h - h).log())))
-    assert any("Going forward, log" in one and "Inf" in one for one in sentences), "where forward dropped it"
+    assert any("In the forward pass, log" in one and "Inf" in one for one in sentences), "where forward dropped it"
 
 
 def test_the_origin_of_what_reaches_the_loss_is_told_and_not_what_was_dropped_before_it() -> None:
@@ -197,7 +197,7 @@ def test_the_origin_of_what_reaches_the_loss_is_told_and_not_what_was_dropped_be
         return torch.where(unread > 0, unread, h) / (h.sum() - h.sum())
 
     (forward, *_) = not_finite(Root(then))
-    assert "Going forward, div" in forward
+    assert "In the forward pass, div" in forward
 
 
 class Graphs(nn.Module):

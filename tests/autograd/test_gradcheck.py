@@ -70,7 +70,7 @@ def test_a_net_with_its_loss_passes_and_the_notes_lesson_is_told() -> None:
     model = Net()
     before = copy.deepcopy(model.state_dict())
     report = check_net(subject(model), budget=160)
-    assert report.passed and report.what == "the whole net"
+    assert report.passed and report.what == "the whole network"
     assert inputs(report) == {"input 0", *dict(model.named_parameters())}
     assert report.worst is not None and report.worst.relative < 1e-5
     single, double = report.best("float32"), report.best("float64")
@@ -80,7 +80,7 @@ def test_a_net_with_its_loss_passes_and_the_notes_lesson_is_told() -> None:
     large = {row.dtype: row.relative for row in report.table if row.eps == 0.1}
     assert tiny["float32"] > 0.5 > tiny["float64"] > double.relative  # rounding
     assert large["float64"] > double.relative  # truncation
-    assert report.sentences[0].startswith("The gradient of the whole net is right")
+    assert report.sentences[0].startswith("The gradient of the whole network is correct")
     assert "(truncation), a smaller one loses digits (rounding)" in report.sentences[1]
     assert "it is the finite differences that fail" in report.sentences[2]
     after = model.state_dict()
@@ -125,7 +125,7 @@ def test_a_node_is_checked_by_the_function_that_made_it() -> None:
     assert report.passed and report.what == "conv2d (ConvolutionBackward0)"
     assert inputs(report) == {"conv1.weight", "conv1.bias"}
     report = check_node(one, tape, by_name["NllLossBackward0"], budget=60)
-    assert report.passed and report.note == "cross_entropy made 2 nodes; they are checked together."
+    assert report.passed and report.note == "cross_entropy created 2 nodes; they are checked together."
     with pytest.raises(CaptureError, match="only adds to .grad"):
         check_node(one, tape, by_name["AccumulateGrad"])
 
@@ -148,7 +148,7 @@ def test_a_node_out_of_sight_is_checked_by_its_layer() -> None:
     report = check_node(hidden, tape, node)
     assert report.passed and report.what == "layer 0"
     assert report.note.startswith("The operation of SigmoidBackward0 cannot be run again alone")
-    assert report.note.endswith("so the layer that made it is checked.")
+    assert report.note.endswith("so the layer that created it is checked.")
 
 
 def test_a_layer_is_checked_on_what_arrived_at_that_call() -> None:
@@ -198,7 +198,7 @@ def test_a_function_with_a_memory_cannot_be_checked() -> None:
 
     report = check_function(counting, torch.ones(2))
     assert report.changes and not report.passed
-    assert report.sentences[0] == "Counting gives other values for the same input, so it cannot be checked."
+    assert report.sentences[0] == "Counting returns different values for the same input, so it cannot be checked."
 
 
 def test_the_cost_is_bounded_and_the_rest_is_looked_at_along_a_direction() -> None:
@@ -244,7 +244,9 @@ def test_a_loss_of_a_batch_and_its_target_are_cast() -> None:
 
 def test_what_backward_itself_refuses_is_said() -> None:
     spoiled = TrainingBatch(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.ReLU(inplace=True)), (X,))
-    with pytest.raises(CaptureError, match="The whole net could not be checked: .*modified by an inplace operation"):
+    with pytest.raises(
+        CaptureError, match="The whole network could not be checked: .*modified by an inplace operation"
+    ):
         check_net(spoiled)
     fine = TrainingBatch(nn.Sequential(nn.Linear(4, 4), nn.ELU(inplace=True)), (X,))
     assert check_net(fine).passed and check_layer(fine, "1").passed

@@ -75,7 +75,7 @@ def test_a_compiled_net_is_one_node_and_says_so() -> None:
     tape = tape_of(model, Special(compile=True), x)
     compiled = [node for node in tape.nodes if node.name == "CompiledFunctionBackward"]
     assert len(compiled) == 1 and "Capture without compile" in notes_of(tape, compiled[0])[0]
-    assert notes_of_tape(tape) == ("torch.compile: the net is one node.",)
+    assert notes_of_tape(tape) == ("torch.compile: the network is one node.",)
     leaves = {name for node in tape.nodes for name in node.parameters}
     assert leaves == {name for name, _ in model.named_parameters()} and "forward" not in vars(model)
     assert tape.loss == pytest.approx(TrainingBatch(model, x, nn.CrossEntropyLoss(), Y).capture().loss)

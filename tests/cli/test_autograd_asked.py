@@ -130,17 +130,17 @@ def test_the_graph_of_a_gradient_is_played_and_said_to_be_that_of_the_square(tmp
 def test_options_that_findings_leave_out_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     asked(DIGITS, "--batch", "2", "--checkpoint", "fc1", "--amp", "bfloat16", "--findings")
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("Diagnosed without checkpoint fc1: the batch runs plainly")
+    assert first.startswith("Diagnosed without checkpoint fc1: the batch runs without it")
 
 
 def test_findings_and_gradcheck_print_and_exit_by_what_they_find(nets: str, here, capsys) -> None:
     assert asked(f"{nets}:net", "--trust", "--input", "5x4", "--findings", "--gradcheck", "2") == 0
     told = capsys.readouterr().out
-    assert "layer 2 is right" in told and "fine: weight, all 3 elements" in told
+    assert "layer 2 is correct" in told and "fine: weight, all 3 elements" in told
     assert asked(f"{nets}:frozen", "--trust", "--input", "5x4", "--findings") == 1
     told = capsys.readouterr().out
     assert "info: 0.0: 0.0.weight is frozen" in told
-    assert "error: 1, line 14: Going backward, SqrtBackward0" in told and "first Inf" in told
+    assert "error: 1, line 14: In the backward pass, SqrtBackward0" in told and "first Inf" in told
     assert asked(f"{nets}:wrong", "--trust", "--input", "3", "--gradcheck") == 1
     assert "wrong" in capsys.readouterr().out
 
@@ -180,6 +180,6 @@ def test_what_the_net_has_not_is_said(nets: str, here, tmp_path: Path, capsys) -
     assert asked(DIGITS, "--outputs", "3", *out) == 1 and "fewer outputs" in capsys.readouterr().err
     assert asked(DIGITS, "--checkpoint", "nope", *out) == 1 and "nope" in capsys.readouterr().err
     assert asked(DIGITS, "--batch", "2", "--gradcheck", "nope") == 1
-    assert "The net has no layer nope" in capsys.readouterr().err
+    assert "The network has no layer nope" in capsys.readouterr().err
     assert asked(f"{nets}:net", "--trust", "--amp", "bfloat16", *out) == 2 and "--amp" in capsys.readouterr().err
     assert asked(nets, "--trust", "--findings") == 2

@@ -30,7 +30,7 @@ def test_a_class_with_keyword_arguments_is_played_in_a_process_of_its_own(
     modules = {node["module"] for node in told["nodes"]}
     assert {"first", "drop", "last", None} == modules
     assert {Path(node["file"]).name for node in told["nodes"]} == {"kinds.py"}
-    assert "The gradient of layer first is right" in capsys.readouterr().out
+    assert "The gradient of layer first is correct" in capsys.readouterr().out
 
 
 def test_a_package_is_played_as_a_page_without_trust(folder: Path) -> None:

@@ -39,7 +39,7 @@ _IN_PLACE = "{op} writes into a tensor under torch.no_grad(), so the written val
 def sentence_of(cut: Cut, parameter: str) -> str:
     """Say why the path of a parameter ends in this cut."""
     what = _IN_PLACE if cut.in_place and cut.kind == "no_grad" else _WHAT[cut.kind]
-    return f"The path of {parameter} is cut {cut.place.where}: {_filled(what, cut)}."
+    return f"The gradient path of {parameter} is cut {cut.place.where}: {_filled(what, cut)}."
 
 
 def cure_of(cut: Cut) -> str:

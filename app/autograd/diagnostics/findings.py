@@ -67,12 +67,12 @@ def find_all(
                 found.append(_non_finite(batch, suspect))  # dropped by the forward, and back in the gradients
             found += more
     except ForwardError as failed:
-        where = f"line {failed.line}" if failed.line is not None else "The net"
+        where = f"line {failed.line}" if failed.line is not None else "The network"
         cure = "Fix this line: until it runs, there is no graph to inspect."
         found.append(Finding("failed", "error", where, str(failed), cure, node=failed.node, line=failed.line))
     except CaptureError as error:
         paths = paths or find_paths(batch)  # explains why nothing requires a gradient
-        found += [Finding("failed", "error", "The net", str(error)), *_of_paths(paths)]
+        found += [Finding("failed", "error", "The network", str(error)), *_of_paths(paths)]
     found = by_cause(sorted(found, key=lambda one: RANKS[one.severity]))
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
@@ -249,4 +249,4 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
 
 def _title(batch: TrainingBatch, layer: str, node: str | None) -> str:
     label = batch.labels.get(node) if node is not None else None
-    return (label.title if label else "") or layer or "the net"
+    return (label.title if label else "") or layer or "the network"

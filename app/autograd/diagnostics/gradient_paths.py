@@ -119,7 +119,7 @@ def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> G
 
 
 def _stops(tape: Tape, node: int) -> str:
-    return f"{tape.nodes[node].name} in {tape.title_of(tape.nodes[node])} passes no gradient: "
+    return f"{tape.nodes[node].name} in {tape.title_of(tape.nodes[node])} passes no gradient because "
 
 
 def _location(tape: Tape, number: int) -> OpLocation:

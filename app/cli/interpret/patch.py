@@ -62,7 +62,7 @@ def _changes(options: argparse.Namespace) -> tuple[Intervention, ...]:
     if not options.mute and not options.take:
         raise cli.CommandError("pass --mute PART, or --take PART with --from N")
     if bool(options.take) != (options.source is not None):
-        raise cli.CommandError("--take PART and --from N go together")
+        raise cli.CommandError("--take PART and --from N require each other")
     try:
         changes = [*map(parse_part, options.mute), *(parse_part(one, options.source) for one in options.take)]
     except InterpretError as error:

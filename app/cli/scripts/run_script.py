@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
     name = options.script
     if (options.capture is None) != (options.out is None):
-        raise cli.CommandError("--capture STEP and --out FILE go together")
+        raise cli.CommandError("--capture STEP and --out FILE require each other")
     world_size = os.environ.get("WORLD_SIZE", "")
     world = int(world_size) if world_size.isdecimal() else 1
     if not 0 <= options.rank < world:

@@ -25,7 +25,7 @@ def read_weights(request: ReadWeights, context: Context) -> WeightsBeside:
     state = state_dicts.read(request.path, context.progress)
     if request.source is None or context.cancelled():
         return WeightsBeside(state.infos, state.notes)
-    context.progress(f"Comparing {len(state.infos):,} tensors with the net")
+    context.progress(f"Comparing {len(state.infos):,} tensors with the network")
     ours = state_dicts.net_infos(request.source)
     return WeightsBeside(state.infos, state.notes, ours, suggestions(state.infos, ours))
 

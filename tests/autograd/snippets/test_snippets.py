@@ -175,7 +175,7 @@ def test_a_tensor_of_an_odd_kind_keeps_nobody_from_being_told_of(text: str, told
 def test_what_is_compiled_is_shown_as_the_one_node_that_it_is() -> None:
     answer = ran("f = torch.compile(lambda a: (a * 2).sin(), backend='aot_eager')\n"
                  "x = torch.ones(3, requires_grad=True)\ny = f(x).sum()")  # fmt: skip
-    assert answer.error is None and "not known" in answer.words
+    assert answer.error is None and "unknown" in answer.words
     assert made_by(answer.graph.tape) == ["SumBackward0", "CompiledFunctionBackward"]
 
 

@@ -126,14 +126,14 @@ def test_gradcheck_of_a_layer_of_a_node_and_of_the_whole_net(window, qtbot) -> N
     assert report is not None and report.passed and {row.dtype for row in report.table} == {"float32", "float64"}
     assert control.page.check.inputs.rowCount() == len(report.inputs)
     assert {given.name for given in report.inputs} == {"conv2d2.weight", "conv2d2.bias"}
-    assert "is right" in control.page.check.verdict.text() and "is right" in inspector_text(window)
+    assert "is correct" in control.page.check.verdict.text() and "is correct" in inspector_text(window)
     window.room.scene.choose("node:n2")
     click(button(window, "gradcheck"))
     done(qtbot, control)
     assert control.report.what == "layer conv2d2"
     click(control.page.run)
     done(qtbot, control)
-    assert control.report.what == "the whole net" and control.report.passed
+    assert control.report.what == "the whole network" and control.report.passed
 
 
 def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:

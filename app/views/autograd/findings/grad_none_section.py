@@ -69,7 +69,7 @@ def check_section(what: str, samples: str, report: GradcheckReport | None, run: 
                   show: Callable[[], None]) -> QWidget:  # fmt: skip
     """Return a section with a button, its explanation, and the latest result."""
     section = Section("gradcheck")
-    button = Button("Run gradcheck here", "primary", "flask")
+    button = Button("Run gradcheck", "primary", "flask")
     button.setObjectName("gradcheck")
     button.clicked.connect(run)
     section.body_layout.addWidget(button)

@@ -9,6 +9,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.util import formatting
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
@@ -58,7 +59,9 @@ class PictureGrid(QWidget):
         ]
         self._shape = (whole.shape[1], whole.shape[2]) if len(whole) else (1, 1)
         self._captions = tuple(captions)
-        self.setAccessibleName(f"{len(self._images)} pictures" + (f": {', '.join(captions)}" if captions else ""))
+        self.setAccessibleName(
+            formatting.counted(len(self._images), "picture") + (f": {', '.join(captions)}" if captions else "")
+        )
         self.updateGeometry()
         self.update()
 

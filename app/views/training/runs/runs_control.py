@@ -268,7 +268,7 @@ class RunsControl(QObject):
         title = f"{kept.record.title} cannot be resumed"
 
         def on_resumable(found: Resumable) -> None:
-            self._ask("run goes on", title, store.history_of, kept, then=lambda history: ready(found, history))
+            self._ask("run to resume", title, store.history_of, kept, then=lambda history: ready(found, history))
 
         def ready(found: Resumable, history: History) -> None:
             control.go_on(kept, found, history)
@@ -276,7 +276,7 @@ class RunsControl(QObject):
                 words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
                 self._workspace.notifier.warn("An older checkpoint was used", words)
 
-        self._ask_engine("run goes on", title, FindResumable(kept.folder, now, root), on_resumable)
+        self._ask_engine("run to resume", title, FindResumable(kept.folder, now, root), on_resumable)
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
