@@ -238,6 +238,13 @@ def test_undo_is_that_of_the_drawing(tab: Tab) -> None:
 
     undone: list[bool] = []
     QShortcut(QKeySequence.StandardKey.Undo, tab.view, lambda: undone.append(True))
+    tab.put("144, 10", 5)
+    tab.press(KEY.Key_Return)
+    tab.write("-3")
+    tab.press(KEY.Key_Return)
+    assert "nn.Linear(144, -3)" in tab.edit.toPlainText() and tab.view.typing.under_way
+    tab.press(KEY.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert not undone and "nn.Linear(144, 10)" in tab.edit.toPlainText(), "a red line is undone before the drawing"
     tab.press(KEY.Key_Z, Qt.KeyboardModifier.ControlModifier)
     assert undone
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
 
 from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_snippet
@@ -54,6 +55,17 @@ def test_what_is_typed_into_a_ready_snippet_is_ones_own(page) -> None:
     QTest.keyClicks(page.edit, "y = 1")
     assert page.ready.value() is None and page.snippet().text.startswith("y = 1")
     assert len(page.edit.lexed.lines) == page.edit.blockCount()
+
+
+def test_ctrl_z_beside_the_line_of_an_error_undoes_what_was_typed_and_no_step_of_the_project(page) -> None:
+    undone: list[bool] = []
+    QShortcut(QKeySequence.StandardKey.Undo, page, lambda: undone.append(True))
+    before = page.edit.text()
+    QTest.keyClicks(page.edit, "y = = 1")
+    page.edit.mark_error(1)
+    while page.edit.text() != before:
+        QTest.keyClick(page.edit, Qt.Key.Key_Z, CONTROL)
+        assert not undone
 
 
 def test_lines_are_indented_as_python_wants_them(page) -> None:

@@ -151,9 +151,17 @@ class TypingEdit(CodeEdit):
     # --- Keys
 
     def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ShortcutOverride and self._takes_back(event):
+            event.accept()
+            return True
         if leaves_to_window(event):  # undo is that of the drawing
             return False
         return super().event(event)
+
+    def _takes_back(self, event: QEvent) -> bool:
+        """Return whether a key undoes what is typed and no edit of the drawing yet."""
+        undo = isinstance(event, QKeyEvent) and event.matches(QKeySequence.StandardKey.Undo)
+        return undo and self._typing is not None and self._typing.under_way
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         typing = self._typing
@@ -164,7 +172,7 @@ class TypingEdit(CodeEdit):
                 typing.finish()
             else:
                 self.select_value()
-        elif event.key() == _KEY.Key_Escape and typing.under_way:
+        elif self._takes_back(event) or event.key() == _KEY.Key_Escape and typing.under_way:
             typing.give_up()
         elif event.key() == _KEY.Key_F2:
             self.select_value()
