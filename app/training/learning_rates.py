@@ -41,12 +41,14 @@ class LearningRates:
         main = "" if "" in sizes else max(sizes, key=sizes.__getitem__)
         self.names = (main, *(path for path in sizes if path != main))
         self._places = {name: [at for at, path in enumerate(found) if path == name] for name in self.names}
+        self._main = self._places[main][0]
         self._told: Rates | None = None
 
     @property
     def main(self) -> float:
         """Return the rate of the main group, NaN if the optimizer has none."""
-        return self._rate(self.names[0])
+        rate = self._optimizer.param_groups[self._main].get("lr")
+        return math.nan if rate is None else float(rate)
 
     @property
     def all(self) -> tuple[float, ...]:

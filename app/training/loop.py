@@ -8,7 +8,7 @@ generators, and visitors restore them (`app.util.rng`, `app.training.monitoring.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
@@ -52,7 +52,7 @@ from app.training.setup.device import Resolved
 from app.training.setup.devices import device_name, resolve
 from app.training.setup.prepare import set_up
 from app.training.setup.torch_flags import cpu_threads, switched
-from app.training.stepper import BatchResult
+from app.training.stepper import BatchResult, NonFiniteLoss
 from app.training.surgery.values import Outcome, Surgery, SurgeryError
 from app.util.formatting import counted
 from app.util.rng import GENERATOR
@@ -120,6 +120,8 @@ class _Run:
         self.at = Position()
         # (epoch, step, samples, seconds, rate, batch), whose losses are on the device until they are flushed.
         self._losses: list[tuple[int, int, int, float, float, BatchResult]] = []
+        self._now_at = 0.0  # when the last step ended, on the clock of `perf_counter`
+        self._batch: tuple[Tensor, Tensor] | None = None  # the last one, until what was measured is reported
         self._watcher: Watcher | None = None
         self._correct: Tensor | None = None
         self._origin = 0.0
@@ -188,8 +190,7 @@ class _Run:
         self.stepper, data = set_up(self.job, device, self._reading)
         self._shuffle = torch.Generator().manual_seed(training.seed)
         # On the CPU every number is there at once; elsewhere reading one waits for the device.
-        self._at_once = device == "cpu"
-        self._reads = self._at_once or training.not_finite == "skip"
+        self._reads = device == "cpu" or training.not_finite == "skip"
         self.live = LiveRun(self.stepper, data, device)
         self._watcher = self._watch(self.live, self.job.source, self.control)
         if resume is not None:
@@ -259,15 +260,19 @@ class _Run:
                     return
             if self.stepper.set_by_hand:
                 yield from self.stepper.rates_set(self.at.step)
-            if self.at.step + 1 in self._left_out:
+            if self._left_out and self.at.step + 1 in self._left_out:
                 yield from self._leave_out(epoch, len(chunks[number]), batches)
             else:
-                yield from self._take_step(epoch, len(chunks[number]), number + 1 == len(chunks), batches)
-            if self._over():
+                last = number + 1 == len(chunks) or (self._limited and self._is_last_step())
+                yield from self._take_step(epoch, len(chunks[number]), last, batches)
+            reports = self._now_at >= self._watching.flush_due
+            if reports:
+                yield from self._report()
+            if self._limited and self._over():
                 break
             if self.config.save_every and self.at.step % self.config.save_every == 0:
                 yield from self._save(checkpoint.step_file(self.at.step))
-            if self._placing is not None and self._placing.due(self._seconds(), self.at.step):
+            if reports and self._placing is not None and self._placing.due(self._seconds(), self.at.step):
                 yield from self._keep_to_revisit()
         yield from self._flush()
         seen = sum(map(len, chunks[: self.at.batch])) - self.at.left_out
@@ -306,71 +311,80 @@ class _Run:
 
     def _take_step(
         self, epoch: int, count: int, last: bool, batches: Iterator[tuple[Tensor, Tensor]]
-    ) -> Iterator[Event]:
-        live, watcher = self._now, self._watching
-        rate, seen = self.stepper.rate, math.nan
+    ) -> Iterable[Event]:
+        """Train on the next batch, and return the events that are there at once.
 
-        def check_loss(loss: Tensor) -> None:
-            # Before backward, so that the weights stay those of the last good step.
-            nonlocal seen
-            if self._reads or self.control.watch.not_finite:
-                value = loss.item()
-                if not math.isfinite(value):
-                    watcher.look.forward_done()
-                    raise not_finite(self.stepper, self.job.source, value, self.at.step + 1)
-                # LBFGS calls it several times; the loss of the batch is the first.
-                seen = value if math.isnan(seen) else seen
-            if watcher.look.open:
-                watcher.forward_done(loss)
-
-        skipped: NotFinite | None = None
+        Every line of it counts: a step of a small net takes half a millisecond. So it is no generator, and what
+        measures a step is called where something is due.
+        """
+        live, at, stepper, watcher = self.live, self.at, self.stepper, self._watcher
+        assert live is not None and watcher is not None
+        rate, read = stepper.rates.main, self._reads or self.control.watch.not_finite
+        observed = self._now_at >= watcher.idle_until
         with GENERATOR:
             inputs, labels = next(batches)
-            if watcher.look_due:
+            if observed:
                 watcher.begin()
             try:
-                batch = self.stepper.take(inputs, labels, last or self._is_last_step(), check_loss, watcher.measure,
-                                          watcher.hash_gradients)  # fmt: skip
-            except NotFinite as error:
-                watcher.skipped()
-                # LBFGS has moved the weights by then: there is no step to leave out.
-                pauses = self.control.watch.not_finite and self.config.optimizer.name != CLOSURE
-                if self.config.not_finite != "skip" and not pauses:
-                    raise
-                skipped = error
-        self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
-        live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
-        now = perf_counter()
-        seconds = now - self._origin
-        if skipped is not None:
-            self.at.left_out += count
-            self._skipped += 1
-            yield Skipped(epoch, self.at.step, str(skipped), skipped.node)
-            if self.control.watch.not_finite:
-                yield self._caught_loss(skipped, (inputs, labels))
-            return
+                batch = stepper.take(inputs, labels, last, watcher if observed else None, read)
+            except NonFiniteLoss as error:
+                return self._skip_step(error, epoch, count, inputs, labels)
+        at.step, at.epoch, at.batch = at.step + 1, epoch, at.batch + 1
+        live.epoch, live.step, live.batch = epoch, at.step, at.batch
+        self._now_at = now = perf_counter()
         if batch.correct is not None:
             self._correct = batch.correct if self._correct is None else self._correct + batch.correct
-        watcher.after(self.at.step, batch.updated, now)
-        if self._at_once:
-            self.at.total += seen * count
-            yield from batch.events(StepDone(epoch, self.at.step, seen, count, seconds, rate))
-        else:
-            self._losses.append((epoch, self.at.step, count, seconds, rate, batch))
+        if observed:
+            watcher.after(at.step, batch.updated, now)
         if now >= watcher.flush_due:
-            for event in self._flush():
-                if isinstance(event, Caught):
-                    live.caught = inputs, labels
-                yield event
+            self._batch = inputs, labels
+        if not read:
+            self._losses.append((epoch, at.step, count, now - self._origin, rate, batch))
+            return ()
+        before = list(self._flush()) if self._losses else ()  # of steps before the loss was read
+        at.total += batch.value * count
+        done = StepDone(epoch, at.step, batch.value, count, now - self._origin, rate)
+        return (*before, *batch.events(done)) if before else batch.events(done)
+
+    def _report(self) -> Iterator[Event]:
+        """Emit what was measured; the batch of the last step is at hand for who pauses there."""
+        batch, self._batch = self._batch, None
+        for event in self._flush():
+            if isinstance(event, Caught) and batch is not None:
+                self._now.caught = batch
+            yield event
+
+    def _skip_step(
+        self, error: NonFiniteLoss, epoch: int, count: int, inputs: Tensor, labels: Tensor
+    ) -> Iterable[Event]:
+        """Leave out a batch whose loss is not finite. Raises NotFinite unless the run goes on or pauses there."""
+        watcher = self._watching
+        watcher.look.forward_done()
+        found = not_finite(self.stepper, self.job.source, error.value, self.at.step + 1)
+        watcher.skipped()
+        # LBFGS has moved the weights by then: there is no step to leave out.
+        pauses = self.control.watch.not_finite and self.config.optimizer.name != CLOSURE
+        if self.config.not_finite != "skip" and not pauses:
+            raise found from None
+        self._pass_over(epoch, count)
+        self._skipped += 1
+        skipped = Skipped(epoch, self.at.step, str(found), found.node)
+        if self.control.watch.not_finite:
+            return skipped, self._caught_loss(found, (inputs, labels))
+        return (skipped,)
+
+    def _pass_over(self, epoch: int, count: int) -> None:
+        """Count a batch that was not trained on."""
+        self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
+        self.at.left_out += count
+        live = self._now
+        live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
 
     def _leave_out(self, epoch: int, count: int, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[Event]:
         """Read a batch that is not to be trained on; the schedule of the learning rate does not move either."""
         with GENERATOR:
             next(batches)
-        self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
-        self.at.left_out += count
-        live = self._now
-        live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
+        self._pass_over(epoch, count)
         yield Skipped(epoch, self.at.step, f"The batch of step {self.at.step:,} is left out.", None, False)
 
     def _caught_loss(self, error: NotFinite, batch: tuple[Tensor, Tensor]) -> Caught:
@@ -472,6 +486,7 @@ class _Run:
             )
         self._stage, self.job = number, self._whole.at_stage(number)
         self.config = self.job.training
+        self._limited = self.config.max_steps is not None or self.config.max_minutes is not None
         self._planned = self._whole.stages[number - 1 :]
 
     def _operate_as_planned(self) -> Iterator[Event]:

@@ -5,9 +5,10 @@ The order of operations is that of the exported `train.py`; unused features are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from app.training.choices import CLOSURE, PLATEAU
 from app.training.config import TrainingConfig
@@ -25,10 +26,11 @@ _NO_PARTS: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class BatchResult(NamedTuple):
-    """Result of a batch: its loss on the device, detached, the number of correct samples, and whether the optimizer
-    stepped.
+    """Result of a batch: its loss on the device, detached unless it was read, the number of correct samples, and
+    whether the optimizer stepped.
 
     `parts` are the losses of several outputs, detached, `rates` are the rates of several parameter groups, if changed.
+    `value` is the loss as a number, NaN if it was not to be read.
     """
 
     loss: Tensor
@@ -36,14 +38,36 @@ class BatchResult(NamedTuple):
     updated: bool
     parts: Mapping[str, Tensor]
     rates: Rates | None = None
+    value: float = math.nan
 
-    def events(self, done: StepDone) -> Iterator[Event]:
-        """Yield the events of a step, once its loss is read from the device."""
-        if self.rates is not None:
-            yield GroupRates(done.step, self.rates.names, self.rates.values)
-        yield done
-        if self.parts:
-            yield LossParts.from_tensors(done.epoch, done.step, self.parts)
+    def events(self, done: StepDone) -> Iterable[Event]:
+        """Return the events of a step, once its loss is read from the device."""
+        if self.rates is None and not self.parts:
+            return (done,)
+        changed = (GroupRates(done.step, self.rates.names, self.rates.values),) if self.rates is not None else ()
+        parts = (LossParts.from_tensors(done.epoch, done.step, self.parts),) if self.parts else ()
+        return (*changed, done, *parts)
+
+
+class NonFiniteLoss(ArithmeticError):
+    """Raised before backward for a loss of `value`, NaN or infinite; the weights are those before the step."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(f"The loss is {value}.")
+        self.value = value
+
+
+class Observer(Protocol):
+    """What measures a step. With an optimizer that takes a closure, the last two follow its step."""
+
+    def forward_done(self, loss: Tensor) -> None:
+        """Measure between forward and backward."""
+
+    def hash_gradients(self) -> None:
+        """Hash the gradients as backward left them."""
+
+    def measure(self) -> None:
+        """Measure between unscaling the gradients and the optimizer step."""
 
 
 class StepInputs(NamedTuple):
@@ -92,10 +116,15 @@ class Stepper:
         # Cached, as they are read at every step: a step of a small net takes less than a millisecond.
         self._several = hasattr(self.loss, "losses")
         self._clips = config.clip_value is not None or config.clip_norm is not None
-        self._checked = False
+        each_step = config.schedule is not None and config.schedule.per == "step"
+        self._only_steps = not (self._clips or self.scaler or self.average or each_step)
+        self._checked = False  # whether the output matches the labels, which the first forward pass shows
+        self._direct = False  # whether net and loss then take the batch as it is
         # The last inputs of the net, and on the CPU the generator's state before it; until the loss was checked.
         self.fed: tuple[Any, Tensor | None] | None = None
-        self._state: Callable[[], Tensor | None] = torch.get_rng_state if self.kind == "cpu" else lambda: None
+        self._state: Callable[[], Tensor | None] = (
+            torch.default_generator.get_state if self.kind == "cpu" else lambda: None
+        )
         self.rates = LearningRates(model, self.optimizer, self.schedule, own)
         self.set_by_hand: list[str] = []  # groups whose rate the user changed since the loop last checked
         self.waiting = 0  # batches accumulated since the last optimizer step
@@ -112,7 +141,7 @@ class Stepper:
         """Set the rate of one parameter group, "" is the main one, see `LearningRates.set`. Raises ValueError."""
         self.set_by_hand.append(self.rates.set(rate, group))
 
-    def rates_set(self, step: int) -> Iterator[RateSet]:
+    def rates_set(self, step: int) -> Iterable[RateSet]:
         """Return the rates set by hand since the last call, after that step."""
         names, self.set_by_hand = dict.fromkeys(self.set_by_hand), []
         rates = dict(zip(self.rates.names, self.rates.all, strict=True))
@@ -180,35 +209,48 @@ class Stepper:
         inputs: Tensor,
         labels: Tensor,
         last: bool,
-        look: Callable[[Tensor], None],
-        measure: Callable[[], None],
-        hashed: Callable[[], None] = lambda: None,
+        observer: Observer | None = None,
+        read: bool = False,
     ) -> BatchResult:
         """Train on a batch. The `last` of an epoch always steps the optimizer.
 
-        `look(loss)` is called before backward and may raise, `hashed()` after it with the gradients as it left them,
-        `measure()` between their unscaling and the step. An optimizer with a closure gets the last two after its step.
-        Raises OutputError if the first output does not match the labels.
+        With `read`, the loss is read from the device before backward. Raises NonFiniteLoss if it is not finite then,
+        OutputError if the first output does not match the labels.
         """
         if self.config.optimizer.name == CLOSURE:
-            return self._take_closure(inputs, labels, look, measure, hashed)
+            return self._take_closure(inputs, labels, observer, read)
         rates = self.rates.news()
         if not self.waiting:
             self.optimizer.zero_grad(set_to_none=True)
         output, loss = self._run(inputs, labels)
-        look(loss)
+        value = _finite(loss) if read else math.nan
+        if observer is not None:
+            observer.forward_done(loss)
         self.fed = None
         part = loss / self.config.accumulate if self.config.accumulate > 1 else loss
         (self.scaler.scale(part) if self.scaler is not None else part).backward()
-        hashed()
+        if observer is not None:
+            observer.hash_gradients()
         self.waiting += 1
         updated = last or self.waiting == self.config.accumulate
         if updated:
-            self._update(measure)
-        self.rates.mark_reported(rates)
-        return BatchResult(loss.detach(), self.task.correct(output, labels), updated, self.parts, rates)
+            if self._only_steps and observer is None:
+                self.optimizer.step()
+                self.waiting = 0
+            else:
+                self._update(observer)
+        if rates is not None:
+            self.rates.mark_reported(rates)
+        if not read:
+            loss = loss.detach()
+        parts = self.loss.parts if self._several else _NO_PARTS
+        return BatchResult(loss, self.task.correct(output, labels), updated, parts, rates, value)  # type: ignore[arg-type]
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
+        if self._direct and self.before_forward is None:
+            self.fed = inputs, self._state()
+            output = self.forward(inputs)
+            return output, self.loss(output, labels)
         others, share = None, 1.0
         if self.config.mixup:
             from app.training.script_recipes import mixed
@@ -225,41 +267,46 @@ class Stepper:
         if not self._checked:
             self.task.check(output, labels)
             self._checked = True
+            converts = self.config.amp or self.config.channels_last or self.config.mixup or self.fields
+            self._direct = not converts and not self._several and self.task.direct
         return output
 
     def _take_closure(
         self,
         inputs: Tensor,
         labels: Tensor,
-        look: Callable[[Tensor], None],
-        measure: Callable[[], None],
-        hashed: Callable[[], None],
+        observer: Observer | None,
+        read: bool,
     ) -> BatchResult:
-        first: list[tuple[Any, Tensor, Mapping[str, Tensor]]] = []
+        first: list[tuple[Any, Tensor, Mapping[str, Tensor], float]] = []
 
         def closure() -> Tensor:
             self.optimizer.zero_grad(set_to_none=True)
             output, loss = self._run(inputs, labels)
-            look(loss)
+            value = _finite(loss) if read else math.nan
+            if observer is not None:
+                observer.forward_done(loss)
             self.fed = None
             loss.backward()
             if self.after_backward is not None:
                 self.after_backward()
             self._clip()
-            first.append((output, loss.detach(), self.parts))
+            first.append((output, loss.detach(), self.parts, value))
             return loss
 
         self.optimizer.step(closure)  # type: ignore[arg-type]
-        hashed()
-        measure()
+        if observer is not None:
+            observer.hash_gradients()
+            observer.measure()
         self._moved()
-        output, loss, parts = first[0]
-        return BatchResult(loss, self.task.correct(output, labels), True, parts)
+        output, loss, parts, value = first[0]  # it is called several times; the loss of the batch is the first
+        return BatchResult(loss, self.task.correct(output, labels), True, parts, None, value)
 
-    def _update(self, measure: Callable[[], None]) -> None:
+    def _update(self, observer: Observer | None) -> None:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        measure()
+        if observer is not None:
+            observer.measure()
         self._clip()
         if self.scaler is not None:
             self.scaler.step(self.optimizer)
@@ -333,3 +380,11 @@ class Stepper:
             for name, parameter in self.model.named_parameters():
                 gradient = state["gradients"].get(name)
                 parameter.grad = gradient.to(parameter) if gradient is not None else None
+
+
+def _finite(loss: Tensor) -> float:
+    """Read a loss from the device. Raises NonFiniteLoss."""
+    value = float(loss.item())
+    if not math.isfinite(value):
+        raise NonFiniteLoss(value)
+    return value

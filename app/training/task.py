@@ -36,6 +36,11 @@ class Task:
         """The task of one output: of several the first."""
         return self
 
+    @property
+    def direct(self) -> bool:
+        """Whether the loss takes outputs and labels as they are: `ready` and `targets` return what they are given."""
+        return self.kind == VALUES or (self.kind == CLASSES and LOSSES[self.loss] == CLASS_IDS)
+
     def answer(self, output: Any) -> Any:
         """Return the output on which accuracy and metrics are measured."""
         return output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -47,7 +48,8 @@ MEMORY = (memory.EVERY, 0.002)
 class Watcher:
     """Telemetry hooks for the loop around each step; results pending on the device are reported at a flush.
 
-    `look_due` and `flush_due` are read at every step: an unmeasured step costs nothing else.
+    `idle_until` and `flush_due` are read at every step: one that begins before `idle_until` needs no observer, and
+    costs nothing else.
     """
 
     def __init__(self, live: LiveRun, source: Source, control: Control) -> None:
@@ -69,6 +71,7 @@ class Watcher:
         self._points: WatchPoints | None = None
         self._measures = bool(self.sampler.layers)
         self.look_due = self._measures
+        self.idle_until = 0.0  # on the clock of `perf_counter`
         self.flush_due = 0.0
         self.began = (0, 0.0)  # the step and second where the run starts or resumes
 
@@ -84,13 +87,15 @@ class Watcher:
     # --- Around a step
 
     def begin(self) -> None:
-        """Install the hooks for a sampled step, before the forward pass."""
-        if self._looked_at is None and not self.look.open:
+        """Prepare for an observed step, before the forward pass: a sampled one gets its hooks."""
+        if self.look_due and self._looked_at is None and not self.look.open:
             self.look.begin()
             self.look_due = False
 
     def forward_done(self, loss: Tensor) -> None:
-        """Continue after the forward pass of a sampled step, before backward."""
+        """Continue after the forward pass, before backward."""
+        if not self.look.open:
+            return
         scaler = self._live.stepper.scaler
         self.look.forward_done(loss, scaler.get_scale() if scaler is not None else 1.0)
 
@@ -108,7 +113,7 @@ class Watcher:
         self._hashes.take()
 
     def after(self, step: int, updated: bool, now: float) -> None:
-        """Measure after a complete step."""
+        """Measure after a complete observed step."""
         self._hashes.after(step, self._live.epoch, self._live.batch)
         if self._fresh is not None:
             self._norms.append((step, self._fresh))
@@ -125,6 +130,15 @@ class Watcher:
                 self._epoch = self._live.epoch
         elif now >= self._look_meter.due or self._epoch_lacks_look(now):
             self.look_due = self._measures
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Note when a step is to be observed again."""
+        if self.look.open or self.look_due:
+            self.idle_until = 0.0
+            return
+        measured = min(self._norms_meter.due, self._look_meter.due) if self._measures else math.inf
+        self.idle_until = min(measured, self._hashes.due)
 
     def _epoch_lacks_look(self, now: float) -> bool:
         """Return whether this epoch has no look and may have one, whatever is due."""
@@ -139,6 +153,7 @@ class Watcher:
         if self.look.open:
             self.look.drop()
             self.look_due = True
+        self._schedule()
 
     # --- Reporting
 
@@ -172,6 +187,7 @@ class Watcher:
         if now >= self._memory_meter.due:
             yield from self._read_memory(step, seconds, found)
         self.flush_due = now + FLUSH_EVERY
+        self._schedule()
         for at, each, node in found:
             if (each.what, each.layer) not in self._told:
                 self._told.add((each.what, each.layer))

@@ -5,6 +5,7 @@ At most `SHARE` of a run's time is spent on that: where a hash of every step wou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -31,9 +32,14 @@ class HashRecording:
         self._rows: list[tuple[int, int, int, Tensor, Tensor]] = []
         self.hashed = 0
 
+    @property
+    def due(self) -> float:
+        """When the next hash is due, on the clock of `perf_counter`; never for a net without parameters."""
+        return self.meter.due if self._hasher.layers else math.inf
+
     def take(self) -> None:
         """Hash the gradients as backward left them, if that is due."""
-        if perf_counter() >= self.meter.due and self._hasher.layers:
+        if perf_counter() >= self.due:
             with self.meter:
                 self._fresh = self._hasher.generator(), self._hasher.gradients()
 

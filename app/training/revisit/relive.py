@@ -111,6 +111,9 @@ class ReliveWatcher(Watcher):
             self._layer_norms = self.sampler.measure()
         super().measure()
 
+    def _schedule(self) -> None:
+        """Observe every step."""
+
     def skipped(self) -> None:
         super().skipped()
         self._row = None

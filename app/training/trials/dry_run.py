@@ -53,7 +53,7 @@ def dry_run(job: Job) -> DryRun | Failed:
             losses, seconds = [], []
             for _ in range(STEPS):
                 began = meter.now()
-                batch = stepper.take(inputs, labels, True, lambda _loss: meter.update_peak(), meter.update_peak)
+                batch = stepper.take(inputs, labels, True, meter)
                 losses.append(float(batch.loss))
                 meter.update_peak()
                 seconds.append(meter.now() - began)
@@ -172,6 +172,15 @@ class _Meter:
         now = self._read()
         if now is not None and self._most is not None:
             self._most = max(self._most, now)
+
+    def forward_done(self, _loss: Tensor) -> None:
+        self.update_peak()
+
+    def hash_gradients(self) -> None:
+        """Hash nothing: no step of a dry run is re-lived."""
+
+    def measure(self) -> None:
+        self.update_peak()
 
     def most(self) -> tuple[int | None, str]:
         """Return the peak in bytes: total on a device, growth of the process on the CPU."""

@@ -68,7 +68,7 @@ def rate_test(
             with aside(plain.seed + 1 + number):
                 inputs, labels = next(reader)
                 stepper.rates.scale(rate)
-                loss = float(stepper.take(inputs, labels, True, _nothing, lambda: None).loss)
+                loss = float(stepper.take(inputs, labels, True).loss)
             if not math.isfinite(loss):
                 ended = f"The loss is {loss} at a rate of {rate:.2g}."
                 break
@@ -84,10 +84,6 @@ def rate_test(
         if isinstance(reader, Generator):
             reader.close()  # workers that read ahead end here
     return RateTest(tuple(rates), tuple(losses), tuple(smoothed), steepest(rates, smoothed), ended)
-
-
-def _nothing(loss: Tensor) -> None:
-    """Ignore the loss: a no-op callback."""
 
 
 def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:
