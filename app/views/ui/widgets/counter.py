@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import icons
@@ -63,6 +63,7 @@ class Counter(QWidget):
         self._widths: list[float] = []  # a column never shrinks while its caption stays, so figures do not dance
         self._done, self._epochs = 0.0, 0
         self._segments: list[QRectF] = []
+        self._shape = QPainterPath()  # of all segments
         self._color = "text4"
         self._text, self._icon, self._tone = "", "", "text2"
         self._message = TextLine("", "message")
@@ -209,6 +210,9 @@ class Counter(QWidget):
             self._segments = [QRectF(FIELDS, self._high - 6, room, 3)]
         else:
             self._segments = [QRectF(FIELDS + i * (width + gap), self._high - 6, width, 3) for i in range(count)]
+        self._shape = QPainterPath()
+        for segment in self._segments:
+            self._shape.addRoundedRect(segment, 1, 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._cut()
@@ -270,13 +274,15 @@ class Counter(QWidget):
                 icons.draw(painter, self._icon, self._tone, left - 20, area.center().y() - 7, 14)
 
     def _paint_segments(self, painter: QPainter, theme: Theme, tape: QColor) -> None:
-        painter.setPen(Qt.PenStyle.NoPen)
-        single = len(self._segments) == 1
-        for i, segment in enumerate(self._segments):
-            share = self._done / self._epochs if single else min(max(self._done - i, 0.0), 1.0)
-            painter.setBrush(theme.line2)
-            painter.drawRoundedRect(segment, 1, 1)
-            if share > 0:
-                painter.setBrush(tape)
-                width = max(segment.width() * share, 1.0)
-                painter.drawRoundedRect(QRectF(segment.x(), segment.y(), width, segment.height()), 1, 1)
+        """Paint all segments as one shape, and again in colour as far as the run has come."""
+        if not self._segments:
+            return
+        count = len(self._segments)
+        done = self._done / self._epochs if count == 1 else min(self._done, count)
+        painter.fillPath(self._shape, theme.line2)
+        if done > 0:
+            last = self._segments[min(int(done), count - 1)]
+            right = last.x() + max(last.width() * min(done - int(done) if done < count else 1.0, 1.0), 1.0)
+            painter.setClipRect(QRectF(0, last.y(), right, last.height()))
+            painter.fillPath(self._shape, tape)
+            painter.setClipping(False)
