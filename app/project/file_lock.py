@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import getpass
 import json
 import os
 import platform
@@ -153,6 +152,8 @@ def clock(moment: datetime) -> str:
 def this_process() -> Owner:
     """Return this process as an owner."""
     try:
+        import getpass
+
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user id without a name
         user = ""

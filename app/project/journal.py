@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import threading
 import time
 from datetime import datetime
@@ -190,7 +189,7 @@ class Journal:
         with self._noting:
             if self._lock is None:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                made = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+                made = f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
                 self._lock, self._id = file_lock.Lock(self.folder / f"{made}{LOCK}"), made
                 self._write_note()
 

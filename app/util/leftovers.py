@@ -11,7 +11,6 @@ import hashlib
 import os
 import platform
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -44,7 +43,7 @@ def new_file(folder: Path) -> Path:
     """
     sweep_once(folder)
     while True:
-        path = folder / f"{FILE}{owner()}-{secrets.token_hex(4)}"
+        path = folder / f"{FILE}{owner()}-{os.urandom(4).hex()}"
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o600))
             return path

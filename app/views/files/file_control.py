@@ -16,7 +16,6 @@ from app.project.project import Project
 from app.util.late_dataclass import dataclass
 from app.util.resources import path as resource_path
 from app.views.files.autosave import Autosave
-from app.views.files.changed_file_dialog import ChangedFileDialog, OnDisk, VersionChoice, read_on_disk
 from app.views.files.project_difference import differences, summary
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
@@ -24,6 +23,7 @@ from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
 
 if TYPE_CHECKING:
+    from app.views.files.changed_file_dialog import OnDisk
     from app.views.workspace import Workspace
 
 SETTLED = 100  # ms of debounce: programs may save a file in several steps
@@ -171,6 +171,8 @@ class FileControl(QObject):
         if self._looking is not None:
             self._looking.abandon()
         opened = self._document.project
+        from app.views.files.changed_file_dialog import read_on_disk
+
         self._looking = BackgroundTask(lambda *_: (path, known, opened, read_on_disk(path, opened, known)))
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
@@ -235,6 +237,8 @@ class FileControl(QObject):
 
     def settle(self, path: Path) -> bool:
         """Ask what becomes of the file's version and the open one; whether the open one was saved."""
+        from app.views.files.changed_file_dialog import ChangedFileDialog, VersionChoice
+
         dialog = ChangedFileDialog(path, self._document.project, self._workspace.window)
         dialog.exec()
         dialog.deleteLater()
