@@ -320,7 +320,7 @@ class _Run:
         live, at, stepper, watcher = self.live, self.at, self.stepper, self._watcher
         assert live is not None and watcher is not None
         rate, read = stepper.rates.main, self._reads or self.control.watch.not_finite
-        observed = self._now_at >= watcher.idle_until
+        observed = perf_counter() >= watcher.idle_until
         with GENERATOR:
             inputs, labels = next(batches)
             if observed:
