@@ -108,6 +108,7 @@ class Outcome:
 class _Grabbing(Watcher):
     """Keeps the gradients of some steps as backward left them."""
 
+    every_step = True
     wanted: frozenset[int] = frozenset()
     kept: dict[int, list[Any]] = {}
 

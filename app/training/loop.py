@@ -246,6 +246,7 @@ class _Run:
         self._correct = None
         chunks = ordered(self.job, data.info.train_count, self._shuffle)
         live.model.train()
+        self._watching.idle_until = 0.0  # an epoch may lack a look
         batches = data.train.batches(chunk.to(live.device) for chunk in chunks[self.at.batch :])
         for number in range(self.at.batch, len(chunks)):
             if self._planned:

@@ -38,7 +38,7 @@ class Task:
 
     @property
     def direct(self) -> bool:
-        """Return whether the loss takes outputs and labels as they are: `ready` and `targets` return what they are given."""
+        """Return whether the loss takes outputs and labels as they are: `ready` and `targets` change nothing."""
         return self.kind == VALUES or (self.kind == CLASSES and LOSSES[self.loss] == CLASS_IDS)
 
     def answer(self, output: Any) -> Any:

@@ -122,7 +122,7 @@ def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_avai
     report = memory_report.MemoryReport("cpu", step, True, None, gpu.read("cpu"), 600 * 2**20)
     dialog.show_report(report)
     texts = [[dialog.table.item(r, c).text() for c in range(6)] for r in range(3)]
-    assert texts[0] == ["All", "640 B", "640 B", "1.25 KiB", "2.00 MiB", "2.00 MiB"] and texts[2][0] == "Net"
+    assert texts[0] == ["All", "640 B", "640 B", "1.25 KiB", "2.00 MiB", "2.00 MiB"] and texts[2][0] == "Outside layers"
     assert dialog.summary.text() == "Estimated, without running anything: 2.00 MiB for a batch of 64."
     assert "not available" in dialog.device.text() and not dialog.empty.isEnabled() and dialog.empty.toolTip()
     on_cuda = memory_report.MemoryReport(

@@ -41,7 +41,7 @@ NORMS = (0.05, 0.003)
 LOOKS = (0.5, 0.004)
 # An epoch has a look even if none is due: the first ones of a run always, so that a short run has more than one, and
 # later ones while looks took less than this share of the time.
-FIRST_EPOCHS, SHARE_OF_LOOKS = 20, 0.02
+FIRST_EPOCHS, SHARE_OF_LOOKS = 20, 0.004
 MEMORY = (memory.EVERY, 0.002)
 
 
@@ -51,6 +51,8 @@ class Watcher:
     `idle_until` and `flush_due` are read at every step: one that begins before `idle_until` needs no observer, and
     costs nothing else.
     """
+
+    every_step = False  # whether each one is observed
 
     def __init__(self, live: LiveRun, source: Source, control: Control) -> None:
         self._live, self._source, self._control = live, source, control
@@ -134,7 +136,7 @@ class Watcher:
 
     def _schedule(self) -> None:
         """Note when a step is to be observed again."""
-        if self.look.open or self.look_due:
+        if self.every_step or self.look.open or self.look_due:
             self.idle_until = 0.0
             return
         measured = min(self._norms_meter.due, self._look_meter.due) if self._measures else math.inf

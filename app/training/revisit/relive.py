@@ -61,6 +61,8 @@ class StepFigures:
 class ReliveWatcher(Watcher):
     """Hashes every step and compares it with the recorded one; `done` after the step `last`, or where they part."""
 
+    every_step = True
+
     def __init__(
         self, live: LiveRun, source: Source, control: Control, recorded: Recorded, last: int, probe: Probe | None
     ) -> None:
@@ -110,9 +112,6 @@ class ReliveWatcher(Watcher):
         if self._is_last or self._probe is not None:
             self._layer_norms = self.sampler.measure()
         super().measure()
-
-    def _schedule(self) -> None:
-        """Observe every step."""
 
     def skipped(self) -> None:
         super().skipped()
