@@ -303,10 +303,10 @@ with an edited net. *Difference* is the largest difference of the output on a ba
 relative to the largest element, in eval mode: at most {limit:g} wherever the edit can preserve the function.
 *Parameters* that stay are the same objects, with equal moments of the optimizer. *train.py* ran in a separate process,
 and all its losses are compared float for float. *Resumed* counts the checkpoints before and after the surgeries from
-which the run resumed bit for bit, *re-lived* the steps whose recorded hashes of gradients and generators were equal
-when the run was re-lived from its start.
+which the run resumed bit for bit, *recomputed* the steps whose recorded hashes of gradients and generators were equal
+when the run was recomputed from its start.
 
-| # | run and surgery | after step | layers | difference | parameters | train.py | resumed | re-lived |
+| # | run and surgery | after step | layers | difference | parameters | train.py | resumed | recomputed |
 |-|-|-|-|-|-|-|-|-|
 """
 

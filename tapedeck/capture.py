@@ -2,7 +2,7 @@
 
 A capture that is asked for waits for the next call of `backward`, or for the first of a later step, and has layers and
 lines recorded until then. There the script stands: the thread that called answers as an engine over a connection of the
-command socket, and another hears commands meanwhile. It goes on when it is told to, and when whoever asked closes a
+command socket, and another reads commands meanwhile. It continues on command, and when the client that asked closes a
 connection, or hangs.
 """
 
@@ -36,13 +36,13 @@ ENDED = "The script ended before it called backward again."
 
 class Capturing:
     """Captures of one script, one at a time. `armed` while one waits for the next backward, `later` while one waits for
-    the end of a step, `standing` while the script stands there.
+    the end of a step, `standing` while the script is paused there.
     """
 
     def __init__(self, watcher: Watcher, actions: Actions) -> None:
         self._watcher, self._actions = watcher, actions
         self._asker: tuple[Client, Any] | None = None  # who waits, and the number of the command
-        self._later: tuple[int, Client, Any] | None = None  # after which step somebody waits, who, and the command
+        self._later: tuple[int, Client, Any] | None = None  # the step to wait for, the client, and its command
         self._compiles = False  # torch.compile was called
         self._recorder: Any = None
         self._connections: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
@@ -72,7 +72,7 @@ class Capturing:
         if step is not None and step > taken + 1:
             self.cancel(OVERTAKEN)
             self._later = step - 1, client, number
-            self._watcher.settle()  # each step is looked at from here on
+            self._watcher.settle()  # each later step is measured
         else:
             if not self.standing:
                 self._record()
@@ -137,7 +137,7 @@ class Capturing:
     # -- recording ----------------------------------------------------------------------------------------------------
 
     def _record(self) -> None:
-        """Record layers and lines from here on. Raises RuntimeError."""
+        """Start recording layers and lines. Raises RuntimeError."""
         if self._recorder is not None:
             self._recorder.end()
         if self._recorder is None or self._recorder.known != frozenset(self._watcher.models):
@@ -161,7 +161,7 @@ class Capturing:
         return made(inner, wrappers, models.variable_of, compiled)
 
     def compiles(self) -> None:
-        """Record no layers and lines from here on: something is compiled, and would be compiled for the recording."""
+        """Stop recording layers and lines: something is compiled, and would be compiled for the recording."""
         self._compiles = True
         if self._recorder is not None:
             self._recorder.end()

@@ -27,7 +27,7 @@ from tapedeck import frames
 NAME = "commands.sock"
 SECRET = "secret"
 SILENCE = 10.0  # seconds
-LONGEST = 1 << 16  # bytes of a command, and of answers that nobody reads
+LONGEST = 1 << 16  # bytes of a command, and of unread answers
 _LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
 
 
@@ -142,7 +142,7 @@ class CommandSocket:
             self._drop(client)
 
     def keep(self, commands: Iterable[tuple[Client, dict[str, Any]]]) -> None:
-        """Have the next `poll` yield commands once more."""
+        """Have the next `poll` yield commands again."""
         self._kept += commands
 
     def _accepted(self) -> Client | None:

@@ -5,7 +5,7 @@ The lines are those of `train.py --json` with a few more kinds; a number that is
 - "script": `argv`, `pid`, `rank`, and where commands go: the path of a Unix `socket`, or a `port` with a `secret` file;
   of several ranks also the size of their `world`, and the `job` that all of them name
 - "started": as of a run, with `train_count` 0, since a script tells no number of samples
-- "layers": the names of the rows of all "norms" from here on; "norms": L2 norms of gradients, one a layer
+- "layers": the names of the rows of all later "norms"; "norms": L2 norms of gradients, one a layer
 - "step": also `seconds` since the first step without pauses, and `rate` where it changed
 - "rates": `groups` and `rates` of several parameter groups; "memory"; "looking": what watching has cost so far
 - "said": a `message` for the person who watches
@@ -72,7 +72,7 @@ def newest() -> Path | None:
 
 
 def is_private(path: Path) -> bool:
-    """Return whether a folder is the caller's, and nobody else can open it."""
+    """Return whether a folder belongs to the caller, and no other user can open it."""
     found = os.lstat(path)
     if not hasattr(os, "geteuid"):
         return stat.S_ISDIR(found.st_mode)

@@ -1,6 +1,6 @@
 """Run a script as `python train.py` does, watched: `python tapedeck/script.py FOLDER train.py [args]`, or `-m module`.
 
-With `--captured` after FOLDER it begins once somebody has asked over the socket for a captured step.
+With `--captured` after FOLDER it begins once a captured step was requested over the socket.
 
 Run as a file and at its top level, since a frame of ours below those of the script would show in its tracebacks, and
 an exception has to end the interpreter by itself, for the exit status and the signals to be those of the script.

@@ -60,7 +60,7 @@ class Quick:
     """Steps of which only loss and rate are reported, as the hooks record them while `on`.
 
     They are of one `optimizer` with one group, and end at `due`; each has its time, where its losses end in `losses`,
-    and its rate. While it `looks`, its gradients may be due to be looked at. Noting the first `spent` so many seconds.
+    and its rate. While it `looks`, its gradients may be due to be looked at. Noting the first took `spent` seconds.
     """
 
     __slots__ = ("due", "looks", "losses", "noted", "on", "optimizer", "spent")
@@ -156,7 +156,7 @@ class Watcher:
         self.spent += perf_counter() - began
 
     def stand_if_asked(self, tensors: Any, gradients: Any, scale: float, inputs: Any) -> None:
-        """Stand before a backward that is to be captured."""
+        """Pause before a backward that is to be captured."""
         capturing = self.actions.capturing if self.actions is not None else None
         if capturing is None or not capturing.armed:
             return

@@ -170,7 +170,7 @@ def watch(
     folder: str | os.PathLike[str] | None = None,
     quiet: bool = False,
 ) -> Watch:
-    """Watch the training in this process from here on: losses, learning rates, norms of gradients, memory.
+    """Start watching the training in this process: losses, learning rates, norms of gradients, memory.
 
     Args:
         model: a model, or several by name, by which layers are named; without, they are found by their parameters.

@@ -10,7 +10,7 @@ class CaptureError(CodedError, RuntimeError):
 
 
 class CaptureCancelledError(CaptureError):
-    """Nobody waits for the capture any more."""
+    """The capture was cancelled."""
 
 
 class NoGraphError(CaptureError):

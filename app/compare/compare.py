@@ -412,7 +412,7 @@ class Numbers:
         return First(path, path_b, part.direction, mode, why, *at_a, *at_b, *names)
 
     def _operations(self, part: Part, one: Recording, forced: Forced, limit: float) -> tuple[Any, Any]:
-        """Run both once more, and return the first operations of a call that differ."""
+        """Run both again and return the first operations of a call that differ."""
         if part.key not in one.calls or part.key not in forced.calls:
             return None, None
         again, failed = self._recorded(one.model, self._paths_a, self.trains[0], part.key)

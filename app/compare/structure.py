@@ -160,7 +160,7 @@ class _Matching:
             pairs = [(left[at], right[to]) for at, to in more]
             found += pairs
             left, right = _without(left, (a for a, _ in pairs)), _without(right, (b for _, b in pairs))
-        apart = {one[a].name for a in left} & {other[b].name for b in right}  # they stand at one place
+        apart = {one[a].name for a in left} & {other[b].name for b in right}  # they are at the same place
         found = _slid(found, ours, [a for a in left if one[a].name not in apart], self.a.whole)
         turned = [(b, a) for a, b in found]
         turned = _slid(turned, theirs, [b for b in right if other[b].name not in apart], self.b.whole)
@@ -245,7 +245,7 @@ def _renamed(text: str, paths: dict[str, str]) -> str:
 
 def _slid(found: list[tuple[int, int]], row: list[int], alone: list[int], whole: list[int]) -> list[tuple[int, int]]:
     """Return pairs where each module of a row without a match stands behind those that equal it: which of equal ones is
-    missing cannot be told, and then the fewest numbers shift.
+    missing is undecidable, and then the fewest numbers shift.
 
     >>> _slid([(1, 10), (2, 11)], [0, 1, 2], [0], [7, 7, 7])
     [(0, 10), (1, 11)]

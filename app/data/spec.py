@@ -109,7 +109,7 @@ class TargetInfo:
 class FieldInfo:
     """One of the inputs of a sample: its shape without the batch and torch's name of its dtype.
 
-    `symbols` are what its whole numbers stand for, to be read by people; empty for numbers.
+    `symbols` are the texts of its integer codes; empty for numbers.
     """
 
     name: str

@@ -64,7 +64,7 @@ class Channel(Generic[M]):
             try:
                 self._writes.close()
             except OSError:
-                # The other end closed amid a message: nobody reads its rest.
+                # The other end closed amid a message: its rest is never read.
                 return
 
 

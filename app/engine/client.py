@@ -195,7 +195,7 @@ class Engine:
             process = self._process
             if process is None:
                 return
-            if value is None:  # also if it was answered meanwhile: nobody releases its handles
+            if value is None:  # also if it was answered meanwhile: its handles would leak
                 process.open.pop(question.number, None)
                 self._send(process, protocol.Cancel(question.number))
             elif process.open.get(question.number) is question:

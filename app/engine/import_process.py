@@ -40,7 +40,7 @@ from app.project.weights import files
 from app.util.leftovers import TemporaryFolder
 
 PATIENCE = 120.0  # seconds for a file of the user
-CHECKED = 300.0  # seconds more, from when the drawing is held against the model
+CHECKED = 300.0  # seconds more, from when the drawing is compared with the model
 POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
 _STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
 _quiet_stderr = partial(child_process.StderrReader, passes=lambda _line: False)

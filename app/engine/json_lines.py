@@ -42,7 +42,7 @@ class Reader:
     batches per epoch for a number of samples, where rounding up is not right.
 
     Steps and samples missing from a line are derived from those of "started". With `timed` false, `now` is not the
-    time of the run but of whoever reads its file, of which no speed follows; lines of scripts have their own times.
+    time of the run but of the reader of its file, which gives no speed; lines of scripts have their own times.
     """
 
     def __init__(

@@ -297,7 +297,7 @@ class _Pipes:
 class _Forked:
     """A process that the fork server forked; `status` reports how it ended.
 
-    If the server dies, nobody reports it; its processes are then killed, unless the kernel has done so.
+    If the server dies, no report comes; its processes are then killed, unless the kernel has done so.
     """
 
     def __init__(self, pid: int, handle: int, pipes: _Pipes) -> None:

@@ -76,7 +76,7 @@ SHARED = frozenset(
 """.split()
 )
 LONG = 32
-FEW = 4  # one of so many entries may differ in a container that is sent as its differences from another
+FEW = 4  # one in this many entries may differ in a container that is sent as its differences from another
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
 MOST = 500_000  # entries of the tables before both ends clear them
 # A struct in a tuple of them, such as a node of a tape, has this weight: 2 kB, where other entries take a hundred

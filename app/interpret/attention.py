@@ -1,7 +1,7 @@
 """Find every scaled-dot-product attention of a forward pass: fused, in C++, or a softmax between two matmuls.
 
 A function mode sees `F.scaled_dot_product_attention` with the arguments as they were written, and keeps
-`nn.MultiheadAttention` and `nn.TransformerEncoder` off their fused inference, whose weights nobody can see. A dispatch
+`nn.MultiheadAttention` and `nn.TransformerEncoder` off their fused inference, whose weights are hidden. A dispatch
 mode sees the kernels that are called past the public functions, and follows tensors from a matmul of two activations
 through a softmax to the matmul that takes its result, whatever masks, biases, casts and views lie between.
 """

@@ -185,7 +185,7 @@ def write(
     backup. `before` is called with the digest of the new content just before it is replaced.
 
     Args:
-        expected: The digest that the file has, unless somebody changed it; None to write over whatever there is. A file
+        expected: The digest that the file has, unless it was changed; None to write over whatever there is. A file
             that is missing is created.
 
     Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDiskError.

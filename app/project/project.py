@@ -21,7 +21,7 @@ class Project:
 
     `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files with
     custom layers, absolute or relative to the project; they run only once the user trusts them. `origin` is the model
-    of an imported net. With `opened` the net is a model of somebody's code in place of a drawing, and the sheet is
+    of an imported net. With `opened` the network is a model from code in place of a drawing, and the sheet is
     empty.
     """
 

@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"\d{2,}")
 
 
 def begin(folder: Path, event: Cut, surgery: Surgery, project: Project) -> StageRecord:
-    """Begin a stage in the folder of a run, whose project is `project` from here on. Raises OSError."""
+    """Begin a stage in the folder of a run, whose project is now `project`. Raises OSError."""
     ended, begun = store.stage_folder(folder, event.stage - 1), store.stage_folder(folder, event.stage)
     for place in (ended, begun):
         place.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 from app.util.user_frames import GENERATED
 
-# The function of a source that makes a model of somebody's code, and the module that it is exported as.
+# The function of a source that constructs a model from user code, and the module that it is exported as.
 MAKER = "make_model"
 
 
@@ -93,7 +93,7 @@ Path = tuple[tuple[str, int], ...]
 @dataclass(frozen=True)
 class Source:
     """The text of `class Net(nn.Module)`, with its lines and modules mapped to nodes of the drawing; or that of
-    `make_model`, which makes a model of somebody's code.
+    `make_model`, which constructs a model from user code.
 
     `lines` maps node ids to 1-based line numbers, `modules` maps node ids to attribute paths of the module (`conv1`,
     `layers.0`), which are the prefixes of its state_dict keys. Both cover the network's own nodes; `within` returns

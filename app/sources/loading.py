@@ -250,7 +250,7 @@ def _package(name: str, source: SourceSpec) -> Any:
 @contextlib.contextmanager
 def _installed_alone() -> Iterator[None]:
     """Import without the current folder, which `python -m` puts on Python's path: what is there is the user's own code,
-    which nobody has trusted."""
+    which is not trusted."""
     here, before = Path.cwd(), list(sys.path)
     sys.path[:] = [one for one in before if Path(one or ".").resolve() != here]
     try:

@@ -83,7 +83,7 @@ class TrainingConfig:
     loss; None and 0 are no limit. With `one_batch` it trains on the first batch only (overfit test). `not_finite` is
     "stop" or "skip", for a batch whose loss is nan or infinite. `save_every` is the number of batches between two
     checkpoints; with 0 only the best and the last epoch's are saved. With `revisit_seconds` above 0 further ones are
-    kept, so that any step can be re-lived within about so many seconds. `leave_out` are steps, from 1, whose batch is
+    kept, so that any step can be recomputed within about that time (s). `leave_out` are steps, from 1, whose batch is
     read and not trained on. `metrics` are keys of
     `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With `losses`, one per output,
     the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first. `inputs` names

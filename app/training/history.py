@@ -188,7 +188,7 @@ class History:
         self._gradient_steps.extend(steps[None])
 
     def _rename_layers(self, layers: tuple[str, ...]) -> None:
-        """Replace the layers from here on, as for a script that creates another optimizer; earlier rows get NaN."""
+        """Replace the layers for later rows, as for a script that creates another optimizer; earlier rows get NaN."""
         before, self.gradients = self.gradients, Columns(*layers)
         old = before.matrix()
         rows = np.full((len(layers), len(before)), np.nan)

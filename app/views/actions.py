@@ -94,7 +94,7 @@ class Actions:
     ) -> dict[str, QAction]:
         """Add a group of exclusive actions, as (value, text); return them by value.
 
-        Where they stand among other commands, `title` says of what they are; `words` find them too.
+        Where they are listed among other commands, `title` says of what they are; `words` find them too.
         """
         group = QActionGroup(self._window)
         made = {}

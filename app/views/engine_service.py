@@ -124,7 +124,7 @@ class EngineService(PendingRequests):
 
 
 class OwnEngineService(EngineService):
-    """Client of an engine that nobody else asks, and that ends with it."""
+    """Client with an exclusive engine, which ends with it."""
 
     def __init__(self, parent: QObject, engine: OwnEngine) -> None:
         super().__init__(parent, engine)

@@ -293,7 +293,7 @@ class MainWindow(QMainWindow):
 
     @property
     def furnished(self) -> bool:
-        """Whether all pages are there but those on demand that nobody has wanted."""
+        """Whether all pages exist but those on demand that were not opened."""
         return self._unmade.keys() <= self._on_demand - self._demanded
 
     def furnish(self, *features: Feature) -> None:
@@ -318,7 +318,7 @@ class MainWindow(QMainWindow):
             self._furnishing = True
             QTimer.singleShot(1, self, self._furnish_one)
 
-    def _furnish_first(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
+    def _furnish_first(self, *_: object) -> None:  # an import error is reported by the step that needs it
         if not self._furnishing:
             self._furnishing = True
             self._furnish_one()
@@ -333,7 +333,7 @@ class MainWindow(QMainWindow):
                 self.background.ask("dataclasses", late_dataclass.complete_all, on_answer=self._settled)
                 self.live.start()
             return
-        QTimer.singleShot(1, self, self._furnish_one)  # first: who cannot make a page keeps nobody from making theirs
+        QTimer.singleShot(1, self, self._furnish_one)  # first: a page that fails does not prevent the next ones
         steps = self._unmade[each]
         made = True
         try:

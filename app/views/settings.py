@@ -22,7 +22,7 @@ class Settings(QObject):
     """Properties over a `QSettings`. Another organisation or application name has separate settings.
 
     A missing or unreadable value is the default. The name of a property is the last part of its key; `changed(name)` is
-    emitted when it gets another value, and whoever depends on it follows that, wherever it was changed.
+    emitted when it gets another value, and dependants follow it, wherever it was changed.
     """
 
     changed = Signal(str)

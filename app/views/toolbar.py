@@ -150,7 +150,7 @@ class Toolbar(QFrame):
         live = self._workspace.live
         if not self._workspace.session.active:
             if live.up_to_date and reason and _is_empty(self._workspace.document.project):
-                self.deck.set_blocked("Add layers to run")  # nobody made a mistake yet
+                self.deck.set_blocked("Add layers to run")  # an empty canvas is no mistake
                 return
             errors = bool(live.errors) and live.up_to_date
             icon, color = ("error", "error") if errors else ("", "text2")

@@ -26,7 +26,7 @@ STAGES = (
     "Tracing the gradient to each parameter",
     "Running backward: norms, gains, dead units",
 )
-MANY_DEAD = 0.5  # of a layer's units: from here on it is a warning
+MANY_DEAD = 0.5  # of a layer's units; at least this share is a warning
 RANKS = {"error": 0, "warning": 1, "info": 2}
 
 

@@ -1,6 +1,6 @@
 """Run the node of a compiled part more than once, although its backward may overwrite what its forward saved.
 
-AOTAutograd donates saved tensors that nobody else sees to the compiled backward as buffers, and refuses to run it with
+AOTAutograd donates unshared saved tensors to the compiled backward as buffers, and refuses to run it with
 `retain_graph`. Here those tensors are restored afterwards.
 """
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PassWatch:
-    """Watches from here on until `close`; `nodes` are those of `tape`, in its order of numbers."""
+    """Watches backward passes until `close`; `nodes` are those of `tape`, in its order of numbers."""
 
     def __init__(self, nodes: Sequence[Any], tape: Tape) -> None:
         self._tape = tape

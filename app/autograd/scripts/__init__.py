@@ -1,1 +1,1 @@
-"""The graph of a step of somebody's own training script, recorded and described in the script's process."""
+"""The graph of a step of the user's training script, recorded and described in the script's process."""

@@ -23,7 +23,7 @@ from app.util.frozen import FrozenMap
 
 class StepGraph:
     """What a backward that is about to run starts from, and all below it. `tensors` and `gradients` are the arguments
-    of `backward`; `name_of` names parameters that no model holds. `notes` are sentences for whoever looks at it.
+    of `backward`; `name_of` names parameters that no model holds. `notes` are sentences shown with it.
 
     Raises CaptureError for a call that cannot be described.
     """

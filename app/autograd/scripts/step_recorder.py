@@ -66,7 +66,7 @@ class StepRecorder(FileRecorder):
     # -- while the script runs ----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Record from here on, on this thread."""
+        """Start recording on this thread."""
         self._thread = threading.get_ident()
         self._open, self._stack, self._suspended = [], [], []
         if self.compiled:
@@ -129,7 +129,7 @@ class StepRecorder(FileRecorder):
             self.end()
 
     def _path_of(self, module: nn.Module) -> str | None:
-        """Return the path of a module, of a model that nobody knew too; None for a loss, or a wrapper."""
+        """Return the path of a module, also of an unregistered model; None for a loss, or a wrapper."""
         path = self.paths.get(id(module))
         if path is not None or id(module) in self._wrappers or self._stack:
             return path

@@ -36,7 +36,7 @@ Called = tuple[Any, Any]
 
 class ReadPastError(TraceError):
     """A submodule that is called while another reads a tensor of it, or calls a part of it. `layer` says that it can be
-    part of the sheet that it stands on: a layer of the catalog, or a block."""
+    part of the sheet that contains it: a layer of the catalog, or a block."""
 
     layer = False
 
@@ -138,7 +138,7 @@ class FallbackChooser:
     def _result_of(self, path: str) -> Any:
         """Return what a module returned when the model was run; None if it was not called."""
         if not self._results:
-            with contextlib.suppress(Exception):  # its own error is said where the node is run
+            with contextlib.suppress(Exception):  # its own error is reported where the node is run
                 run_alone(self._model, *self._examples, self._results)
         return self._results.get(path)
 

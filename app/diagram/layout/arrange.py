@@ -37,7 +37,7 @@ Progress = Callable[[float], object]
 
 
 def no_progress(_done: float) -> None:
-    """Hear nothing of a layout's progress."""
+    """Ignore the progress of a layout."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def describe_step(request: HeldStep, context: Context) -> CapturedStep:
 
 def graph_of(request: AnyCapture, context: Context) -> LiveGraph:
     """Run a batch and keep its graph; for a paused script keep its existing graph. Raises as `batch_of` and
-    `TrainingBatch.hold`, and HandleLostError once the script has gone on."""
+    `TrainingBatch.hold`, and HandleLostError once the script has continued."""
     if isinstance(request, HeldStep):
         graph: LiveGraph = context.object_of(request.handle).hold()
         return graph

@@ -13,7 +13,7 @@ LOADS = (
 
 
 class Placing:
-    """Decides when the next checkpoint is due: whoever re-lives a step starts, reads the data and a checkpoint, runs
+    """Decides when the next checkpoint is due: recomputing a step starts, reads the data and a checkpoint, runs
     the steps, each hashed and with a copy of the state before it, and captures.
 
     `set_up` are the seconds until the first step, as measured. The steps since the last checkpoint count as long as

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from app.training.stepper import Stepper
 
 TOP = 5  # most likely classes stored per sample
-VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # names of classes that nobody would see
+VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # visible names of invisible classes
 MOST_CLASSES = 10_000  # limit of the confusion matrix: 800 MB
 WIDEST = 8  # values stored per sample in regression
 

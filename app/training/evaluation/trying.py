@@ -37,7 +37,7 @@ class InputSurvey:
     """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the columns.
 
     If samples have several inputs, each of `parts` is of one, with its `name`, its dtype, its value in the `first`
-    sample, and what its whole numbers stand for; other fields are those of the first.
+    sample, and the texts of its integer codes; other fields are those of the first.
     """
 
     shape: tuple[int, ...]

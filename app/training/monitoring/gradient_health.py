@@ -43,7 +43,7 @@ def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> 
     if not samples.size:
         return
     newest, count = samples[-1], len(reach)
-    row = int(np.flatnonzero(cells[:, newest])[-1])  # layers stand in forward order
+    row = int(np.flatnonzero(cells[:, newest])[-1])  # layers are in forward order
     first, last = int(reach.steps[samples[0]]), int(reach.steps[newest])
     value, layer = values[row, newest], reach.layers[row]
     rule = {

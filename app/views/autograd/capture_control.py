@@ -159,7 +159,7 @@ class AutogradControl(QObject):
         self.capture(train)
 
     def close(self) -> None:
-        """End the process of an opened model, and let a script go on."""
+        """End the process of an opened model, and let a script continue."""
         self.script.close()
         self._close_model()
 
@@ -279,7 +279,7 @@ class AutogradControl(QObject):
             self._background.ask(CAPTURE, prepare, tape, on_answer=lambda _tape: show())
 
     def capture_step(self) -> None:
-        """Capture the next step of the watched script, which stands there until `go_on`."""
+        """Capture the next step of the watched script, which pauses there until `go_on`."""
         self.turn_to(SCRIPT)
         self._keep_played()
         self._room.standing.hide()
@@ -287,7 +287,7 @@ class AutogradControl(QObject):
         self.script.capture()
 
     def go_on(self) -> None:
-        """Let a script go on that stands, or waits to; what was played of its step stays."""
+        """Let a paused script, or one about to pause, continue; the steps played so far stay."""
         if self.script.state == HELD:
             self._keep_played()
         elif self.script.state == WAITING:

@@ -48,7 +48,7 @@ class OpenedModel(QObject):
             ask()
             return
         self.close()
-        if digest_of(self.model.source, self.model.folder) != self._digest:  # nobody has trusted what it is now
+        if digest_of(self.model.source, self.model.folder) != self._digest:  # its present content is not trusted
             failed(
                 WorkerFailure(SourceError(f"{self.model.source} has changed since it was opened; open it again"), "")
             )

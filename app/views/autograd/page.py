@@ -214,7 +214,7 @@ class AutogradPage(QWidget):
             self._pages.setCurrentIndex(EMPTY)
 
     def show_standing(self, kind: str, title: str, reason: str, *actions: str) -> None:
-        """Show that a script stands, or has gone on."""
+        """Show that a script is paused or has continued."""
         self.standing.set(kind, title, reason, *actions)
         self.standing.show()
 

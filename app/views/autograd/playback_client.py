@@ -59,7 +59,7 @@ class PlaybackClient(QObject):
     def _done(self, question: Future[None]) -> None:
         error = None if question.cancelled() else question.exception()
         if isinstance(error, EngineDiedError) and isinstance(self._request.batch, HeldStep):
-            pass  # the script has gone on
+            pass  # the script has continued
         elif isinstance(error, EngineDiedError):
             self._emit(Trouble("The captured graph was freed", f"{error} Capture one batch again."))
         elif error is not None:

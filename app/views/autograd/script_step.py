@@ -1,4 +1,4 @@
-"""The step of a watched script that is captured: asked for, held while the script stands before it, and let go."""
+"""The step of a watched script that is captured: requested, held while the script is paused before it, and released."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class ScriptStep(QObject):
         return thread.control if thread is not None else None
 
     def capture(self) -> None:
-        """Have the next backward captured; a script that stands goes on first."""
+        """Have the next backward captured; a paused script continues first."""
         control = self._control()
         if not isinstance(control, WatchedRunControl):
             self.refused.emit("No script is watched.")
             return
         self._turn += 1
-        asked = control.ask("capture")  # before the script goes on
+        asked = control.ask("capture")  # before the script continues
         self._disconnect()
         self._enter(WAITING)
         asked.add_done_callback(partial(self._tell, self._turn))
@@ -98,7 +98,7 @@ class ScriptStep(QObject):
         self.refused.emit(str(failure.error))
 
     def release(self) -> None:
-        """Let the script go on, or wait for its backward no more."""
+        """Let the script continue, or stop waiting for its backward."""
         if self.state == NONE and self.service is None:
             return
         self._turn += 1
@@ -109,7 +109,7 @@ class ScriptStep(QObject):
 
     @Slot(str)
     def _ended(self, _words: str) -> None:
-        """The script has gone on by itself, or has ended."""
+        """The script has continued by itself, or has ended."""
         if self.sender() is self.service:
             self._go()
 
@@ -126,7 +126,7 @@ class ScriptStep(QObject):
             service.close()
 
     def close(self) -> None:
-        """Let the script go on as the window closes."""
+        """Let the script continue as the window closes."""
         self._turn += 1
         self._disconnect()
 

@@ -179,7 +179,7 @@ def enable(canvas: Canvas) -> None:
 
 
 def _switch(canvas: Canvas, toggle: Callable[[], object]) -> None:
-    """Toggle what is selected; the check marks then show what it is, also where nothing could be changed."""
+    """Toggle the selection; the check marks then show its state, also where nothing could be changed."""
     toggle()
     enable(canvas)
 

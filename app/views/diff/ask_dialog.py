@@ -1,4 +1,4 @@
-"""The dialog "Compare with": two models, or one in two modes; nothing of a person's own runs before it is trusted."""
+"""The dialog "Compare with": two models, or one in two modes; user code runs only once it is trusted."""
 
 from __future__ import annotations
 

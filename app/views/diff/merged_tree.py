@@ -53,7 +53,7 @@ class Change:
 
 
 class MergedTree:
-    """Both hierarchies in one: matched modules once, in the order of A; those of B alone after what stands before them
+    """Both hierarchies in one: matched modules once, in the order of A; those of B alone after what precedes them
     there, as far as their numbers tell."""
 
     def __init__(self, found: Difference) -> None:
@@ -172,7 +172,7 @@ class MergedTree:
         ]  # fmt: skip
 
     def drawing(self, opened: frozenset[str]) -> Drawing:
-        """Draw with these parts open. There are no arrows: modules stand in their order, not in that of the data."""
+        """Draw with these parts open. There are no arrows: modules are in their order, not in that of the data."""
         boxes: list[Box] = []
         groups: list[Group] = []
 

@@ -1,4 +1,4 @@
-"""Read the two things that a person wants compared: files by the engine, sources as they are written; then ask whether
+"""Read the two sides of a comparison: files by the engine, sources as they are written; then ask whether
 code of the person's own may run."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CompareTrustDialog(ModelTrustDialog):
 
 @dataclass(frozen=True)
 class AskedSide:
-    """What a person wrote: a source as File > Open a model takes it, a project, the folder of a run, a checkpoint or a
+    """A side as written: a source as File > Open a model takes it, a project, the folder of a run, a checkpoint or a
     file of weights, each perhaps with `@` and its weights. `inputs` and `arguments` are those of a source."""
 
     text: str
@@ -93,7 +93,7 @@ class SideReader(QObject):
             go_on(side)
 
     def _ask_trust(self, sides: tuple[DiffSide, ...], place: int, then: Then, refuse: Refuse) -> None:
-        """Show the files that would run one after another, and go on once each is trusted."""
+        """Show the files that would run one after another, and continue once each is trusted."""
         if place == len(sides):
             then(sides)
             return

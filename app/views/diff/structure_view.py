@@ -42,7 +42,7 @@ def laid_out(tree: MergedTree, opened: frozenset[str], width: float) -> Arranged
 
 
 class ChangesModel(ColumnsModel):
-    """A row a difference: what it is, where, and in what."""
+    """One difference per row: its kind, its place, and both values."""
 
     heads = ("Difference", "In A", "In B", "What")
     rows: list[Change] = []
@@ -117,7 +117,7 @@ class StructureView(QSplitter):
         return self.scene.drawing
 
     def reveal(self, key: str) -> None:
-        """Select a module and scroll to it; what it is in is opened."""
+        """Select a module and scroll to it; its parents are unfolded."""
         if self.tree is None or key not in self.tree.by_key:
             return
         around = self.tree.around(key)

@@ -73,13 +73,13 @@ def _by_dot(drawing: Drawing, form: str, project: bytes = b"") -> bytes:
         return made
     if form == "png":
         return picture_file.into_png(made, project)
-    # Without the document type: it is needed by nobody, and refused where the project is read.
+    # Without the document type: it is not needed, and refused where the project is read.
     text, end, rest = re.sub(r"<!DOCTYPE[^>]*>\s*", "", made.decode(), count=1).rpartition("</svg>")
     return f"{text}{picture_file.as_element(project)}{end}{rest}".encode()
 
 
 def preview(drawing: Drawing, choice: Choice, width: int) -> tuple[str, QImage]:
-    """Return the size of a picture in words, and its image, about so many pixels wide. Raises `ExportError`."""
+    """Return the size of a picture in words, and its image, about this many pixels wide. Raises `ExportError`."""
     if choice.arranged == "dot":
         image = QImage.fromData(_by_dot(drawing, "png"))
         return f"{image.width():,} × {image.height():,} pixels, laid out by Graphviz", image

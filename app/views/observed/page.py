@@ -52,7 +52,7 @@ def _within(rect: Rect | None, view: TapeView, point: QPointF) -> bool:
 
 class ObservedPage(QWidget):
     """Shows an `Observation`. `detail(observation, part)` tells what is selected (None for nothing),
-    `chosen(places)` where the calls are that a person selected, `captureRequested` asks for its backward graph,
+    `chosen(places)` where the selected calls are, `captureRequested` asks for its backward graph,
     `trainRequested` to make it the project, `redrawRequested(path)` for a drawing of a module, "" for the whole model,
     `openRequested` for another model, `exportRequested` for a file of the picture."""
 

@@ -53,7 +53,7 @@ class PaletteGroup:
 def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[PaletteGroup, ...]:
     """Group the specs by category, in the palette's order; the category `empty` is included even without specs.
 
-    The user's own blocks and layers come first, as nobody would look for them after all of torch's.
+    The user's own blocks and layers come first, as they would be overlooked after all of torch's.
     """
     found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
     for spec in specs:

@@ -1,4 +1,4 @@
-"""A row of controls that goes on in further rows where it has no room for all."""
+"""A row of controls that wraps into further rows where it has no room for all."""
 
 from __future__ import annotations
 

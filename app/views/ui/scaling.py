@@ -24,7 +24,7 @@ FIELDS = (QLineEdit, QComboBox, QAbstractSpinBox)
 
 
 def scale_fonts(before: float) -> None:
-    """Set every font that a widget has of its own at the text size in force; `before` was the one until now."""
+    """Set every explicit font of a widget at the text size in force; `before` was the one until now."""
     now = theme.manager().scale
     roles = {theme.font_at(role, before).key(): role for role in theme.ROLES}
     for widget in QApplication.allWidgets():
@@ -52,13 +52,13 @@ def fit_all() -> None:
 
 
 def fit(root: QWidget) -> None:
-    """Give controls in a widget the size that their text needs, and what they are in; at the design's their own."""
+    """Give controls in a widget the size that their text needs, and their containers; at the design's size its own."""
     scale = theme.manager().scale
     if scale != 1.0:
         _grew.add(True)
     elif not _grew:
         return
-    for widget in (*reversed(root.findChildren(QWidget)), root):  # what is inside before what it is in
+    for widget in (*reversed(root.findChildren(QWidget)), root):  # children before parents
         layout = widget.layout()
         if layout is not None:
             layout.invalidate()

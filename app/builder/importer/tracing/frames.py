@@ -64,7 +64,7 @@ class InputNotAcceptedError(TraceError):
 
 class VaryingCallsError(TraceError):
     """A module that does not do the same at every call, as with `f(x, 0.5)` after `f(x, 1.0)`: no block has such calls.
-    As part of the sheet that they stand in, each is drawn for itself."""
+    As part of the sheet that contains them, each is drawn for itself."""
 
     def __init__(self, path: str, name: str) -> None:
         why = "it does not do the same at every call"

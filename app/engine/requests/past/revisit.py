@@ -61,7 +61,7 @@ class Parted:
 class Revisited:
     """A step as it was re-lived; that where the run parted if `parted`, which `step` names then.
 
-    `checkpoint` is the file it went on from, "" for the start of the run, and `started_at` its step. `verified` steps
+    `checkpoint` is the file it continued from, "" for the start of the run, and `started_at` its step. `verified` steps
     on the way had recorded hashes, all equal. `captured` is whether the gradients of the captured graph are those of
     the step bit for bit; None without a graph, and of a step that was not `trained`: its loss was not finite, so the
     run ended or skipped it. `held` is the object of the step in the engine: `tape`, `notes` and `hold()`, as of a

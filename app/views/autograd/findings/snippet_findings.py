@@ -1,4 +1,4 @@
-"""The findings of a snippet, which stand in the page "Findings" while the snippet is in front."""
+"""The findings of a snippet, which are shown on the page "Findings" while the snippet is in front."""
 
 from __future__ import annotations
 

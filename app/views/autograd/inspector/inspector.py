@@ -235,7 +235,7 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
         more = Button(f"Show {count:,} more", "link")
 
         def show_rest() -> None:
-            """Make one part a turn, so that the window goes on."""
+            """Make one part per event-loop turn, so that the window stays responsive."""
             more.hide()
             section.body_layout.insertWidget(section.body_layout.indexOf(more), _saved_table(tape, rest.pop(0), named))
             if rest:
@@ -248,7 +248,7 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
 
 
 def _in_turns(nodes: list[TapeNode]) -> list[list[TapeNode]]:
-    """Split nodes into parts of so many tensors as can be shown in one turn of the window."""
+    """Split nodes into parts of as many tensors as can be shown in one turn of the window."""
     parts: list[list[TapeNode]] = [[]]
     for node in nodes:
         if sum(len(one.saved) for one in parts[-1]) >= MOST_ROWS:

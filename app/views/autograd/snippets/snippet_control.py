@@ -40,7 +40,7 @@ NET, MODEL, SCRIPT, SNIPPET = "net", "model", "script", "snippet"
 class SnippetControl(QObject):
     """Switches between "Network" and "Snippet", and runs the snippet on request.
 
-    Text from a file waits for trust, as it may be somebody else's.
+    Text from a file waits for trust, as another author may have written it.
     """
 
     subject_chosen = Signal(str)
@@ -134,7 +134,7 @@ class SnippetControl(QObject):
 
     @property
     def in_front(self) -> bool:
-        """Return whether the page "Snippet" stands in place of a graph of the net, a model or a script."""
+        """Return whether the page "Snippet" is shown in place of a graph of the net, a model or a script."""
         return self._page is not None and self._pages.currentWidget() is self._page
 
     @property

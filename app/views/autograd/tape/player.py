@@ -253,7 +253,7 @@ class Player(QObject):
             self._leaving.remove(client)
         if client is self._client:  # it failed to start or to continue
             self._client = None
-            if isinstance(self.batch, HeldStep):  # the script has gone on by itself
+            if isinstance(self.batch, HeldStep):  # the script has continued by itself
                 self.leave()
             else:
                 self.release()

@@ -193,7 +193,7 @@ class TapeControl(QObject):
         if here and pages.is_front("outline"):
             pages.turn_to("steps")
         elif not here and pages.is_front("steps"):
-            snippet = pages.is_front("autograd")  # which stands in the graph's place
+            snippet = pages.is_front("autograd")  # which replaces the graph
             self._steps_wait = snippet
             pages.turn_to("layers" if snippet else self._before_steps)
         elif here and self._steps_wait:

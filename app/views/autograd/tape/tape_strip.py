@@ -159,7 +159,7 @@ class TapeStrip(KeyboardFocus, QWidget):
         text.draw_in(painter, area.x() + 9, area, theme.window if theme.dark else QColor("#FFFFFF"))
 
     def held_area(self, position: int, width: float) -> QRectF:
-        """Return where the memory held at a position is said: beside the head, over no other words if possible."""
+        """Return where the memory held at a position is written: beside the head, over no other words if possible."""
         assert self._face is not None
         x, y, plot = self._face.x(position), self._face.y(self._face.held[position]), self._face.plot
         sides = [x + 10, x - 10 - width]

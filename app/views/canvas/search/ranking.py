@@ -9,7 +9,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.value_types import TensorType, ValueType
 
 _DIMENSIONS = re.compile(r"([123])d$")
-# Categories that usually follow a tensor with so many dimensions, the batch counted; of any more as of four.
+# Categories that usually follow a tensor with this many dimensions, the batch counted; of any more as of four.
 _USUAL = {
     2: ("linear", "act", "norm", "drop"),
     3: ("seq", "conv", "act", "norm", "linear"),
@@ -49,7 +49,7 @@ def by_kind(catalog: Catalog, op: str) -> list[str]:
 
 
 def _takes(spec: OpSpec, rank: int) -> bool:
-    """Return whether an op is for tensors of so many dimensions, as far as its name tells."""
+    """Return whether an op is for tensors of this many dimensions, by its name."""
     named = _DIMENSIONS.search(spec.label)
     if named is None:
         return True

@@ -91,7 +91,7 @@ class ChartsFeature(Feature):
         return None
 
     def _on_run(self, figures: Figures | None) -> None:
-        """Show another run in a turn of its own; that of a project which was left goes at once."""
+        """Show another run in a separate event-loop turn; that of a project which was left goes at once."""
         self._read_gradients(figures)
         if figures is None:
             self._another.stop()
@@ -134,7 +134,7 @@ class ChartsFeature(Feature):
         self.workspace.pages.show("curves")
 
     def _follow_cuts(self, events: list[Event]) -> None:
-        """Go on with the layers of the edited net."""
+        """Continue with the layers of the edited network."""
         run = self.workspace.session.current
         if run is not None and any(isinstance(event, Cut) for event in events):
             self.workspace.shown_run.show(run.figures)

@@ -188,7 +188,7 @@ class Backdrop(PlotLayer):
                 painter.drawText(QPointF(place + 4, rect.top() + metrics.height() + metrics.ascent() + 2), text)
 
     def cuts_near(self, x: float, pixels: float) -> list[CutLine]:
-        """Return the cuts within so many pixels of an x."""
+        """Return the cuts within a number of pixels of an x."""
         low, high = self._plot.view.viewRange()[0]
         reach = pixels * (high - low) / max(self._plot.view.width(), 1)
         return [cut for cut in self.cuts if abs(cut.x - x) <= reach]

@@ -105,7 +105,7 @@ class ColumnsTable(QWidget):
 
 
 def _read_as(spec: SourceSpec, target: str) -> dict[str, str]:
-    """Return what each column was read as: a number, classes, or so many values of which one is 1 (one-hot)."""
+    """Return what each column was read as: a number, classes, or one-hot values."""
     found: dict[str, str] = {}
     for column in spec.columns:
         name, is_text, _ = column.partition("=")

@@ -311,7 +311,7 @@ class DataSection(Section):
         added = made[len(before) :]
         if added and not is_random(added):
             evaluated += added
-        if len(made) == len(before):  # what stands in both lists alike stays alike
+        if len(made) == len(before):  # entries that are equal in both lists stay equal
             changed = {old: new for old, new in zip(before, made, strict=True) if old != new and old.name == new.name}
             evaluated = [changed.get(one, one) for one in evaluated]
         config = replace(self._config, train_transforms=made, eval_transforms=tuple(evaluated))

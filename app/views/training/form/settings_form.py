@@ -347,7 +347,7 @@ class TrainingForm(QWidget):
         self._remark()
 
     def _remark(self) -> None:
-        """Say beside each field that differs from the active run what that run goes on with."""
+        """Show beside each field that differs from the active run the value of that run."""
         kept, project = self._kept, self._document.project
         forms: list[tuple[ParamForm, Any, Any]] = [
             (section.form, kept.training if kept else None, project.training) for section in self.knobs

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LayerFeature(Feature):
-    """The page is made when somebody wants it, and shows then what was recorded until now."""
+    """The page is made on demand, and shows all that was recorded until then."""
 
     rank = 170
     layer_page: LayerPage

@@ -15,7 +15,7 @@ LEFT, TOP, RIGHT, ROOM = 12.0, 8.0, 14.0, 20.0
 
 
 class StepHistogram(QWidget):
-    """A bar for each bin, from the lowest value to the highest; the counts are told below."""
+    """A bar for each bin, from the lowest value to the highest; the counts are written below."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -202,7 +202,7 @@ class RunControl(QObject):
         return self._drawn.get(run.number)
 
     def set_drawn(self, run: Run, project: Project) -> None:
-        """Note that the run trains the net of another project from here on."""
+        """Note that the run now trains the network of another project."""
         self._drawn[run.number] = project
         self._tell_moved(run)
 
@@ -382,7 +382,7 @@ class RunControl(QObject):
 
 
 def described(value: Any) -> str:
-    """Return what a script told of its batch, as text.
+    """Format a script's description of its batch as text.
 
     >>> described([{"dtype": "float32", "shape": [64, 3], "min": -1.5, "max": 2.0, "mean": 0.25}, None])
     'float32 64×3 from -1.5 to 2, mean 0.25; None'

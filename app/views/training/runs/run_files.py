@@ -32,7 +32,7 @@ def resume_from(run: Path, checkpoint: Path) -> GoingOn:
 
 
 def fork_from(before: Kept, kept: Kept, checkpoint: Path) -> GoingOn:
-    """Give a new run the history of the one that it goes on from; return the state at the checkpoint.
+    """Give a new run the history of the one that it continues; return the state at the checkpoint.
 
     Raises OSError, RunError, RuntimeError.
     """

@@ -36,7 +36,7 @@ CAPTURE_TIPS = {
 }
 NOTHING = "–"
 READABLE = 0.25  # seconds between two figures of the counter
-# A run that takes no step for so many seconds, and for so many times as long as its last one took, has no speed.
+# A run without a step for this many seconds, and for this many times the duration of its last one, has no speed.
 STALLED, STALLED_STEPS = 5.0, 5.0
 
 

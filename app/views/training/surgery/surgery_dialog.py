@@ -19,7 +19,7 @@ RULES = (
 
 
 class SurgeryDialog(Dialog):
-    """`applied` is emitted with the button “Apply edits”; the dialog stays open until it is told how that went."""
+    """`applied` is emitted with the button “Apply edits”; the dialog stays open until it gets the result."""
 
     applied = Signal()
 

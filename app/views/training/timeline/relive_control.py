@@ -114,7 +114,7 @@ class ReliveControl(QObject):
         workspace.shown_run.show_relived(RelivedStep(found.held, found.run, found.step, found.epoch, found.batch))
         if workspace.pages.front("centre") == self._page:
             self._open(found, self._then)
-        else:  # somebody went on with other work meanwhile
+        else:  # the user continued with other work meanwhile
             title, then = f"Step {formatting.grouped_digits(found.step)} of {found.run} is recomputed", self._then
             workspace.notifier.show("info", title, READY, "Show graph", lambda: self._open(found, then))
 

@@ -87,7 +87,7 @@ class Batch(ABC, Generic[T]):
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
         """Return lists of rectangles for a map: the bottom ones, then others. Beyond `most`, some may be left out.
 
-        What stands in no map has none.
+        Items without a map have none.
         """
         return [], []
 

@@ -26,7 +26,7 @@ Name = tuple[str, QColor]
 
 
 def simple_below(nodes: int) -> float:
-    """Return the zoom under which a graph of so many nodes is painted simply, without names."""
+    """Return the zoom under which a graph of `nodes` nodes is painted simply, without names."""
     return SIMPLE_FEW if nodes <= FEW else SIMPLE
 
 

@@ -77,7 +77,7 @@ class Button(KeyboardFocus, QPushButton):
         self.update()
 
     def setText(self, text: str) -> None:
-        """Set the text; the mnemonic, which Qt forgets here, goes on where its letter is in the text."""
+        """Set the text; the mnemonic, which Qt forgets here, is kept where its letter is in the text."""
         super().setText(text)
         if self._mnemonic:
             self.set_mnemonic(self._mnemonic if self._mnemonic.lower() in text.lower() else "")

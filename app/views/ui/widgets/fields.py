@@ -103,7 +103,7 @@ class TextField(Marked, QLineEdit):
     def set_value(self, value: Any) -> None:
         """Show a value; text that is being typed stays, and is compared with this value when it is committed.
 
-        A value is ignored if this field emitted it, and others after it: whoever handles `edited` may be slow.
+        A value is ignored if this field emitted it, and others after it: a handler of `edited` may be slow.
         """
         if self._typing and self.hasFocus():
             if not self._came_back(value) or not self._emitted:
