@@ -414,12 +414,15 @@ def test_the_inspector_of_a_large_block_fits_its_panel_and_says_whose_its_tensor
     for item in (next(one for one in groups if one.parent is None and len(one.nodes) > 80), None,
                  next(node for node in tape.nodes if node.is_leaf and "blocks" in node.parameters[0])):  # fmt: skip
         page.show_item(tape, item)
+        qtbot.waitUntil(lambda: page.complete)
         QApplication.processEvents()
         inside = page.widget()
         assert inside.width() <= page.viewport().width(), item
         shown = [one for one in inside.findChildren(QWidget) if one.isVisible()]
         assert all(one.mapTo(inside, QPoint(one.width(), 0)).x() <= inside.width() for one in shown), item
     page.show_item(tape, next(one for one in groups if one.parent is None and len(one.nodes) > 80))
+    assert not page.complete, "a large layer's page is made in several turns"
+    qtbot.waitUntil(lambda: page.complete)
     names = [one.accessibleName() for one in page.widget().findChildren(FittingLabel)]
     assert any(name.endswith(".norm · NativeBatchNormBackward0") and "encoder_with" in name for name in names)
     more = next(one for one in page.widget().findChildren(Button) if one.text().startswith("Show "))

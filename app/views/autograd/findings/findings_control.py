@@ -22,7 +22,6 @@ from app.views.autograd.capture_control import SCRIPT
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
 from app.views.ui.background import WorkerFailure
-from app.views.ui.present import present
 from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
@@ -283,13 +282,8 @@ class FindingsControl(QObject):
             self.page.status.setText(status if shown else "")
 
     def _inspect_again(self) -> None:
-        """Rebuild the inspector's sections, keeping the scroll position."""
-        inspector = self._inspector
-        at = inspector.verticalScrollBar().value()
-        if inspector.shown_item() is not None:
-            inspector.show_item(inspector.tape, inspector.shown_item())
-            present(inspector.widget()).adjustSize()
-            inspector.verticalScrollBar().setValue(at)
+        """Recreate the inspector's sections that depend on the results."""
+        self._inspector.refresh(below=True)
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.training.recompute != after.training.recompute:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 
 from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QScrollArea, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.autograd.grouping import LayerGroup, held_by_module
 from app.autograd.pictures.op_category import node_category
@@ -36,7 +36,8 @@ _ELEMENTWISE = re.compile(
 )
 _WITH_BIAS = re.compile(r"(Addmm|Addmv|Addbmm|Baddbmm)Backward\d*$")
 MOST_MODULES = 24  # that are listed with their bytes
-MOST_ROWS = 12  # tensors of a layer that are listed at first, and in one turn
+MANY_NODES = 20  # of a layer whose page is made in several turns
+MOST_ROWS = 8  # tensors of a layer that are listed at first, and in one turn
 _KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that exists anyway"}
 
 
@@ -79,6 +80,7 @@ class TapeInspector(QScrollArea):
         self._shown: TapeNode | LayerGroup | None = None
         self.tape: Tape | None = None
         self._top: QWidget | None = None
+        self._bottom: QWidget | None = None  # None until the page is complete
         self.above: list[Sections] = []
         self.below: list[Sections] = []
         self.show_item(None, None)
@@ -86,6 +88,11 @@ class TapeInspector(QScrollArea):
     def shown_item(self) -> TapeNode | LayerGroup | None:
         """Return the item in view."""
         return self._shown
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all parts of the page are there."""
+        return self._bottom is not None
 
     def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
         """Show one node or one layer of `tape`, or for None the whole of it."""
@@ -102,22 +109,45 @@ class TapeInspector(QScrollArea):
         page = QWidget()
         layout = vbox(on=page, margins=0, spacing=0)
         if item is None:
-            title, *parts = _tape_page(tape)
+            parts = iter(_tape_page(tape))
         else:
-            title, *parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
-        self._top = self._sections_of(self.above)
-        for part in (title, self._top, *parts, self._sections_of(self.below)):
-            layout.addWidget(part)
+            parts = iter(_node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item))
+        self._top, self._bottom = self._sections_of(self.above), None
+        layout.addWidget(next(parts))
+        layout.addWidget(self._top)
         layout.addStretch(1)
-        self.setWidget(page)
+        if isinstance(item, LayerGroup) and len(item.nodes) > MANY_NODES:
+            self.setWidget(page)
+            self._add_in_turns(layout, parts)
+        else:
+            while self._add(layout, parts):
+                pass
+            self.setWidget(page)
 
-    def refresh(self) -> None:
-        """Recreate the sections of `above`; the rest stays."""
-        if self._shown is not None and self._top is not None:
-            before, self._top = self._top, self._sections_of(self.above)
-            present(present(self.widget()).layout()).replaceWidget(before, self._top)
-            before.hide()
-            before.deleteLater()
+    def _add(self, layout: QVBoxLayout, parts: Iterator[QWidget]) -> bool:
+        """Add the next part of a page, after the last one the sections of `below`; return whether there is more."""
+        part = next(parts, None)
+        if part is None:
+            part = self._bottom = self._sections_of(self.below)
+        layout.insertWidget(layout.count() - 1, part)
+        return not self.complete
+
+    def _add_in_turns(self, layout: QVBoxLayout, parts: Iterator[QWidget]) -> None:
+        """Add a part a turn: to make all widgets of a large layer in one would hold the window."""
+        timer = QTimer(self.widget(), interval=1)
+        timer.timeout.connect(lambda: None if self._add(layout, parts) else timer.stop())
+        timer.start()
+
+    def refresh(self, below: bool = False) -> None:
+        """Recreate the sections of `above`, and with `below` those too; the rest stays."""
+        if self._shown is None or self._top is None:
+            return
+        layout = present(present(self.widget()).layout())
+        before, self._top = self._top, self._sections_of(self.above)
+        _replace(layout, before, self._top)
+        if below and self._bottom is not None:
+            before, self._bottom = self._bottom, self._sections_of(self.below)
+            _replace(layout, before, self._bottom)
 
     def _sections_of(self, givers: list[Sections]) -> QWidget:
         """Return a column with the sections of these callables."""
@@ -128,6 +158,12 @@ class TapeInspector(QScrollArea):
                 for part in give(self.tape, self._shown):
                     layout.addWidget(part)
         return column
+
+
+def _replace(layout: QLayout, before: QWidget, after: QWidget) -> None:
+    layout.replaceWidget(before, after)
+    before.hide()
+    before.deleteLater()
 
 
 def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
