@@ -21,7 +21,7 @@ from tapedeck.commands import SILENCE, Client, CommandSocket
 if TYPE_CHECKING:
     from tapedeck.watcher import Watcher
 
-LOOK_EVERY = 0.5  # seconds between two looks, while the script stands, whether who paused it is still there
+LOOK_EVERY = 0.5  # seconds between two checks, while the script is paused, that the client which paused it is connected
 _SCALED = ("initial_lr", "max_lr", "min_lr")  # of a group, by which schedules compute its rate
 
 

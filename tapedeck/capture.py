@@ -1,7 +1,7 @@
 """Capture the next backward of a script, which is paused before it while its graph is inspected and played.
 
 A capture that is asked for waits for the next call of `backward`, or for the first of a later step, and has layers and
-lines recorded until then. There the script stands: the thread that called answers as an engine over a connection of the
+lines recorded until then. The script pauses there: the thread that called answers as an engine over a connection of the
 command socket, and another reads commands meanwhile. It continues on command, and when the client that asked closes a
 connection, or hangs.
 """
@@ -173,7 +173,7 @@ class Capturing:
         if recorder is not None:
             recorder.end()
 
-    # -- standing -----------------------------------------------------------------------------------------------------
+    # -- paused -------------------------------------------------------------------------------------------------------
 
     def stand(self, tensors: Any, gradients: Any, notes: list[str]) -> float:
         """Hold the graph below `tensors` until it is released; return the seconds that took."""

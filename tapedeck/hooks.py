@@ -105,7 +105,7 @@ class Hooks:
                 watcher.after_step(optimizer, _has_closure(args, kwargs))
             except Exception as error:
                 self._failed(error)
-            except BaseException as error:  # Ctrl+C while the script stands
+            except BaseException as error:  # Ctrl+C while the script is paused
                 error.__traceback__ = None
                 raise
 
@@ -162,7 +162,7 @@ class Hooks:
             self._failed(error)
 
     def _stand(self, tensors: Any, grad_tensors: Any, inputs: Any) -> None:
-        """Stand if this backward is to be captured."""
+        """Pause if this backward is to be captured."""
         watcher = self._watcher
         if watcher is None:
             return
@@ -173,7 +173,7 @@ class Hooks:
             watcher.stand_if_asked(tensors, grad_tensors, scale if math.isfinite(scale) else 1.0, inputs)
         except Exception as error:
             self._failed(error)
-        except BaseException as error:  # Ctrl+C while the script stands
+        except BaseException as error:  # Ctrl+C while the script is paused
             error.__traceback__ = None
             raise
 

@@ -60,7 +60,7 @@ class Quick:
     """Steps of which only loss and rate are reported, as the hooks record them while `on`.
 
     They are of one `optimizer` with one group, and end at `due`; each has its time, where its losses end in `losses`,
-    and its rate. While it `looks`, its gradients may be due to be looked at. Noting the first took `spent` seconds.
+    and its rate. While it `looks`, its gradients may be due for measuring. Noting the first took `spent` seconds.
     """
 
     __slots__ = ("due", "looks", "losses", "noted", "on", "optimizer", "spent")
@@ -169,7 +169,7 @@ class Watcher:
         self.turn_due = 0.0  # it may be to pause after this step
 
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        """Look at the gradients, where that is due."""
+        """Measure the gradients, where that is due."""
         began = perf_counter()
         self.settle()
         state = self._state_of(optimizer)

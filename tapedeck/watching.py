@@ -174,7 +174,7 @@ def watch(
 
     Args:
         model: a model, or several by name, by which layers are named; without, they are found by their parameters.
-        optimizer: the optimizers whose steps are looked at; without, all are.
+        optimizer: the optimizers whose steps are measured; all by default.
         folder: where the frames go; without, a new folder of the person's own.
         quiet: do not print where it can be watched.
 

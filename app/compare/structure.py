@@ -244,7 +244,7 @@ def _renamed(text: str, paths: dict[str, str]) -> str:
 
 
 def _slid(found: list[tuple[int, int]], row: list[int], alone: list[int], whole: list[int]) -> list[tuple[int, int]]:
-    """Return pairs where each module of a row without a match stands behind those that equal it: which of equal ones is
+    """Return pairs where each module of a row without a match follows those that equal it: which of equal ones is
     missing is undecidable, and then the fewest numbers shift.
 
     >>> _slid([(1, 10), (2, 11)], [0, 1, 2], [0], [7, 7, 7])

@@ -1,4 +1,4 @@
-"""What came of writing a net in another format, as a value."""
+"""The result of writing a network in another format, as a value."""
 
 from __future__ import annotations
 

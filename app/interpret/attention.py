@@ -78,7 +78,7 @@ class AttentionFinder:
         self._paths: list[str] = []
         self._calls = Counter[str]()
         self._pictures: dict[tuple[int, int], None] = {}
-        self.busy = False  # inside a call whose parts are not looked at
+        self.busy = False  # inside a call whose parts are not recorded
         self._scores: Any = WeakTensorKeyDictionary()  # what comes of a matmul of two activations
         self._weights: Any = WeakTensorKeyDictionary()  # what comes of their softmax: its number
         self._softmax: dict[int, Tensor] = {}
@@ -156,7 +156,7 @@ class AttentionFinder:
             if causal:  # aligned to the upper left, as torch documents it
                 later = torch.arange(keys, device=query.device) > torch.arange(begin, end, device=query.device)[:, None]
                 scores = scores.masked_fill(later, -math.inf)
-            none = (scores == -math.inf).all(-1, keepdim=True)  # nothing may be looked at: zeros
+            none = (scores == -math.inf).all(-1, keepdim=True)  # every key is masked: zeros
             return scores.softmax(-1).masked_fill(none, 0.0), top
 
         lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])

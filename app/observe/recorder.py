@@ -160,7 +160,7 @@ class Recorder:
         self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], depth: int = 2,
         kernels: tuple[str, ...] = (),
     ) -> Any:  # fmt: skip
-        """Call a public function of torch, and write it down if tensors come of it, or a value that was read."""
+        """Call a public function of torch, and record it if it returns tensors, or a value that was read."""
         last = name.rpartition(".")[2]
         given = tensors.tensors_in((args, kwargs))
         before = [tensors.version_of(tensor) for tensor in given]

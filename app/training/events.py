@@ -110,7 +110,7 @@ class GradientNorms(_Event, frozen=True):
 
 
 class LayerFigures(_Event, frozen=True):
-    """A close look at a step. `weights` are the norms of the layers' weights before it, `ratios` the norm of the
+    """Measurements of one step. `weights` are the norms of the layers' weights before it, `ratios` the norm of the
     optimizer's update over that. `dead` is the fraction of units, by `cutting` layers such as ReLU, that were 0 for the
     whole batch; empty if the forward is compiled."""
 

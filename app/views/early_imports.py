@@ -68,7 +68,7 @@ def _charts() -> Iterator[None]:
 def import_in_steps(name: str) -> Iterator[None]:
     """Import a top-level package, one of its top-level statements a step. Raises ImportError.
 
-    Whoever asks the package for a name before the last step has the remaining ones executed first.
+    Reading a name of the package before the last step executes the remaining ones first.
     """
     if name in sys.modules:
         return

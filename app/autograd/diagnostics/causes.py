@@ -18,7 +18,7 @@ _LIST = re.compile(r"#(?:, #)+(?:, …)?")
 def by_cause(found: Iterable[Finding]) -> list[Finding]:
     """Merge findings whose sentences differ in layer and numbers alone, in the order of their first ones.
 
-    Those of one source line always are; those of different lines if there are more than a few. The first one stands
+    Those of one source line always are; those of different lines if there are more than a few. The first one is shown
     for all, and has the rest as `others`.
     """
     of_line: dict[tuple[object, ...], list[Finding]] = {}

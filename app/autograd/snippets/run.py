@@ -322,7 +322,7 @@ class _Session:
 
 @contextlib.contextmanager
 def _warnings_at_lines_of(name: str) -> Iterator[None]:
-    """Show warnings at the snippet's own line where one of this program's frames stands between it and torch."""
+    """Show warnings at the snippet's own line where a frame of this program is between it and torch."""
     show = warnings.showwarning
 
     def show_at_line(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Keys under which checkpoints store a state_dict, in order of preference.
 NESTED = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
-MOST_CHECKED = 1 << 30  # bytes of a file whose values are looked at
+MOST_CHECKED = 1 << 30  # bytes of a file whose values are checked
 # Key prefixes of wrapper modules, and their wrapper.
 WRAPPERS = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
 _CURES = {

@@ -66,7 +66,7 @@ class Watcher:
         self._norms: list[tuple[int, Tensor]] = []
         self._fresh: Tensor | None = None
         self._looked_at: int | None = None  # the step of a measurement that is not fetched yet
-        self._epoch, self._epochs = -1, 0  # the newest epoch with a look, and how many have one
+        self._epoch, self._epochs = -1, 0  # the newest measured epoch, and how many are
         self._since = perf_counter()
         self._told: set[tuple[str, str]] = set()
         self._noticed: set[tuple[str, str]] = set()

@@ -79,7 +79,7 @@ class AutogradPage(QWidget):
         self.head = AutogradHeader()
         self.banner = Banner()
         self.banner.hide()
-        self.standing = Banner()  # of a script that stands while its step is looked at
+        self.standing = Banner()  # of a script that is paused while its step is inspected
         self.standing.set_closable(False)
         self.standing.hide()
         self.finder = TapeFinder()

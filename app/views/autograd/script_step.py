@@ -27,7 +27,7 @@ HELD_HANDLE = 1  # the number of what the script's engine holds
 
 class ScriptStep(QObject):
     """Captures steps of the script that a session watches, one at a time. `state` is NONE, WAITING for the next
-    backward or HELD, while the script stands.
+    backward or HELD, while the script is paused.
 
     `captured(CapturedStep, HeldStep)` carries a step, `refused(words)` why there is none, `gone()` that the script has
     gone on.

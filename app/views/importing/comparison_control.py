@@ -1,4 +1,4 @@
-"""An imported drawing that is shown while it is compared with its model: how far that is, and what came of it."""
+"""An imported drawing that is shown while it is compared with its model: its progress and its result."""
 
 from __future__ import annotations
 

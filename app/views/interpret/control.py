@@ -72,7 +72,7 @@ class InterpretControl(QObject):
     # --- The net
 
     def prepare(self) -> None:
-        """Make the net with its newest weights ready, and look at the sample."""
+        """Make the net with its newest weights ready, and inspect the sample."""
         workspace, analysis = self._workspace, self._workspace.live.analysis
         self._page.banner.hide()
         if analysis is None or not workspace.live.up_to_date:
@@ -306,7 +306,7 @@ class InterpretControl(QObject):
     # --- The worst samples
 
     def _find_worst(self) -> None:
-        """List the samples with the largest loss, to look at one."""
+        """List the samples with the largest loss, to choose one."""
         if not isinstance(self._net, Handle):
             self.prepare()
             return

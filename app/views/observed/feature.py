@@ -150,7 +150,7 @@ class ObservedFeature(Feature):
             self.observed.train.setToolTip(refusal or "Choose data, loss and optimizer for this model, then run")
 
     def _needs_drawing(self, key: str) -> None:
-        """Answer a command of the canvas where the project has no drawing: look at the model, or say so."""
+        """Answer a command of the canvas where the project has no drawing: open the Model page, or report it."""
         if self.workspace.document.project.opened is None:
             return
         view = self.observed.view

@@ -75,7 +75,7 @@ class RowsTable(QTableView):
 
     def sort_by_header(self, sampled: int = SAMPLED) -> None:
         """Have a click on a heading sort by its column; a third one restores the order of the model. The widths of
-        columns are measured on so many rows."""
+        columns are measured on this many rows."""
         header = self.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setResizeContentsPrecision(sampled)

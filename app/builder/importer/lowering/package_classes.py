@@ -81,7 +81,7 @@ def layer_of(
 
     `known` has the hashes of the files that there are, by module: another text of one of these gets a number. With a
     `result` of a call, a record or a nested one, the layer returns the tensors in it. `norms` are statements at the end
-    of the constructor. `own` is the imported file, if it is a class of that: the layer stands below its text.
+    of the constructor. `own` is the imported file, if it is a class of that: the layer is written below its text.
     """
     if not importable(kind):
         raise BindingError(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FILTER = "Python file (*.py)"
 LIMITS = Limits()
 POLL_INTERVAL = 100  # ms between two polls of the output
-REFRESH = 0.3  # seconds between two looks of the inspector while a pass is played
+REFRESH = 0.3  # seconds between updates of the inspector while a pass is played
 NET, MODEL, SCRIPT, SNIPPET = "net", "model", "script", "snippet"
 
 

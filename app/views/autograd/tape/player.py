@@ -28,7 +28,7 @@ from app.views.autograd.playback_client import PlaybackClient
 
 EVERY = 33  # polling interval in ms
 EMPTY, READY, LOADING, STANDING, PLAYING = "empty", "ready", "loading", "standing", "playing"
-LEFT = "left"  # what was played can be looked at, and not be played on
+LEFT = "left"  # the played steps can be inspected, but not continued
 
 
 class Player(QObject):
@@ -220,7 +220,7 @@ class Player(QObject):
         return True
 
     def leave(self) -> None:
-        """Release the graph for good; the records of its playback stay to be looked at."""
+        """Release the graph for good; the records of its playback can still be inspected."""
         client, self._client = self._client, None
         self._drain_from(client)
         if client is not None:

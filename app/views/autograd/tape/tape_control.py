@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from app.views.autograd.tape.replay_control import ReplayControl
     from app.views.workspace import Workspace
 
-REFRESH = 0.3  # seconds between two looks of the inspector while a tape is played
+REFRESH = 0.3  # seconds between updates of the inspector while a tape is played
 
 
 class TapeControl(QObject):

@@ -125,7 +125,7 @@ class Chart(ChartCard):
 class LossChart(Chart):
     """The loss of every step, faint, its moving average over it, and the validation loss of every epoch."""
 
-    least_plot = 236  # px: the curve that is looked at most
+    least_plot = 236  # px: the most important curve
 
     def __init__(self) -> None:
         super().__init__("Loss")

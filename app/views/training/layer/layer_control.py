@@ -41,7 +41,7 @@ class LayerControl(QObject):
         self._workspace, self.page = workspace, page
         self._sample = 0
         self._past: RelivedStep | None = None
-        self._folder = TemporaryFolder()  # weights of a run, as they were for a look
+        self._folder = TemporaryFolder()  # weights of a run at an inspected step
         self._asked: Future | None = None
         self._again = False
         self._rest = QTimer(self, singleShot=True, interval=REST)

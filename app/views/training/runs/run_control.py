@@ -404,6 +404,6 @@ def _sheet(project: Project, name: str) -> Sheet | None:
 
 
 def _plan(recorder: Recorder, found: Resumable | Fork) -> None:
-    """Have the projects of the stages ready that follow the one a run goes on in."""
+    """Have the projects of the stages ready that follow the current one of a run."""
     for later, edited in zip(found.job.stages[found.stage - 1 :], found.projects[found.stage :], strict=True):
         recorder.plan(later.surgery, edited)

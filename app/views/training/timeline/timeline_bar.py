@@ -182,7 +182,7 @@ class TimelineBar(QWidget):
         self.reliveRequested.emit(step)
 
     def show_busy(self, busy: bool, words: str = "") -> None:
-        """Show that a step is being re-lived, or what came of it."""
+        """Show that a step is being recomputed, or the result."""
         self._busy = busy
         self.relive.setText(CANCEL if busy else RELIVE)
         self.words.setText(words)

@@ -207,7 +207,7 @@ def _send(part: QObject, event: QAccessible.Event) -> None:
 
 
 class GraphPart(QObject):
-    """Stands for one part, which is no object of Qt's; `name` is what it was called when it was compared last."""
+    """Represents one part, which is no object of Qt's; `name` is its name at the last comparison."""
 
     def __init__(self, key: Hashable, access: GraphAccess) -> None:
         super().__init__(access)
