@@ -41,7 +41,7 @@ NORMS = (0.05, 0.003)
 LOOKS = (0.5, 0.004)
 # An epoch has a look even if none is due: the first ones of a run always, so that a short run has more than one, and
 # later ones while looks took less than this share of the time.
-FIRST_EPOCHS, SHARE_OF_LOOKS = 20, 0.004
+FIRST_EPOCHS, SHARE_OF_LOOKS = 10, 0.004
 MEMORY = (memory.EVERY, 0.002)
 
 
