@@ -117,7 +117,7 @@ def _targets_of(project: Project, opened: OpenedModel) -> tuple[TargetInfo, ...]
 
 
 def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
-    """Return the cures that change the data and leave the net as it is."""
+    """Return the cures that change the data and leave the net as it is; first that with which it runs in one click."""
     choose = Cure("Choose other data …", (ChooseData(""),))
     made = fitting(project, analysis)
     if made is None:
@@ -127,7 +127,7 @@ def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     if fitted is not None and fitted.training != project.training:
         edits.append(SetTraining("", "losses", fitted.training.losses))
         edits.append(SetTraining("", "inputs", fitted.training.inputs))
-    return (choose, Cure(made.label, tuple(edits)))
+    return (Cure(made.label, tuple(edits)), choose)
 
 
 def with_these(project: Project, analysis: Analysis) -> Project | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.data.config import DataConfig
+from app.data.config import DataConfig, Transform
 from app.export.script.script import training_script
 from app.export.weights import load_weights
 from app.training.choices import ChoiceError
@@ -186,6 +186,23 @@ def test_the_script_run_alone_prints_the_lines_of_the_app(tmp_path):
     theirs = load_weights(tmp_path / "w" / "weights.pt")
     for name, value in control.weights().items():
         assert torch.equal(value, theirs[name])
+
+
+AS_ELSEWHERE = """import runpy, sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("app.")]
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+def test_a_script_with_transforms_runs_where_torchvision_was_built_for_another_torch(tmp_path):
+    """As pip brings it beside a torch for the CPU; Python there knows nothing of the program's own cure."""
+    data = DataConfig(train_transforms=(Transform("Normalize", FrozenMap(mean=(0.5,), std=(0.5,))),))
+    a_job = job(SMALL_NET, data=data, epochs=1, max_steps=2, threads=1)
+    write(tmp_path, a_job)
+    (tmp_path / "elsewhere.py").write_text(AS_ELSEWHERE)
+    script = run_forked(tmp_path / "elsewhere.py", "--json", cwd=tmp_path)
+    assert script.returncode == 0, script.stderr
+    assert script.stdout.splitlines()[:2] == app_lines(a_job)[:2]
 
 
 @pytest.mark.parametrize("a_job", JOBS.values(), ids=JOBS)

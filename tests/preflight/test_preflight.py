@@ -90,11 +90,11 @@ def test_an_input_of_another_shape_is_said_and_cured() -> None:
     assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[-1]))) == ()
 
 
-def test_a_net_made_for_other_data_is_offered_other_data_first() -> None:
+def test_a_net_made_for_other_data_is_offered_data_first_with_which_it_runs_in_one_click() -> None:
     wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 1000}), shape=(3, 16, 16))
     first, second = said(wrong)
     for problem in (first, second):
-        choose, synthetic, *others = problem.cures
+        synthetic, choose, *others = problem.cures
         assert choose.chooses_data and not choose.data and others
         assert synthetic.label == "Synthetic data 3×16×16, 1,000 classes"
         assert apply_cure(wrong.graph, catalog(), choose) == wrong.graph
@@ -127,8 +127,8 @@ def test_synthetic_data_have_a_target_for_each_output() -> None:
          ("nn.Linear", "next", {"out_features": 30}), ("output", "tokens", {})]
     )  # fmt: skip
     wired = Project(graph=graph)
-    first, made = synthetic_data.cures(wired, analyse(graph))
-    assert first.chooses_data and made.label == "Synthetic data ids (6,) int64 < 30, tokens (6,) 30"
+    made, other = synthetic_data.cures(wired, analyse(graph))
+    assert other.chooses_data and made.label == "Synthetic data ids (6,) int64 < 30, tokens (6,) 30"
     fitted = replace(wired, data=replace(wired.data, **made.data))
     assert said(fitted) == ()
 
