@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QColor, QFontInfo, QIcon, QImage
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
 
 from app.views.ui import icons, theme
 
@@ -182,3 +182,25 @@ def test_pictures_stand_in_folders_with_odd_names(qapp, tmp_path):
     text = theme.stylesheet(theme.load("dark"), folder)
     assert f'url("{folder.as_posix()}/dark-down-text2.svg")' in text
     shutil.rmtree(folder)
+
+
+def test_what_is_out_of_sight_is_styled_in_its_turn_and_before_it_is_shown(qapp, qtbot):
+    theme.apply(qapp, "dark")
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    pages = [QPushButton("in sight"), QPushButton("behind"), QPushButton("last")]
+    for page in pages:
+        stack.addWidget(page)
+        page.ensurePolished()
+    stack.show()
+
+    def ink() -> list[str]:
+        return [page.palette().color(page.foregroundRole()).name() for page in pages]
+
+    dark, light = theme.load("dark").text.name(), theme.load("light").text.name()
+    assert ink() == [dark] * 3
+    theme.apply(qapp, "light")
+    assert ink() == [light, dark, dark]
+    stack.setCurrentIndex(1)
+    assert ink()[1] == light
+    qtbot.waitUntil(lambda: ink() == [light] * 3)

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import QApplication
 from app.util.late_dataclass import dataclass
 from app.util.leftovers import TemporaryFolder
 from app.util.resources import path as resource_path
+from app.views.ui.restyling import Restyling
 
 RESOURCES = resource_path()
 
@@ -283,6 +284,7 @@ class ThemeManager(QObject):
         self._theme = load("dark")
         self._app: QApplication | None = None
         self._pictures: TemporaryFolder | None = None
+        self._restyling: Restyling | None = None
         self._sheets: dict[tuple[str, float], str] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
 
@@ -364,10 +366,9 @@ class ThemeManager(QObject):
         app = self._app
         assert app is not None
         self._theme = load(name)
-        if app.style().objectName().lower() != "fusion":
-            app.setStyle("Fusion")
         if self._pictures is None:
             self._pictures = TemporaryFolder()  # removed when the program ends
+            app.setStyle("Fusion")
         key = name, self._scale
         if key not in self._sheets:  # each writes its pictures
             self._sheets[key] = stylesheet(self._theme, Path(self._pictures.name), self._scale)
@@ -376,7 +377,9 @@ class ThemeManager(QObject):
             self._set_fonts(app)
             return
         app.setPalette(colors)
-        app.setStyleSheet(sheet)
+        if self._restyling is None:
+            self._restyling = Restyling(app)
+        self._restyling.set_sheet(sheet)
         self._set_fonts(app)
         grows = self._scale / (before or self._scale)
         if before is None or grows == 1.0:
