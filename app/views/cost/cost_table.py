@@ -262,6 +262,7 @@ class CostTable(QWidget):
             self._fit_columns()
 
     def _retheme(self) -> None:
+        self._fit_columns()
         self.table.viewport().update()
         self.total.viewport().update()
 

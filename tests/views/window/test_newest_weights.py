@@ -16,6 +16,7 @@ from app.builder.edits import edits
 from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.project import file as project_file
+from app.util import tensor_files  # noqa: F401  # reads the weights that a run wrote
 from app.views.export.export_dialog import ExportDialog
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow

@@ -10,6 +10,7 @@ from app.views.autograd.findings.finding_rows import FindingList
 from app.views.autograd.findings.gain_chart import GainChart
 from app.views.autograd.findings.gain_over_steps import GainsOverRun
 from app.views.autograd.findings.gradcheck_page import GradcheckPage
+from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -60,8 +61,12 @@ class FindingsPage(QWidget):
         self.empty.acted.connect(self.captureRequested)
         self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}
         self.stack = QStackedWidget()
-        row = hbox(self.tabs, self.over, (self.status, 1), self.stop, self.run, margins=(12, 5, 12, 5), spacing=10)
-        vbox(row, Divider(), self.left_out, (self.stack, 1), on=self, margins=0, spacing=0)
+        tools = QWidget()
+        row = FlowLayout(tools, (12, 5, 12, 5), 10)
+        row.put(self.tabs, self.over)
+        row.fill(self.status)
+        row.put(self.stop, self.run)
+        vbox(tools, Divider(), self.left_out, (self.stack, 1), on=self, margins=0, spacing=0)
         for page in (self.empty, *self._pages.values(), self.steps):  # last: reparenting restyles widgets
             self.stack.addWidget(page)
         self._captured, self._why = False, ""

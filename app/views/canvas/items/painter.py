@@ -126,6 +126,11 @@ class NodeLook:
         if kind:
             names.append((kind, now.text2))
         height = HEADER if self._framed else self.shape.height - 3
+        body = self.shape.height - HEADER
+        if len(names) > 1 and min(HEADER - 3, body) >= small_names.line_height(zoom):  # each in its part of the node
+            small_names.paint_names(painter, QRectF(left, 3, room, HEADER - 3), names[:1], zoom)
+            small_names.paint_names(painter, QRectF(left, HEADER, room, body), names[1:], zoom)
+            return
         small_names.paint_names(painter, QRectF(left, 3, room, height), names, zoom)
 
     def _texts(self, painter: QPainter, now: Theme) -> None:

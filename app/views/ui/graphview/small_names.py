@@ -35,10 +35,15 @@ def fits(name: str, width: float, zoom: float) -> bool:
     return _line_of(name).width * LEGIBLE / zoom * SQUEEZED <= width
 
 
+def line_height(zoom: float) -> float:
+    """Return the height of a line of a small name, in the scene."""
+    return TIGHT * _line_of("").height * LEGIBLE / zoom
+
+
 def paint_names(painter: QPainter, area: QRectF, names: Sequence[Name], zoom: float) -> None:
     """Write the first name, and of the others below it those that have room, in the middle of an area of the scene."""
     scale = LEGIBLE / zoom  # of a text, so that it has `SMALLEST` pixels on the screen
-    each = TIGHT * _line_of("").height * scale
+    each = line_height(zoom)
     shown = names[: max(int(area.height() / each), 1)]
     top = area.top() + max((area.height() - each * len(shown)) / 2, 0.0)
     for text, ink in shown:

@@ -52,7 +52,10 @@ class _Header(KeyboardFocus, QAbstractButton):
 
     def _fit(self) -> None:
         room = self.width() - INSET - 20
-        self._shown = self._line if self._line.width <= room else elided(self.text(), "section", room)
+        whole = self._line.width <= room
+        self._shown = self._line if whole else elided(self.text(), "section", room)
+        if bool(self.toolTip()) == whole:
+            self.setToolTip("" if whole else self.text())
 
     def sizeHint(self) -> QSize:
         return at_least(INSET + 18 + self._line.width + 8, HEADER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QSizePolicy, QWidget
 
 from app.views.ui.layouts import hbox
@@ -31,6 +31,13 @@ class _Segment(KeyboardFocus, QAbstractButton):
             event.ignore()  # the row moves the choice
         else:
             super().keyPressEvent(event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Tell the text where it is cut."""
+        if self.width() < self.sizeHint().width() and not self.toolTip():
+            self.setToolTip(self.text())
+        elif self.toolTip() == self.text() and self.width() >= self.sizeHint().width():
+            self.setToolTip("")
 
     def sizeHint(self) -> QSize:
         return at_least(self._lines[1].width + 20, grown(HEIGHT, "button"))
