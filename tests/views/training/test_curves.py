@@ -408,3 +408,19 @@ def test_a_run_whose_lines_have_no_times_has_no_throughput(curves, events):
              "train_count": 80, "validation_count": 0}  # fmt: skip
     assert not reader.event(json.dumps(begun)).timed
     assert reader.event(json.dumps(begun | {"train_count": 0})).timed, "a script tells its own times"
+
+
+def test_in_a_low_window_all_charts_stand_beside_one_another_and_are_scrolled_to(qtbot, run_curves) -> None:
+    run_curves.resize(1400, 500)
+    qtbot.waitUntil(lambda: run_curves.rate.y() > 0)
+    assert all(chart.isVisible() for chart in run_curves.charts)
+    run_curves.resize(720, 190)
+    qtbot.waitUntil(lambda: run_curves.rate.y() == 0 and run_curves.rate.x() >= run_curves.accuracy.width() >= 148)
+    bar = run_curves._scrolled.horizontalScrollBar()
+    seen = run_curves.throughput.visibleRegion().boundingRect().width()
+    assert bar.maximum() > 0 and seen < run_curves.throughput.width()
+    bar.setValue(bar.maximum())
+    assert run_curves.throughput.visibleRegion().boundingRect().width() == run_curves.throughput.width()
+    assert all(chart.width() >= chart.minimumSizeHint().width() for chart in run_curves.charts)
+    for heading in (chart.heading for chart in run_curves.charts):
+        assert heading.fitted_title(heading.width()) in (heading.texts[0], "Per layer")
