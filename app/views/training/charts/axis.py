@@ -45,7 +45,7 @@ class FigureAxis(pg.AxisItem):
         self.setStyle(tickFont=font, tickTextOffset=6 if self.orientation == "left" else 3)
         metrics = QFontMetricsF(font)
         if self.orientation == "left":
-            self.setWidth(metrics.horizontalAdvance("0.003") + 12)
+            self.setWidth(metrics.horizontalAdvance("0.0005") + 12)
         else:
             self.setHeight(metrics.height() + 8)
         self.setPen(QPen(now.line2, 1))
