@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "train",
+    "sweep",
     "data",
     "try",
     "evaluate",
@@ -136,8 +137,15 @@ def _parser() -> argparse.ArgumentParser:
     from app.cli import export as cli_export
     from app.cli.revisit import command as revisit
     from app.cli.scripts import run_script
+    from app.cli.sweep import command as sweep
 
-    trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
+    trying = (
+        train.add(commands),
+        sweep.add(commands),
+        data.add(commands),
+        trials.add(commands),
+        evaluate.add(commands),
+    )
     export = cli_export.add(commands)
     looking = interpret.add(commands)
     revisiting = revisit.add(commands)

@@ -73,12 +73,12 @@ def run(options: argparse.Namespace) -> int:
     shown = _chosen(options, found)
     if options.json:
         for kept in shown:
-            print(json.dumps(_plain(kept), ensure_ascii=False))
+            print(json.dumps(plain(kept), ensure_ascii=False))
         return 0
     if not shown:
         print(f"{options.project}: none of {len(found)} runs has {options.filter}")
         return 0
-    _print_table(shown)
+    print_table(shown)
     return 0
 
 
@@ -105,21 +105,21 @@ def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
 
     try:
         takes = list_columns.matcher(options.filter)
-        chosen = [kept for kept in found if takes(_listed(kept))]
+        chosen = [kept for kept in found if takes(listed(kept))]
         if options.sort:
             column = list_columns.named(options.sort)
-            chosen = list_columns.ordered(chosen, column, options.descending, _listed)
+            chosen = list_columns.ordered(chosen, column, options.descending, listed)
     except RunError as error:
         raise cli.CommandError(str(error)) from error
     return chosen
 
 
-def _print_table(shown: list[Kept]) -> None:
+def print_table(shown: list[Kept]) -> None:
     """Print a line per run; columns that no run has a value for are left out."""
     from app.cli import printable
     from app.runs.list_columns import COLUMNS
 
-    runs = [_listed(kept) for kept in shown]
+    runs = [listed(kept) for kept in shown]
     columns = [
         column for column in COLUMNS
         if column.key not in OMITTED and any(column.value(run) is not None for run in runs)
@@ -140,7 +140,7 @@ def _print_table(shown: list[Kept]) -> None:
                 print(printable(f"    {line}"))
 
 
-def _listed(kept: Kept) -> ListedRun:
+def listed(kept: Kept) -> ListedRun:
     from app.runs.list_columns import ListedRun
 
     return ListedRun(kept.record, kept.record.summary, kept.state)
@@ -242,12 +242,12 @@ def folder_of(project: Path) -> Path:
     return store.runs_beside(project)
 
 
-def _plain(kept: Kept) -> dict[str, Any]:
+def plain(kept: Kept) -> dict[str, Any]:
     import msgspec
 
     from app.runs.list_columns import ALL
 
     told: dict[str, Any] = msgspec.to_builtins(kept.record)
-    run = _listed(kept)
+    run = listed(kept)
     columns = {column.key: column.value(run) for column in ALL}
     return {"folder": str(kept.folder), **told, "state": kept.state, "columns": columns}

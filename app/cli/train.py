@@ -106,9 +106,9 @@ def run(options: argparse.Namespace) -> int:
         _say_disk(job, analysis.total_parameters)
     job = _as_before(job, project, resume)
     control = Control() if place is None else control_for(place)
-    with _interruptible(control):
+    with interruptible(control):
         out: RunOutput = JsonLines() if options.json else ProgressBar(project.training.epochs)
-        history, last, unread = _watch(job, control, out, recorder, resume, place)
+        history, last, unread = watch(job, control, out, recorder, resume, place)
     if isinstance(last, Finished) and (late := [step for step in options.leave_out if step > last.steps]):
         _warn(f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read")
     made = max((cut.stage for cut in history.cuts), default=1)
@@ -282,7 +282,7 @@ def _events(
     return dispatch.train(job, control, place, folder=folder, resume=resume)
 
 
-def _watch(
+def watch(
     job: Job, control: Control, out: RunOutput, recorder: Recorder, resume: Path | None, place: RunPlacement | None
 ) -> tuple[Any, Event, OSError | None]:
     """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
@@ -327,7 +327,7 @@ def _watch(
 
 
 @contextmanager
-def _interruptible(control: Control) -> Iterator[None]:
+def interruptible(control: Control) -> Iterator[None]:
     """Stop the run on Ctrl+C after the current step, keeping its weights; exit on the second one."""
 
     def stop(_number: int, _frame: Any) -> None:

@@ -1,0 +1,162 @@
+"""`tapedeck sweep`: run after run over a grid, or a random draw, of settings."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.runs.store import Kept
+    from app.training.events import Event
+    from app.training.job import Job
+
+TAG = "sweep-"
+WORDS = """
+Each combination of the values becomes a run of the project, one after the other, stored beside it with the tag
+sweep-N and its settings as its name: the page Runs of the window and `tapedeck runs P --filter tags:sweep-N` compare
+them. A setting is optimizer, a setting of the run (epochs, batch_size, seed, ...) or a parameter of the optimizer (lr,
+momentum, ...). With --random N each run draws a value of each setting, also between bounds: lr=1e-4:1e-1. Ctrl+C ends
+the run in progress and the sweep.
+"""
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    from app import cli
+
+    sweep: argparse.ArgumentParser = commands.add_parser(
+        "sweep", help="train a project over a grid or a random draw of settings", description=WORDS
+    )
+    sweep.add_argument("project", type=Path)
+    sweep.add_argument("--set", action="append", required=True, dest="settings", metavar="NAME=A,B,...",
+                       help="values of a setting; may be repeated")  # fmt: skip
+    sweep.add_argument("--random", type=cli.positive, metavar="N", help="N runs with drawn values, not the whole grid")
+    sweep.add_argument("--seed", type=cli.seed, default=0, help="seed of the draws of --random (0)")
+    sweep.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    sweep.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    sweep.add_argument("--own-process", action="store_true", help="each run in a separate process")
+    sweep.add_argument("--json", action="store_true", help="one line of JSON per run on stdout, best first")
+    sweep.set_defaults(command=run)
+    return sweep
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the settings of all runs, train them, and print them with the best first; return 1 if one failed."""
+    from app import cli
+    from app.cli.sweep import settings
+    from app.runs import store
+
+    given = [settings.parse_setting(text) for text in options.settings]
+    chosen = settings.combinations(given, options.random, options.seed)
+    project = cli.read(options)
+    if options.device is not None:
+        cli.device(options.device)
+    jobs = [(values, *_checked(project, values, options)) for values in chosen]  # before the first one begins
+    folder = store.runs_beside(options.project)
+    tag = f"{TAG}{_next_number(folder)}"
+    done, failed, stopped = list[Path](), 0, False
+    for number, (values, each, job) in enumerate(jobs, 1):
+        name = settings.text_of(values)
+        if not options.json:
+            print(cli.printable(f"{tag}, run {number} of {len(jobs)}: {name}"))
+        with cli.writing(folder):
+            kept = store.annotate(store.begin(folder, each), name=name[:200], tags=(tag,))
+        last, stopped = _train(job, each, kept, options)
+        done.append(kept.folder)
+        failed += _tell_failure(last, name)
+        if stopped:
+            break
+    _print_best(options, [kept for kept in store.listed(folder) if kept.folder in done])
+    if len(done) < len(jobs):
+        cli.warn(f"the sweep was stopped after {len(done)} of {len(jobs)} runs")
+    return int(failed > 0)
+
+
+def _checked(project: Project, values: dict[str, Any], options: argparse.Namespace) -> tuple[Project, Job]:
+    """Return the project and the job of a run. Raises CommandError, naming its settings."""
+    from dataclasses import replace
+
+    from app import cli
+    from app.cli.sweep import settings
+    from app.preflight import preflight
+    from app.source.generated import Source
+    from app.training.choices import ChoiceError
+    from app.training.job import Job, JobError, check_numbers
+    from app.training.registry import check_optimizer
+
+    each = settings.with_values(project, values)
+    if options.device is not None:
+        each = replace(each, training=replace(each.training, device=options.device))
+    name = settings.text_of(values)
+    try:
+        check_numbers(Job(Source(""), each.data, each.training))
+        check_optimizer(each.training.optimizer)
+        analysis = cli.sound(each)
+    except cli.CommandError as error:
+        raise cli.CommandError(f"{name}: {error}", error.exit_code) from error
+    except (JobError, ChoiceError) as error:
+        raise cli.CommandError(f"{name}: {error}") from error
+    return each, preflight.job(each, analysis, str(options.data) if options.data else None)
+
+
+def _train(job: Job, project: Project, kept: Kept, options: argparse.Namespace) -> tuple[Event, bool]:
+    """Train one run into its folder; return its last event, and whether the user stopped it."""
+    from app.cli import train
+    from app.cli.run_output import ProgressBar, RunOutput
+    from app.engine.dispatch import control_for
+    from app.engine.placement import RunPlacement
+    from app.runs.recorder import Recorder
+    from app.training.control import Control
+
+    place = RunPlacement(1) if options.own_process else None
+    control = Control() if place is None else control_for(place)
+    recorder = Recorder(kept, project, job.source.text)
+    out: RunOutput = _Silent() if options.json else ProgressBar(project.training.epochs)
+    with train.interruptible(control):
+        _, last, unread = train.watch(job, control, out, recorder, None, place)
+    if unread is not None:
+        raise unread
+    return last, control.stopping
+
+
+class _Silent:
+    """Shows nothing of a run: with --json stdout has a line per run."""
+
+    def show(self, _event: Event) -> None:
+        pass
+
+
+def _tell_failure(last: Event, name: str) -> bool:
+    """Report a run that failed; the sweep continues with the next."""
+    from app import cli
+    from app.training.events import Failed
+
+    if isinstance(last, Failed):
+        cli.warn(f"{name}: {last.message}")
+    return isinstance(last, Failed)
+
+
+def _next_number(folder: Path) -> int:
+    from app.runs import store
+
+    tags = [tag for kept in store.listed(folder) for tag in kept.record.tags]
+    known = [int(found[1]) for tag in tags if (found := re.fullmatch(rf"{TAG}(\d+)", tag))]
+    return max(known, default=0) + 1
+
+
+def _print_best(options: argparse.Namespace, runs: list[Kept]) -> None:
+    """Print the runs, the smallest validation loss first."""
+    import json
+
+    from app.cli import runs as listing
+    from app.runs.list_columns import named, ordered
+
+    shown = ordered(runs, named("best_loss"), False, listing.listed)
+    if options.json:
+        for kept in shown:
+            print(json.dumps(listing.plain(kept), ensure_ascii=False))
+    elif shown:
+        listing.print_table(shown)

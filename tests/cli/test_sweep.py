@@ -1,0 +1,65 @@
+"""`tapedeck sweep`: the runs that it makes, their order and tags, and what it refuses before any begins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.sweep.settings import combinations, parse_setting
+from app.main import main
+from app.runs import store
+from app.util.resources import path as resource
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    found = tmp_path / "net.tape"
+    found.write_bytes(resource("examples", "MLP on digits.tape").read_bytes())
+    return found
+
+
+def test_a_grid_becomes_runs_beside_the_project_that_are_listed_with_the_best_first(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = ["sweep", str(project), "--set", "max_steps=3", "--set", "batch_size=64", "--device", "cpu", "--json"]
+    assert main([*sweep, "--set", "lr=1e-9,0.01"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    runs = store.listed(store.runs_beside(project))
+    by_loss = sorted(runs, key=lambda kept: kept.record.summary.best_loss)
+    assert len(runs) == 2 and [run["number"] for run in told] == [kept.record.number for kept in by_loss]
+    assert {kept.record.tags for kept in runs} == {("sweep-1",)}
+    assert {kept.record.name for kept in runs} == {f"max_steps 3, batch_size 64, lr {lr}" for lr in (1e-09, 0.01)}
+    assert main([*sweep, "--set", "optimizer=SGD", "--set", "lr=1e-4:1e-1", "--random", "1", "--seed", "5"]) == 0
+    newest = store.listed(store.runs_beside(project))[0]
+    assert newest.record.tags == ("sweep-2",) and newest.record.settings.optimizer == "SGD"
+
+
+def test_draws_follow_their_seed_and_stay_within_their_bounds() -> None:
+    given = [parse_setting("lr=1e-4:1e-1"), parse_setting("batch_size=16:64"), parse_setting("amp=None,bfloat16")]
+    drawn = combinations(given, 30, 7)
+    assert drawn == combinations(given, 30, 7) != combinations(given, 30, 8)
+    assert all(1e-4 <= one["lr"] <= 1e-1 and 16 <= one["batch_size"] <= 64 for one in drawn)
+    assert min(one["lr"] for one in drawn) < 1e-3, "drawn by their logarithm"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["foo=1"], "foo is no setting; there are optimizer, epochs"),
+        (["lr"], "write a setting and its values"),
+        (["lr=0.1:0.01"], "the smaller first"),
+        (["lr=0.01:0.1"], "only --random N draws between"),
+        (["lr=0.1", "lr=0.2"], "given twice"),
+        (["epochs=1", "lr=abc"], "epochs 1, lr abc: Adam: lr cannot be 'abc'"),
+        (["batch_size=64,0"], "batch_size 0: batch_size is 0"),
+        (["optimizer=Adamm"], "there is no Adamm"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_before_the_first_run(
+    project: Path, settings: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [part for one in settings for part in ("--set", one)]
+    assert main(["sweep", str(project), *given]) == 2
+    assert words in capsys.readouterr().err and not store.runs_beside(project).exists()
