@@ -96,6 +96,8 @@ class HeadControl(QObject):
         gone = 0
         if lets_go:
             after, gone = self._without_weights_of(head, after)
+        if after == before:
+            return "Nothing changes: the last layer is like that already, and has no start weights."
         workspace.document.apply(text, after)
         if gone:
             workspace.notifier.say(

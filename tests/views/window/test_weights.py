@@ -151,6 +151,10 @@ def test_replacing_the_last_layer_lets_its_start_weights_go_and_is_one_step(qtbo
     after = window.document.project
     assert after.graph.nodes[head.node].params["out_features"] == 7
     assert len(after.training.start.keys) == len(weights(window)) - 2
+    window.actions_by_key["replace-last"].trigger()
+    qtbot.keyClick(ask.field, Qt.Key.Key_Return)
+    assert window.document.project is after and "Nothing changes" in ask.refusal.text()
+    qtbot.keyClick(ask.field, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.graph is after.graph, timeout=60_000)
     assert not any("start weight" in problem.message for problem in window.live.errors)
     window.actions_by_key["freeze-but-last"].trigger()
