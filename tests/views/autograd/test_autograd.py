@@ -143,6 +143,7 @@ def test_a_changed_net_is_noticed(room) -> None:
 def test_the_head_line_says_what_is_shown(room) -> None:
     room.set_tape(small_tape())
     assert f"{len(small_tape().nodes)} nodes · loss" in label_text(room.head)
+    assert "on the CPU, whichever device runs use" in room.head.capture.toolTip()
     assert "held for backward" in label_text(room.head)
 
 
