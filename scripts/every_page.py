@@ -74,14 +74,13 @@ class Shoot:
         window.document.apply("Shorten", replace(project, training=replace(project.training, epochs=EPOCHS)))
         until(lambda: window.live.up_to_date)
         window.selection.set([self._first("Conv", "Linear")])
-        self._shows_layer()
+        window.pages.show("layer")
         window.start_run()
         until(lambda: window.session.active)
         until(lambda: not window.session.active)
         window.pages.show("evaluation")
         window.evaluation_control.evaluate()
         window.pages.show("autograd")
-        until(lambda: not window.autograd_control._blocked() if hasattr(window.autograd_control, "_blocked") else True)
         window.autograd_control.capture()
         until(lambda: window.room.tape is not None)
         window.pages.show("findings")
@@ -92,9 +91,6 @@ class Shoot:
         window.room.scene.choose(str((node or window.room.tape.nodes[0]).id))
         window.pages.show("network")
         window.toasts.clear()
-
-    def _shows_layer(self) -> None:
-        self.window.pages.show("layer")
 
     def _first(self, *kinds: str) -> str:
         nodes = self.window.document.project.graph.nodes.values()
