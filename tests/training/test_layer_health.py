@@ -31,11 +31,11 @@ def test_a_layer_is_judged_at_the_chosen_step_and_at_the_newest():
         "Dead units, conv.act": ("25 %", True),
         "NaN or Inf": ("none", True),
         "Zero gradients": ("1.6 %", True),
-        "Gradient passes": ("yes", True),
+        "Gradient at input": ("arrives", True),
         "Update / weight": ("0.00200", True),
     }
     now = checks(history)
-    assert not any(ok for _, ok in now.values()) and now["Gradient passes"][0] == "vanishes"
+    assert not any(ok for _, ok in now.values()) and now["Gradient at input"][0] == "vanishes"
     assert now["NaN or Inf"][0] == "8" and histogram_at(history.seen, "gradients", "conv") == BAD
     assert health_checks(history.seen, "another") == ()
 

@@ -82,12 +82,12 @@ def _reached(table: LayerTable, layer: str, step: int | None) -> list[HealthChec
         return []
     worst = min(known, key=lambda value: -math.inf if math.isinf(value) else value)
     ok = not math.isinf(worst) and VANISHED <= worst <= EXPLODED
-    word = "yes" if ok else "not finite" if math.isinf(worst) else "vanishes" if worst < VANISHED else "explodes"
+    word = "arrives" if ok else "not finite" if math.isinf(worst) else "vanishes" if worst < VANISHED else "explodes"
     detail = (
         f"Norm of the gradient at its input: {figure(worst)} times that at the last layer; "
         f"{figure(VANISHED)} to {figure(EXPLODED)} is healthy"
     )
-    return [HealthCheck("Gradient passes", word, ok, detail)]
+    return [HealthCheck("Gradient at input", word, ok, detail)]
 
 
 def _at(table: LayerTable, layer: str, step: int | None) -> float:

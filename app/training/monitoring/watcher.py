@@ -39,8 +39,8 @@ FLUSH_EVERY = 0.05
 # may lose 5 % to all that is seen of it, the window's pictures included.
 NORMS = (0.05, 0.003)
 LOOKS = (0.5, 0.004)
-# An epoch has a look even if none is due: the first ones of a run always, so that a short run has more than one, and
-# later ones while looks took less than this share of the time.
+# An epoch has a look even if none is due: the first ones of a run always, so that a short run has more than one, the
+# last one, so that the values shown after a run are from its end, and others while looks took less than this share.
 FIRST_EPOCHS, SHARE_OF_LOOKS = 10, 0.004
 MEMORY = (memory.EVERY, 0.002)
 
@@ -146,7 +146,9 @@ class Watcher:
         """Return whether this epoch has no look and may have one, whatever is due."""
         if self._epoch == self._live.epoch:
             return False
-        return self._epochs < FIRST_EPOCHS or self._look_meter.seconds < SHARE_OF_LOOKS * (now - self._since)
+        if self._epochs < FIRST_EPOCHS or self._live.epoch >= self._live.stepper.config.epochs:
+            return True
+        return self._look_meter.seconds < SHARE_OF_LOOKS * (now - self._since)
 
     def skipped(self) -> None:
         """Discard the measurements of a skipped step."""

@@ -199,7 +199,7 @@ class ConfusionMatrix(QWidget):
         painter.setPen(look.text3)
         painter.setFont(theme.font("caption"))
         foot = QRectF(grid.left(), grid.bottom() + metrics.height() + 2, grid.width(), HEAD)
-        painter.drawText(foot, Qt.AlignmentFlag.AlignCenter, "called")
+        painter.drawText(foot, Qt.AlignmentFlag.AlignCenter, "predicted")
         painter.save()
         painter.translate(EDGE + HEAD / 2, grid.center().y())
         painter.rotate(-90)

@@ -16,6 +16,7 @@ from app.views.ui import icons, theme
 from app.views.ui.widgets.painting import start
 
 LINE, ICON = 24, 14
+NARROWEST, WIDEST = 150, 260
 MARKS = {True: ("check", "run"), False: ("warning", "warn"), None: ("info", "text3")}
 EMPTY = "Measured while a run trains."
 
@@ -66,7 +67,6 @@ class HealthList(QWidget):
         super().__init__()
         self._checks: tuple[HealthCheck, ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setMinimumWidth(150)
         theme.manager().changed.connect(self.update)
         self.set_checks(())
 
@@ -78,6 +78,9 @@ class HealthList(QWidget):
         self._checks = tuple(checks)
         words = {True: "healthy", False: "warning", None: "not measured"}
         texts = [f"{each.name}: {each.value}, {words[each.ok]}" for each in self._checks]
+        strong, plain = (QFontMetricsF(theme.font(name)) for name in ("section", "caption"))
+        wide = [strong.horizontalAdvance(each.value) + plain.horizontalAdvance(each.name) for each in self._checks]
+        self.setMinimumWidth(min(max(NARROWEST, round(max(wide, default=0)) + ICON + 24), WIDEST))
         self.setAccessibleName("Health: " + ("; ".join(texts) or EMPTY))
         self.update()
 
