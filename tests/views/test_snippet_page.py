@@ -57,6 +57,17 @@ def test_what_is_typed_into_a_ready_snippet_is_ones_own(page) -> None:
     assert len(page.edit.lexed.lines) == page.edit.blockCount()
 
 
+def test_the_description_of_an_example_goes_with_its_last_line(page) -> None:
+    page.load_ready(ready()[0])
+    QTest.keyClicks(page.edit, "# mine")
+    assert page.words.isVisible(), "the example with a change is still the example"
+    page.edit.selectAll()
+    QTest.keyClicks(page.edit, "x = 1")
+    assert not page.words.isVisible()
+    page.load_ready(ready()[0])
+    assert page.words.isVisible()
+
+
 def test_ctrl_z_beside_the_line_of_an_error_undoes_what_was_typed_and_no_step_of_the_project(page) -> None:
     undone: list[bool] = []
     QShortcut(QKeySequence.StandardKey.Undo, page, lambda: undone.append(True))

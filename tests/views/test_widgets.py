@@ -392,6 +392,20 @@ def test_toasts_stand_at_the_bottom_right_and_go(show_widget, qtbot):
     assert done == [1] and stack.toasts() == ()
 
 
+def test_a_toast_grows_with_its_text(show_widget, qtbot):
+    host = QWidget()
+    host.resize(640, 480)
+    show_widget(host)
+    toast = w.ToastStack(host).show("Stopped at step 7", "It is saved and can be resumed under Runs of digits.")
+    before = toast.height()
+    theme.manager().set_scale(1.5)
+    try:
+        qtbot.waitUntil(lambda: toast.height() > before)
+        assert toast.height() >= toast.heightForWidth(toast.width())
+    finally:
+        theme.manager().set_scale(1.0)
+
+
 def test_a_toast_stays_under_the_mouse(show_widget, qtbot, monkeypatch):
     host = QWidget()
     host.resize(640, 480)

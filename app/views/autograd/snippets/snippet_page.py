@@ -181,14 +181,18 @@ class SnippetPage(QWidget):
     def _choose_ready(self, key: str | None) -> None:
         one = next((one for one in ready() if one.key == key), None)
         if one is None:
+            self.words.setText("")
             self.words.hide()
         else:
             self.load_ready(one)
 
     def _text_changed(self) -> None:
-        """Deselect the example once its text was edited."""
+        """Deselect the example once its text was edited; its description goes with its last line."""
         if self._loaded and self.edit.text() != self._loaded and self.ready.value() is not None:
             self.ready.set_value(None)
+        if self._loaded and self.words.text():
+            kept = set(self._loaded.split("\n")) & set(self.edit.text().split("\n")) - {""}
+            self.words.setVisible(bool(kept))
         if self._loaded and self.foreign is not None and not self.edit.text().strip():
             QTimer.singleShot(0, self, self._drop_foreign)  # not during the key event that deletes it
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.theme import current
+from app.views.ui.theme import current, manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, announce, box, label, start
 
@@ -102,6 +102,9 @@ class ToastStack(QObject):
         self._host, self._place = parent, place
         self._toasts: list[Toast] = []
         parent.installEventFilter(self)
+        self._restyled = QTimer(self, singleShot=True, interval=0)  # labels have their new font a turn later
+        self._restyled.timeout.connect(self.place_again)
+        manager().changed.connect(self._restyled.start)
 
     def show(
         self,
