@@ -35,10 +35,11 @@ class Restyling(QObject):
             widget.setAttribute(STYLED, False)
         self._app.setStyleSheet("")
         self._app.setStyleSheet(sheet)
-        if not self._waiting:
+        if hidden and not self._waiting:  # it sees every event, and a start makes thousands
             self._app.installEventFilter(self)
         self._waiting |= dict.fromkeys(hidden)
-        self._next.start()
+        if self._waiting:
+            self._next.start()
 
     def finish(self) -> None:
         """Style the widgets that wait for it."""
