@@ -11,7 +11,7 @@ import numpy as np
 
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import BatchPeek, Channels
-from app.util.formatting import shape_text
+from app.util.formatting import figure, shape_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -153,7 +153,7 @@ def _shape(values: Tensor) -> str:
 
 
 def _range(values: Tensor) -> str:
-    return f"{float(values.min()):.3g} to {float(values.max()):.3g}" if values.numel() else "empty"
+    return f"{figure(float(values.min()))} to {figure(float(values.max()))}" if values.numel() else "empty"
 
 
 def array(values: Tensor) -> Any:

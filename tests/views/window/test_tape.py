@@ -108,6 +108,9 @@ def test_one_steps_forth_and_back_with_the_deck_and_with_keys(window, qtbot) -> 
     stands(qtbot, window, 0)
     boxes = window.room.scene.boxes.made
     assert boxes[str(first)].played().next and not any(item.played().ran for item in boxes.values())
+    for _ in range(3):  # before the engine has answered the first
+        window.actions_by_key["step-backward"].trigger()
+    stands(qtbot, window, 3)
     QTest.keyClick(page.strip, Qt.Key.Key_Space)
     stands(qtbot, window, len(player))
 

@@ -68,6 +68,7 @@ class Player(QObject):
         self.norms: dict[tuple[int, int], float] = {}
         self._speed: float | None = 20.0
         self._turn = 0  # of the latest movement requested
+        self._target: int | None = None  # the position that it leads to, until it is there
         self.batch: AnyCapture | None = None  # the request that produced the tape
         self._engine: Engine | None = None
         self._client: PlaybackClient | None = None
@@ -130,6 +131,7 @@ class Player(QObject):
         if self._begin(PLAYING):
             assert self._client is not None
             breaks = Breaks(self.norm_above, self.non_finite, self.breaks)
+            self._target = None
             self._turn = self._client.send(Play(breaks, again=self.position >= len(self) > 0))
 
     def pause(self) -> None:
@@ -150,13 +152,20 @@ class Player(QObject):
             return
         if self._begin(PLAYING):
             assert self._client is not None
+            self._target = position
             self._turn = self._client.send(Seek(position))
 
     def step(self) -> None:
-        self.seek(self.position + 1)
+        """Run one more node; of several requests in a row each counts, before the first is answered."""
+        self.seek(self._aim + 1)
 
     def back(self) -> None:
-        self.seek(self.position - 1)
+        """Take one step back, see `step`."""
+        self.seek(self._aim - 1)
+
+    @property
+    def _aim(self) -> int:
+        return self.position if self._target is None else self._target
 
     def run_to(self, node: int) -> None:
         """Go to where `node` runs next, or to a breakpoint on the way there."""
@@ -166,6 +175,7 @@ class Player(QObject):
             self.seek(self.tape.steps[node])
         elif self._begin(PLAYING):
             assert self._client is not None
+            self._target = None
             self._turn = self._client.send(
                 Play(Breaks(self.norm_above, self.non_finite, self.breaks | {node}), quick=True)
             )
@@ -221,7 +231,7 @@ class Player(QObject):
 
     def leave(self) -> None:
         """Release the graph for good; the records of its playback can still be inspected."""
-        client, self._client = self._client, None
+        client, self._client, self._target = self._client, None, None
         self._drain_from(client)
         if client is not None:
             self._leaving.append(client)
@@ -233,7 +243,7 @@ class Player(QObject):
 
     def release(self) -> None:
         """Release the graph, and drop the records of its playback."""
-        client, self._client = self._client, None
+        client, self._client, self._target = self._client, None, None
         if client is not None:
             self._leaving.append(client)
             client.leave()
@@ -319,6 +329,7 @@ class Player(QObject):
             return
         self.last = what.stop
         if what.turn == self._turn:
+            self._target = None
             self._timer.stop()
             self._set_state(STANDING)
         self.stood.emit(what.stop)
