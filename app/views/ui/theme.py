@@ -206,6 +206,7 @@ def tile_fill(key: str) -> QColor:
     return mix(current().panel, category_color(key), 0.20)
 
 
+@cache
 def _family(wished: tuple[str, ...], system: QFontDatabase.SystemFont) -> str:
     for family in wished:
         if QFontDatabase.hasFamily(family):
