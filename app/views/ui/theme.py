@@ -341,6 +341,7 @@ class ThemeManager(QObject):
         if self._app is not app:
             self._app = app
             _font.cache_clear()
+            _family.cache_clear()
             hints.colorSchemeChanged.connect(self._follow)
             hints.accessibility().contrastPreferenceChanged.connect(self._follow)
         self._choice = choice
