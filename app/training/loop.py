@@ -121,7 +121,7 @@ class _Run:
         # (epoch, step, samples, seconds, rate, batch), whose losses are on the device until they are flushed.
         self._losses: list[tuple[int, int, int, float, float, BatchResult]] = []
         self._now_at = 0.0  # when the last step ended, on the clock of `perf_counter`
-        self._batch: tuple[Tensor, Tensor] | None = None  # the last one, until what was measured is reported
+        self._batch: tuple[Tensor, Tensor] | None = None  # the last one, until the measurements are reported
         self._watcher: Watcher | None = None
         self._correct: Tensor | None = None
         self._origin = 0.0
@@ -348,7 +348,7 @@ class _Run:
         return (*before, *batch.events(done)) if before else batch.events(done)
 
     def _report(self) -> Iterator[Event]:
-        """Emit what was measured; the batch of the last step is at hand for who pauses there."""
+        """Emit the measurements; a watch point that pauses keeps the batch of the last step."""
         batch, self._batch = self._batch, None
         for event in self._flush():
             if isinstance(event, Caught) and batch is not None:
@@ -358,7 +358,7 @@ class _Run:
     def _skip_step(
         self, error: NonFiniteLoss, epoch: int, count: int, inputs: Tensor, labels: Tensor
     ) -> Iterable[Event]:
-        """Leave out a batch whose loss is not finite. Raises NotFinite unless the run goes on or pauses there."""
+        """Leave out a batch whose loss is not finite. Raises NotFinite unless the run skips such batches or pauses."""
         watcher = self._watching
         watcher.look.forward_done()
         found = not_finite(self.stepper, self.job.source, error.value, self.at.step + 1)

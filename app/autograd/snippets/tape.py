@@ -305,7 +305,7 @@ def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], Frozen
 def _apart(
     nodes: tuple[TapeNode, ...], edges: Sequence[TapeEdge], labels: FrozenMap[str, Label]
 ) -> tuple[tuple[TapeNode, ...], FrozenMap[str, Label]]:
-    """Give a leaf that several lines use a label of its own: it belongs to none of them."""
+    """Label a leaf that several lines use separately: it belongs to none of them."""
     users: dict[int, set[str | None]] = {}
     for edge in edges:
         if nodes[edge.target].is_leaf and not nodes[edge.target].layer:

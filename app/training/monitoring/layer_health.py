@@ -16,7 +16,7 @@ USUAL_UPDATES = 1e-4, 3e-2  # the norm of an update over that of the weights
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One check: `ok` is None where it was not measured; `detail` says what was measured, and against which bound."""
+    """One check: `ok` is None where it was not measured; `detail` has the measured value and its bound."""
 
     name: str
     value: str

@@ -159,7 +159,7 @@ class TypingEdit(CodeEdit):
         return super().event(event)
 
     def _takes_back(self, event: QEvent) -> bool:
-        """Return whether a key undoes what is typed and no edit of the drawing yet."""
+        """Return whether a key undoes typing, and no edit of the network yet."""
         undo = isinstance(event, QKeyEvent) and event.matches(QKeySequence.StandardKey.Undo)
         return undo and self._typing is not None and self._typing.under_way
 

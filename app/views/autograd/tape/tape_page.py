@@ -23,7 +23,7 @@ from app.views.ui.widgets.painting import Divider, label, set_property
 SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
 
 NARROW = 1320  # px below which words are short, at the designed text size
-TIGHT = 800  # px below which what is held is not repeated beside the controls
+TIGHT = 800  # px: a narrower page does not repeat the held memory beside the controls
 
 
 class TapePage(QWidget):

@@ -55,7 +55,7 @@ def text_mark(
 
 
 def _lines(box: Box) -> list[str]:
-    """Return what is drawn below a title: the lines, and the longest of the tags."""
+    """Return the lines below a title, and the longest of the tags."""
     return [line for line in (box.subtitle, *box.lines, *box.tags[:1]) if line]
 
 

@@ -141,7 +141,7 @@ class ChartLegend(QWidget):
             self.update()
 
     def minimumSizeHint(self) -> QSize:
-        """Leave room for the widest entry on a line of its own."""
+        """Leave room for the widest entry on a separate line."""
         usual = [replace(entry, value=max(entry.value, "0.0000", key=len)) for entry in self._entries]
         widest = max((width for *_, width in _widths(usual, True, True)), default=40.0)
         return QSize(round(min(widest, MOST_LEGEND * theme.manager().scale)), _line())
