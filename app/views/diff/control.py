@@ -254,7 +254,7 @@ def node_of(source: Source, path: str, line: int) -> tuple[Path, str] | None:
 
 
 def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:
-    """Compare in a separate process, and prepare what is shown."""
+    """Compare in a separate process, and prepare the results for the page."""
     models = (one.model for one in (request.a, request.b) if one.own_code)
     own = next((one for one in models if isinstance(one, Observe)), None)
     engine = observe_process.engine_of(own) if own is not None else OwnEngine(lambda: pool.start("engine"))

@@ -1,4 +1,4 @@
-"""Another stylesheet on all widgets that exist: on what is in sight at once, on the rest in the turns that follow."""
+"""Restyle existing widgets with a new stylesheet: visible ones at once, hidden ones in later turns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Restyling(QObject):
         self._next.timeout.connect(self._style_some)
 
     def set_sheet(self, sheet: str) -> None:
-        """Set the stylesheet; `finish` styles what is out of sight, if something needs it before its turn."""
+        """Set the stylesheet; `finish` styles the hidden widgets at once."""
         hidden = [each for each in self._app.allWidgets() if not each.isVisible() and each.testAttribute(STYLED)]
         for widget in hidden:
             widget.setAttribute(STYLED, False)

@@ -51,7 +51,7 @@ class _Tiles(QWidget):
         self._measure()
 
     def _measure(self) -> None:
-        """Make tiles as wide as what is below them, at the text size in force."""
+        """Make tiles as wide as their captions, at the text size in force."""
         metrics, scale = QFontMetricsF(theme.font("axis")), theme.manager().scale
         widest = max((metrics.horizontalAdvance(_below(one)) for one in self.samples), default=0.0)
         self._side = round(min(max(SIDE, widest + 1), WIDEST * scale))

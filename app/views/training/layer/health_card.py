@@ -61,7 +61,7 @@ class FiguresRow(QWidget):
 
 
 class HealthList(QWidget):
-    """A line for each check: a mark, its name and its value; what was measured is the tooltip."""
+    """A line for each check: a mark, its name and its value; the tooltip has the measured value."""
 
     def __init__(self) -> None:
         super().__init__()

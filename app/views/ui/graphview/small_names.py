@@ -69,5 +69,5 @@ def _line_of(text: str, width: float | None = None) -> TextLine:
 
 
 def forget_fonts() -> None:
-    """Clear what was laid out, after a change of fonts."""
+    """Clear the laid-out names after a change of fonts."""
     _line_of.cache_clear()
