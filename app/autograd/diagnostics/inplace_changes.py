@@ -2,11 +2,12 @@
 
 A node saves a tensor together with its version counter, which torch checks only in backward. Every write is recorded
 here and matched with saved tensors by their storage. Writes through `.data` do not bump the version: torch never
-notices, and the gradient is wrong.
+notices, and the gradient is wrong, unless the bytes are those that were saved again, as after gradcheck.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -96,7 +97,8 @@ class Mutations:
 @dataclass
 class _Seen:
     """A write while the pass runs. `started` is autograd's counter when the call that it belongs to began; `inside` is
-    the custom Function whose forward wrote. The reference keeps the block's address from being given to another."""
+    the custom Function whose forward wrote. The reference keeps the block's address from being given to another.
+    `before` is the digest of the block before a silent write, None where no node was created since the last one."""
 
     block: StorageWeakRef
     place: OpLocation
@@ -104,6 +106,7 @@ class _Seen:
     inside: Any
     silent: bool
     view: bool
+    before: bytes | None = None
 
 
 def find_broken(batch: TrainingBatch) -> Mutations:
@@ -134,13 +137,14 @@ class WriteWatcher:
         self._names = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
         self._data_aliases: Any = WeakIdKeyDictionary()
         self._writes: list[_Seen] = []
+        self._digested: dict[int, int] = {}  # a block -> autograd's counter at its last digest
         self._calls: list[tuple[int, OpLocation]] = []
         self._modes: tuple[Any, ...] = ()
         self._parameters: dict[int, str] = {}
         if model is not None:
             for parameter in model.parameters():
                 for part in parts_of(parameter):
-                    self._parameters[part.untyped_storage()._cdata] = self._names[id(parameter)]
+                    self._parameters[_block(part)] = self._names[id(parameter)]
 
     def __enter__(self) -> WriteWatcher:
         self.places.__enter__()
@@ -157,7 +161,7 @@ class WriteWatcher:
 
     def forget(self) -> None:
         """Release the watched storages."""
-        self._writes, self._data_aliases = [], WeakIdKeyDictionary()
+        self._writes, self._digested, self._data_aliases = [], {}, WeakIdKeyDictionary()
 
     def call(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> Any:
         """Run one of torch's functions, recording its caller for the kernels it runs."""
@@ -191,7 +195,16 @@ class WriteWatcher:
             silent = tensor in self._data_aliases or (base is not None and base in self._data_aliases)
             for part in parts_of(tensor):
                 block = StorageWeakRef(part.untyped_storage())
-                self._writes.append(_Seen(block, place, started, custom_node(frame), silent, base is not None))
+                before = self._digest_before(part, block.cdata) if silent else None
+                self._writes.append(_Seen(block, place, started, custom_node(frame), silent, base is not None, before))
+
+    def _digest_before(self, part: torch.Tensor, block: int) -> bytes | None:
+        """Return the digest of what a node may have saved, unless no node was created since the last one."""
+        now = _sequence()
+        if self._digested.get(block) == now:
+            return None
+        self._digested[block] = now
+        return _digest(part)
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
@@ -207,6 +220,7 @@ class WriteWatcher:
                 writes = [write for write in blocks if _after(write, node)]
                 if version is None:  # torch is content; a write through .data is all that can be wrong
                     writes = [write for write in writes if write.silent and name not in _NOT_READ]
+                    writes = _since_saved(writes, tensor)
                     if not writes:
                         continue
                 else:
@@ -272,9 +286,32 @@ def _saved_versions(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
                 yield name, tensor, None, tensor._version
 
 
+def _digest(tensor: torch.Tensor) -> bytes:
+    """Return a digest of the bytes behind a dense tensor; b"" for one without bytes."""
+    if tensor.is_meta:
+        return b""
+    with torch._C.DisableTorchFunction():
+        whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage()).cpu()
+        return hashlib.blake2b(whole.numpy().data, digest_size=16).digest()
+
+
+def _since_saved(writes: list[_Seen], tensor: torch.Tensor) -> list[_Seen]:
+    """Return the writes since the block of a saved tensor last had the bytes that were saved, none if it has them."""
+    saved = writes[0].before if writes else b""
+    if not saved:
+        return writes
+    if any(_digest(part) == saved for part in parts_of(tensor) if _block(part) == writes[0].block.cdata):
+        return []
+    return writes[max(place for place, write in enumerate(writes) if write.before == saved) :]
+
+
+def _block(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
 def _blocks(tensor: torch.Tensor) -> list[int]:
     """Return the storages of a tensor: several for a sparse one."""
-    return [part.untyped_storage()._cdata for part in parts_of(tensor)]
+    return [_block(part) for part in parts_of(tensor)]
 
 
 def _after(write: _Seen, node: Any) -> bool:

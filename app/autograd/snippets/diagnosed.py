@@ -9,23 +9,27 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import gradcheck
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
 from app.autograd.snippets.names import ScopeNames
-from app.autograd.snippets.tape import BACKWARD, SnippetSource
+from app.autograd.snippets.tape import BACKWARD, BETWEEN, SnippetSource
 from app.util import rng
 from app.util.late_dataclass import dataclass
 
+CHECKS = ("gradcheck", "gradgradcheck")
 Execute = Callable[[ast.Module, str, dict[str, Any]], None]
 
 NOTHING = (
@@ -43,14 +47,31 @@ class _Reached(BaseException):
 
 
 class _WithoutBackward(TorchFunctionMode):
-    """Raise `_Reached` in place of a backward pass."""
+    """Raise `_Reached` in place of a backward pass. A pass of gradcheck runs: its graph is separate."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if func in BACKWARD:
+        if func in BACKWARD and not _of_a_check(sys._getframe(1)):
             tensors = args[0] if args else given.get("tensors", given.get("outputs"))
             raise _Reached([leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)])
         return func(*args, **given)
+
+
+def _of_a_check(frame: FrameType | None) -> bool:
+    """Return whether torch's gradcheck starts the pass that begins at this frame."""
+    while frame is not None and frame.f_code.co_filename in BETWEEN:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == gradcheck.__code__.co_filename
+
+
+def _calls_check(statement: ast.stmt) -> bool:
+    """Return whether a statement calls gradcheck.
+
+    >>> _calls_check(ast.parse("assert torch.autograd.gradcheck(f, x)").body[0])
+    True
+    """
+    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(getattr(func, "attr", getattr(func, "id", "")) in CHECKS for func in calls)
 
 
 @dataclass
@@ -74,8 +95,15 @@ class _Text:
         names.add({name: value for name, value in self.scope.items() if name not in self.given})
         return names
 
+    def _graphs(self) -> bool:
+        """Return whether a named tensor was computed by an operation that autograd recorded."""
+        return any(tensor.grad_fn is not None for tensor in self.names().tensors.values())
+
     def begins(self) -> int:
-        """Return the number of the first statement that autograd records, or that fails."""
+        """Return the number of the first statement that autograd records, or that fails.
+
+        A gradient check records nothing that stays.
+        """
         made = torch._C._autograd._get_sequence_nr  # counts the nodes of graphs
         for number, statement in enumerate(self.statements):
             before = made()
@@ -83,7 +111,7 @@ class _Text:
                 self.run([statement])
             except (Exception, SystemExit, _Reached):
                 return number
-            if made() != before:
+            if made() != before and not (_calls_check(statement) and not self._graphs()):
                 return number
         return len(self.statements)
 

@@ -40,3 +40,20 @@ def test_a_write_in_place_before_backward_is_found_at_its_line() -> None:
 def test_a_text_without_leaves_that_require_a_gradient_is_not_diagnosed() -> None:
     answer = ran("x = torch.ones(3)\ny = x * 2", diagnose=True)
     assert answer.findings is None and "no parameter to look at" in answer.undiagnosed
+
+
+CHECKED = """x = torch.randn(3, dtype=torch.double, requires_grad=True)
+print(torch.autograd.gradcheck(torch.exp, (x,)))
+w = torch.ones(3, dtype=torch.double, requires_grad=True)
+y = x * w
+torch.autograd.gradcheck(torch.exp, (x,))
+(y + w.detach()).sum().backward()
+"""
+
+
+def test_gradcheck_writes_nothing_that_stays_and_its_passes_are_not_those_of_the_text() -> None:
+    answer = ran(CHECKED, diagnose=True)
+    assert answer.output == "True\n" and not answer.findings.found
+    assert {name: one.state for name, one in answer.findings.paths.answers.items()} == {"x": "flows", "w": "flows"}
+    kept = ran(CHECKED.replace("(y +", "x.data[0] += 1\n(y +"), diagnose=True)
+    assert [(one.kind, one.line) for one in kept.findings.found] == [("silent", 6)], "a write that stays is found"
