@@ -115,8 +115,9 @@ class Tape:
     """Everything that backward would traverse, `nodes[i].id == i`.
 
     `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to class
-    names, `labels` drawing nodes to their labels. `loss` is None when backward starts at the net's outputs. `text` is
-    the generated source that ran, "" for a model without one; `codes` are lines of its files, by "file:line".
+    names, `labels` drawing nodes to their labels. `loss` is the number that backward starts from, named `root`; it is
+    None when backward starts at the net's outputs. `text` is the generated source that ran, "" for a model without one;
+    `codes` are lines of its files, by "file:line".
     """
 
     nodes: tuple[TapeNode, ...]
@@ -131,6 +132,7 @@ class Tape:
     labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
     text: str = ""
     codes: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    root: str = LOSS
 
     @cached_property
     def held_bytes(self) -> int:

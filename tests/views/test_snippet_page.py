@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeySequence, QShortcut, QTextCursor
 from PySide6.QtTest import QTest
 
 from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_snippet
@@ -77,6 +77,20 @@ def test_ctrl_z_beside_the_line_of_an_error_undoes_what_was_typed_and_no_step_of
     while page.edit.text() != before:
         QTest.keyClick(page.edit, Qt.Key.Key_Z, CONTROL)
         assert not undone
+
+
+def test_undo_takes_back_word_by_word_what_was_typed(page) -> None:
+    page.load("")
+    QTest.keyClicks(page.edit, "loss = torch.exp(w_1)")
+    seen = []
+    while page.edit.text():
+        QTest.keyClick(page.edit, Qt.Key.Key_Z, CONTROL)
+        seen.append(page.edit.text())
+    assert seen == ["loss = torch.exp(", "loss = ", ""]
+    QTest.keyClick(page.edit, Qt.Key.Key_Y, CONTROL)
+    QTest.keyClicks(page.edit, "3")
+    QTest.keyClick(page.edit, Qt.Key.Key_Z, CONTROL)
+    assert page.edit.text() == "loss = ", "what was typed after an undo is a step of its own"
 
 
 def test_lines_are_indented_as_python_wants_them(page) -> None:
@@ -151,13 +165,22 @@ def test_a_graph_that_backward_freed_is_said_to_be(page) -> None:
 
 def test_an_error_marks_its_line_and_says_what_was_changed(page) -> None:
     show(page, "inplace_saved")
-    assert page.edit._error_line == 7
+    assert page.edit.error_line == 7
     assert "RuntimeError in line 7" in page.status.text()
     assert "SigmoidBackward0 (line 2) saved result at version 0; it is at version 1 now" in page.status.text()
     text = page.output.toPlainText()
     assert text.startswith("saved at version 0") and "modified by an inplace operation" in text
     QTest.keyClicks(page.edit, "#")
-    assert page.edit._error_line == 0
+    QTest.keyClick(page.edit, Qt.Key.Key_Return)
+    assert page.edit.error_line == 8 and "RuntimeError" in page.status.text(), "another line was edited"
+    caret = page.edit.textCursor()
+    caret.setPosition(page.edit.document().findBlockByNumber(7).position())
+    page.edit.setTextCursor(caret)
+    QTest.keyClicks(page.edit, "#")
+    assert page.edit.error_line == 0 and "The line of this RuntimeError was edited" in page.status.text()
+    end = QTextCursor(page.output.document())
+    end.movePosition(QTextCursor.MoveOperation.End)
+    assert page.output.toPlainText() == text and end.charFormat().foreground().color() == theme.current().text3
 
 
 def test_boxes_carry_the_names_of_variables_and_lines_their_boxes(page, qtbot) -> None:

@@ -72,7 +72,7 @@ def summary(tape: Tape) -> str:
     count = len(tape.nodes)
     parts = [f"{counted(count, 'node')}"]
     if tape.loss is not None:
-        parts.append(f"loss {tape.loss:.4g}".replace("-", MINUS))
+        parts.append(f"{tape.root} {f'{tape.loss:.4g}'.replace('-', MINUS)}")
     if any(node.order > 1 for node in tape.nodes):
         parts.append("backward of the squared gradient norm")
     parts.append(f"{bytes_text(tape.held_bytes)} held for backward")

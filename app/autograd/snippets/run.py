@@ -33,11 +33,12 @@ from app.autograd.snippets import tape as snippet_tape
 from app.autograd.snippets.diagnosed import batch_of
 from app.autograd.snippets.names import ScopeNames
 from app.autograd.snippets.snippet import Ending, Snippet, SnippetAnswer, SnippetError, TensorGraph
-from app.autograd.snippets.tape import MOST_NODES, MOST_PLAYED, PATIENCE, SnippetRecorder, SnippetSource
+from app.autograd.snippets.tape import LONGEST, MOST_NODES, MOST_PLAYED, PATIENCE, SnippetRecorder, SnippetSource
 from app.autograd.walk import walk
 from app.util.torchvision_import import mend_torchvision
 
 SEED = 0
+UNNAMED = "value"  # what a number without a name is called
 LAST = "_"  # name bound to the value of a last expression, as at Python's prompt
 MOST_GRAPHS = 24
 DEAF = "Lines and layers are unknown: torch.compile does not compile while they are recorded."
@@ -188,6 +189,7 @@ class _Session:
         for name, tensor in ends.items():
             try:
                 graph = self._graph(name, tensor, names)
+                graph = replace(graph, tape=replace(graph.tape, root=_root_name(name)))
             except Exception as problem:  # an unsupported kind of tensor: the other graphs are still reported
                 unread = unread or f"The graph of {name} cannot be read: {problem}."
                 continue
@@ -197,7 +199,8 @@ class _Session:
             graphs.append(graph)
         if not graphs and (before := self._recorder.last_backward()) is not None:
             # Nothing that is left has a name: the graph that the last backward pass began at, as it was then.
-            graphs.append(TensorGraph(f"backward() in line {before.line}", before.tape, before.line, *before.played))
+            tape = replace(before.tape, root=UNNAMED)
+            graphs.append(TensorGraph(f"backward() in line {before.line}", tape, before.line, *before.played))
         rows = names.rows()
         if self._snippet.play:
             graphs = self._played(graphs, ends)
@@ -338,6 +341,12 @@ def _warnings_at_lines_of(name: str) -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = show
+
+
+def _root_name(name: str) -> str:
+    """Return what the number is called that a graph's backward pass starts from: its name, or its expression if that
+    is short."""
+    return name if len(name) <= LONGEST else UNNAMED
 
 
 def _too_many(graph: TensorGraph) -> str:

@@ -35,7 +35,7 @@ PATIENCE = 3.0  # seconds that recording them may take
 MOST_NODES = 20_000  # of a graph that is recorded there
 MOST_PLAYED = 2_000  # of one whose backward pass is measured step by step
 BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
-_BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
+BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class SnippetRecorder(OriginRecorder):
 
         Returns a watch of the pass, which the caller has to close.
         """
-        while frame is not None and frame.f_code.co_filename in _BETWEEN:
+        while frame is not None and frame.f_code.co_filename in BETWEEN:
             frame = frame.f_back
         if frame is None or frame.f_code.co_filename != self._text.filename:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.autograd.pictures.diagram import to_drawing
+from app.autograd.pictures.diagram import summary, to_drawing
 from app.autograd.tape import below
 from app.engine.values import Codec
 from tests.support.snippet_answers import leaves, made_by, ran
@@ -244,3 +244,13 @@ def test_a_leaf_that_several_lines_use_stands_beside_them() -> None:
     (leaf,) = [box for box in drawing.boxes if box.shape == "leaf"]
     assert leaf.title == "x" and leaf.group is None
     assert {group.title for group in drawing.groups} == {"a = x * 3", "b = x.sin()", "loss = (a + b).sum()"}
+
+
+def test_the_number_above_a_graph_has_the_name_that_the_snippet_gave_it() -> None:
+    w = "w = torch.ones(3, requires_grad=True)\n"
+    for text, name in (
+        ("energy = w.sum()", "energy"),
+        ("(w * 3).sum()", "(w * 3).sum()"),
+        ("w.sum().backward()", "value"),
+    ):
+        assert f"· {name} {9 if '3' in text else 3} ·" in summary(ran(w + text).graph.tape)

@@ -16,14 +16,18 @@ _ENTER = (_KEY.Key_Return, _KEY.Key_Enter)
 
 
 class SnippetEdit(CodeEdit):
-    """`run_wanted()` comes with Ctrl+Enter, `left()` with Esc: Tab indents here."""
+    """`run_wanted()` is emitted by Ctrl+Enter, `left()` by Esc, since Tab indents. `error_edited()` is emitted when the
+    line of an error was edited or removed."""
 
     run_wanted = Signal()
     left = Signal()
+    error_edited = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._error_line = 0
+        self._error: QTextCursor | None = None  # at the beginning of its line, and moves with it
+        self._error_text = ""
+        self._typed = (-1, -1)  # the revision of the text and the place of the caret after the last typed character
         self.setReadOnly(False)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextEditorInteraction)
         self.setUndoRedoEnabled(True)
@@ -50,17 +54,23 @@ class SnippetEdit(CodeEdit):
 
     def mark_error(self, line: int | None) -> None:
         """Mark the line (1-based) of an error and scroll to it; None removes the mark."""
-        self._error_line = line or 0
+        block = self.document().findBlockByNumber(line - 1 if line else -1)
+        self._error = QTextCursor(block) if block.isValid() else None
+        self._error_text = block.text()
         self._mark()
         if line:
             self.reveal([line])
 
+    @property
+    def error_line(self) -> int:
+        """The line (1-based) that is marked as that of an error, 0 for none."""
+        return self._error.blockNumber() + 1 if self._error is not None else 0
+
     def _mark(self) -> None:
         super()._mark()
-        line = getattr(self, "_error_line", 0)  # the mark of the theme comes before there is one
-        block = self.document().findBlockByNumber(line - 1)
-        if not line or not block.isValid():
+        if (error := getattr(self, "_error", None)) is None:  # the mark of the theme comes before there is one
             return
+        block = error.block()
         colors = theme.current()
         mark = QTextEdit.ExtraSelection()
         mark.cursor = QTextCursor(block)
@@ -84,8 +94,16 @@ class SnippetEdit(CodeEdit):
         self._quiet = True
         self._colors.rehighlight()
         self._quiet = False
-        if self._error_line:
+        if self._error is not None:
+            self._follow_error()
+
+    def _follow_error(self) -> None:
+        """Keep the mark of an error at its line while others are edited, and remove it once that line is another."""
+        if self._error is not None and self._error.block().text() == self._error_text:
+            self._mark()
+        else:
             self.mark_error(None)
+            self.error_edited.emit()
 
     # --- Keys
 
@@ -114,8 +132,23 @@ class SnippetEdit(CodeEdit):
             steps = (cursor.positionInBlock() - 1) % INDENT + 1
             for _ in range(steps):
                 cursor.deletePreviousChar()
+        elif event.text().isprintable() and event.text() and not cursor.hasSelection():
+            self._type(event)
         else:
             super().keyPressEvent(event)
+
+    def _type(self, event: QKeyEvent) -> None:
+        """Type a character as part of the word before it: Qt would undo all that is typed in a line at once."""
+        before = self._before_caret()[-1:]
+        begins = _in_word(event.text()) and not _in_word(before)
+        cursor = self.textCursor()
+        if begins or self._typed != (self.document().revision(), cursor.position()):
+            cursor.beginEditBlock()
+        else:
+            cursor.joinPreviousEditBlock()
+        super().keyPressEvent(event)
+        cursor.endEditBlock()
+        self._typed = self.document().revision(), self.textCursor().position()
 
     def _before_caret(self) -> str:
         cursor = self.textCursor()
@@ -150,3 +183,8 @@ class SnippetEdit(CodeEdit):
 
 def _runs(event: QKeyEvent) -> bool:
     return event.key() in _ENTER and bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+
+
+def _in_word(text: str) -> bool:
+    """Return whether a character is part of a word; a name with dots is one word."""
+    return text.isalnum() or text in ("_", ".")

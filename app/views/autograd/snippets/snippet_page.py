@@ -29,6 +29,7 @@ from app.views.ui.widgets.painting import Divider, label, set_property, start
 
 NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient adds a node here.")
 OWN = "My snippet"
+RUN_AGAIN = "Run the snippet again (Ctrl+Enter)."
 AT_FIRST = "torch, nn and F are imported already; the seed of torch is 0."
 WIDEST = 460  # px of the choice of a snippet
 LEAST = 230  # px of the editor's column
@@ -142,6 +143,7 @@ class SnippetPage(QWidget):
         self.edit.run_wanted.connect(self.runRequested)
         self.edit.left.connect(lambda: self.run.setFocus(Qt.FocusReason.TabFocusReason))
         self.edit.textChanged.connect(self._text_changed)
+        self.edit.error_edited.connect(self._error_edited)
         self.edit.line_chosen.connect(self._line_chosen)
         self.table.chosen.connect(self.show_graph)
         self.room.detail.connect(self._detail)
@@ -200,6 +202,12 @@ class SnippetPage(QWidget):
         """Forget an untrusted file once its text was deleted; undo cannot bring the text back."""
         if self.foreign is not None and not self.edit.text().strip():
             self.load("")
+
+    def _error_edited(self) -> None:
+        """Show that the error is that of a line that is another by now."""
+        if self.answer is not None and (error := self.answer.error) is not None:
+            self.output.show_output(self.answer.output, error.traceback, outdated=True)
+            self._show_status(f"The line of this {error.kind} was edited. {RUN_AGAIN}", "text2")
 
     # -- running -------------------------------------------------------------------------------------------------------
 
