@@ -49,7 +49,12 @@ PHRASES = {
     r"[Rr]e-liv": "recompute",
     r"Nothing looked at|Look again": "nothing inspected yet, diagnose again",
     r"no longer than we do|hands on a run": "child process, thread-safe control",
+    r"(?<![,:]) …(?! \S| $)": "an ellipsis that follows its word without a space",
+    r"\b([Vv]al|[Tt]rain) (loss|accuracy)\b": "validation, training",
 }
+
+
+LABELS = {"val": "validation"}  # of the window, where the whole text is this word
 
 
 def _texts(file: Path) -> Iterator[tuple[int, str]]:
@@ -79,5 +84,16 @@ def test_no_text_of_the_program_is_one_of_those_that_users_did_not_understand() 
         for phrase in _phrases(joined.sub("", file.read_text(encoding="utf-8")))  # few files are parsed
         for line, text in _texts(file)
         if " " in text and (hit := re.search(phrase, text))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_window_has_one_word_for_one_thing_in_its_labels() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{line} says {text!r}: say {LABELS[text]!r}"
+        for file in sorted((ROOT / "app" / "views").rglob("*.py"))
+        if any(f'"{label}"' in file.read_text(encoding="utf-8") for label in LABELS)
+        for line, text in _texts(file)
+        if text in LABELS
     ]
     assert not found, "\n".join(found)

@@ -241,4 +241,4 @@ class _Line:
 
     def __call__(self, words: str) -> None:
         if self._seen:
-            print(f"\r\033[K{words} …", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{words}…", end="", file=sys.stderr, flush=True)

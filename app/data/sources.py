@@ -87,7 +87,7 @@ def check(config: DataConfig) -> None:
     if config.bad not in ("stop", "skip"):
         raise DataError(f"bad is {config.bad!r}; it must be stop or skip.")
     if spec.picks and not config.path:
-        raise DataError(f"{spec.label.removesuffix(' …')}: no {spec.picks} is chosen. Choose one under Training, Data.")
+        raise DataError(f"{spec.label.removesuffix('…')}: no {spec.picks} is chosen. Choose one under Training, Data.")
     for name in ("validation_fraction", "test_fraction"):
         share = getattr(config, name)
         if not isinstance(share, int | float) or not 0 <= share < 1:

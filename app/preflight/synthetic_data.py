@@ -118,7 +118,7 @@ def _targets_of(project: Project, opened: OpenedModel) -> tuple[TargetInfo, ...]
 
 def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     """Return the cures that change the data and leave the net as it is; first that with which it runs in one click."""
-    choose = Cure("Choose other data …", (ChooseData(""),))
+    choose = Cure("Choose other data…", (ChooseData(""),))
     made = fitting(project, analysis)
     if made is None:
         return (choose,)

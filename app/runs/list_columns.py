@@ -106,7 +106,7 @@ ALL: tuple[Column, ...] = (
     Column("best_loss", "Best loss", "Smallest validation loss", lambda run: run.summary.best_loss, _figure, True),
     Column("val_loss", "Validation loss", "Validation loss of the last epoch", lambda run: run.summary.val_loss,
            _figure, True),
-    Column("train_loss", "Train loss", "Mean training loss of the last epoch", lambda run: run.summary.train_loss,
+    Column("train_loss", "Training loss", "Mean training loss of the last epoch", lambda run: run.summary.train_loss,
            _figure, True),
     Column("best_accuracy", "Best accuracy", "Largest validation accuracy", lambda run: run.summary.best_accuracy,
            _share, True),

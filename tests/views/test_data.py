@@ -60,7 +60,7 @@ def file(folder: Path, text: str = TABLE) -> str:
 def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch):
     section.source.set_value("file.csv")
     section.source.edited.emit("file.csv")
-    assert section.pick.isVisible() and section.pick.text() == "Choose a file …" and not section.show_batch.isVisible()
+    assert section.pick.isVisible() and section.pick.text() == "Choose a file…" and not section.show_batch.isVisible()
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (file(tmp_path), ""))
     with qtbot.waitSignal(section.facts_changed):
         qtbot.mouseClick(section.pick, Qt.MouseButton.LeftButton)

@@ -192,7 +192,7 @@ def test_the_loss_chart_has_a_curve_and_a_name_for_each_output(qtbot: Any) -> No
     chart.set_history(history, "step")
     chart.plot.set_x_range(0, 12)
     chart.redraw()
-    assert [entry.label for entry in chart.entries(None)] == ["train", "validation", "digit", "again"]
+    assert [entry.label for entry in chart.entries(None)] == ["training", "validation", "digit", "again"]
     train_curve, held_out = chart.parts._curves[1]
     assert len(train_curve.points()[0]) == len(history.steps) and len(held_out.points()[0]) == 2
 

@@ -180,7 +180,7 @@ def test_data_say_what_they_are_and_whether_they_are_here(
     form.data.source.setFocus()
     qtbot.keyClicks(form.data.source, "MNI")
     assert document.project.data.source == MNIST
-    assert form.data.download.text() == "Download 11.6 MB …" and form.data.download.isVisible()
+    assert form.data.download.text() == "Download 11.6 MB…" and form.data.download.isVisible()
     assert not form.data.split.isVisible(), "its authors chose the validation samples"
     QApplication.processEvents()
     with qtbot.waitSignal(form.download_requested) as asked:

@@ -136,7 +136,7 @@ class Growth(QObject):
             return
         self._scene.show_project(self._part.take(self._chunk))
         count = len(target.graph.nodes)
-        self.said.emit(f"Drawing {self._part.nodes:,} of {count:,} nodes …")
+        self.said.emit(f"Drawing {self._part.nodes:,} of {count:,} nodes…")
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         drops = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)

@@ -244,7 +244,7 @@ class DiffPage(QWidget):
             self._clock.stop()
 
     def _show_busy(self) -> None:
-        self.busy.setText(f"{self._doing} …  {time.monotonic() - self._began:.0f} s")
+        self.busy.setText(f"{self._doing}…  {time.monotonic() - self._began:.0f} s")
 
     @property
     def working_on(self) -> str:

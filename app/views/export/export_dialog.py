@@ -90,7 +90,7 @@ class ExportDialog(Dialog):
         self.folder = QLineEdit(str(folder))
         self.folder.setAccessibleName("Folder")
         self.folder.setMinimumHeight(26)
-        browse = Button("Choose …", icon="folder")
+        browse = Button("Choose…", icon="folder")
         browse.clicked.connect(self._browse)
         row = hbox((self.folder, 1), browse, spacing=8)
         self.body.addLayout(row)

@@ -90,7 +90,7 @@ class PictureDialog(Dialog):
             self.body.addWidget(caption)
         self.body.addWidget(self.note)
         self.add_button("Cancel").clicked.connect(self.reject)
-        self.save_button = self.add_button("Save as …", "primary", default=True)
+        self.save_button = self.add_button("Save as…", "primary", default=True)
         self.save_button.clicked.connect(self.saveRequested)
         for field in (self.size_field, self.arranged_field):
             field.currentIndexChanged.connect(self._refresh)

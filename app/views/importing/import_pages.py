@@ -140,7 +140,7 @@ class TorchvisionPage(ImportPage):
         self.list.setAccessibleName("torchvision models")
         self.list.currentItemChanged.connect(lambda *_: self._model_selected())
         self.list.itemDoubleClicked.connect(lambda *_: self.asked.emit())
-        self.state = label("Loading torchvision …", "label", "text3", wrap=True)
+        self.state = label("Loading torchvision…", "label", "text3", wrap=True)
         self.input = code_field("1x3x224x224")
         self.pretrained = QCheckBox("Pretrained weights, if already downloaded")
         several = "Separate several inputs with spaces."
@@ -244,7 +244,7 @@ class FilePage(ImportPage):
         super().__init__()
         self.text: LayerFile | None = None
         self.path = code_field("Path of a .py file")
-        self.browse_button = Button("Choose …", icon="folder")
+        self.browse_button = Button("Choose…", icon="folder")
         self.browse_button.clicked.connect(self._browse)
         self.names = StillComboBox()
         self.names.setFont(theme.font("code"))

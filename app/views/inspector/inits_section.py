@@ -181,7 +181,7 @@ class InitsSection(Section):
         shapes = dict(self._known.shapes) if self._known else {}
         names = [*shapes, *(name for name in wanted if name not in shapes)]
         if self._known is None and not names:
-            waiting = "Reading the parameters …" if self._torch else "PyTorch is loading."
+            waiting = "Reading the parameters…" if self._torch else "PyTorch is loading."
             self._show_text(waiting if made else "Available once the input shapes are known.")
             return
         if not names:

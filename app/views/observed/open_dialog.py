@@ -56,7 +56,7 @@ class OpenModelDialog(ProgressDialog):
         self._trusted = False
         self._folder = ""
         self.source = code_field("torchvision:resnet18")
-        self.browse = Button("Choose …", icon="folder")
+        self.browse = Button("Choose…", icon="folder")
         self.arguments = code_field('{"num_classes": 10}')
         self.inputs = QPlainTextEdit()
         self.inputs.setFont(theme.font("code"))

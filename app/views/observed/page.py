@@ -351,7 +351,7 @@ class ObservedPage(QWidget):
             self._look.stop()
             return
         done = f" {self._work.progress:.0%}" if self._work.progress else ""
-        self.summary.setText(f"Laying out{done} …")
+        self.summary.setText(f"Laying out{done}…")
 
     # -- menu ----------------------------------------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ class WeightsDialog(Dialog):
 
     def _show_progress(self) -> None:
         if self.running:
-            self._show_state(f"{self._progress or 'Starting'} …  {time.monotonic() - self._began:.0f} s", "text2")
+            self._show_state(f"{self._progress or 'Starting'}…  {time.monotonic() - self._began:.0f} s", "text2")
 
     def _forget(self) -> None:
         self._engine.forget(self._key)

@@ -111,7 +111,7 @@ def test_an_empty_page_offers_the_run(qtbot, curves):
 
 
 def test_runs_are_compared_under_one_smoothing_each_by_its_name(curves, events):
-    """The same run twice: equal numbers and curves, and neither is called "train"."""
+    """The same run twice: equal numbers and curves, and neither is called "training"."""
     histories = [History(), History()]
     for history in histories:
         history.extend(events)
@@ -127,7 +127,7 @@ def test_runs_are_compared_under_one_smoothing_each_by_its_name(curves, events):
     assert [len(line.dots._x) for line in curves.loss._validations._lines] == [3, 3]
     assert "smoothed" in curves.loss.heading.texts[1] and "dots: validation" in curves.loss.heading.texts[1]
     curves.set_history(histories[0])
-    assert [entry.label for entry in curves.loss.entries(None)] == ["train", "validation"]
+    assert [entry.label for entry in curves.loss.entries(None)] == ["training", "validation"]
     assert curves.loss.heading.texts[1].startswith("baseline, ") and len(curves.loss._raw.points()[0])
 
 
@@ -136,10 +136,10 @@ def test_every_number_in_the_legends_was_measured(run_curves, run):
     last = history.epochs.matrix()[:, -1]
     names = dict(zip(history.epochs.names, last, strict=True))
     assert run_curves.loss.legend.texts == [
-        f"train {formatting.figure(history.steps['loss'][-1])}", f"validation {formatting.figure(names['val_loss'])}"
+        f"training {formatting.figure(history.steps['loss'][-1])}", f"validation {formatting.figure(names['val_loss'])}"
     ]  # fmt: skip
     assert run_curves.accuracy.legend.texts == [
-        f"train {100 * names['train_accuracy']:.2f}", f"validation {100 * names['val_accuracy']:.2f}"
+        f"training {100 * names['train_accuracy']:.2f}", f"validation {100 * names['val_accuracy']:.2f}"
     ]  # fmt: skip
     assert run_curves.loss.heading.texts[1] == "CrossEntropyLoss, log scale"
     assert run_curves.throughput.heading.texts[2] == f"{history.samples_per_second():,.0f}"
@@ -214,8 +214,8 @@ def test_the_cursor_reads_all_charts_at_one_step(qtbot, run_curves, run):
     step = int(plot.readout.texts[0].split()[1].replace(",", ""))
     loss = formatting.figure(run.history.steps["loss"][step - 1])
     assert plot.readout.texts[0] == f"step {step} epoch {int(run.history.steps['epoch'][step - 1])}"
-    assert f"train {loss}" in plot.readout.texts and run_curves.loss.legend.texts[0] == f"train {loss}"
-    assert any(text.startswith("train, smoothed") for text in plot.readout.texts)
+    assert f"training {loss}" in plot.readout.texts and run_curves.loss.legend.texts[0] == f"training {loss}"
+    assert any(text.startswith("training, smoothed") for text in plot.readout.texts)
     assert not run_curves.accuracy.plot.readout.isVisible()
     at = {chart.plot.cursor_line._x for chart in run_curves.charts}
     assert at == {float(step)}
@@ -268,15 +268,15 @@ def test_a_page_out_of_sight_draws_nothing_until_it_is_seen(qtbot, run_curves, r
     run.history.add(StepDone(4, 70, 0.123, 64, 99.0))
     run_curves.refresh()
     qtbot.waitUntil(lambda: not run_curves._timer.isActive())
-    assert run_curves.loss.legend.texts[0] != "train 0.123"
+    assert run_curves.loss.legend.texts[0] != "training 0.123"
     run_curves.show()
-    qtbot.waitUntil(lambda: run_curves.loss.legend.texts[0] == "train 0.123")
+    qtbot.waitUntil(lambda: run_curves.loss.legend.texts[0] == "training 0.123")
 
 
 def test_news_are_drawn_soon(qtbot, run_curves, run):
     run.history.add(StepDone(4, 70, 0.123, 64, 99.0))
     run_curves.refresh()
-    qtbot.waitUntil(lambda: run_curves.loss.legend.texts[0] == "train 0.123")
+    qtbot.waitUntil(lambda: run_curves.loss.legend.texts[0] == "training 0.123")
 
 
 def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(run_curves, run):
@@ -315,7 +315,7 @@ def test_without_validation_samples_nothing_is_said_of_them(curves):
     history = History()
     history.extend(train(job(data=replace(job().data, validation_fraction=0.0), epochs=1)))
     curves.set_history(history)
-    assert [text.split()[0] for text in curves.loss.legend.texts] == ["train"]
+    assert [text.split()[0] for text in curves.loss.legend.texts] == ["training"]
     curves.grab()
 
 
@@ -356,7 +356,7 @@ def test_a_heading_without_room_for_its_title_is_short_and_told_in_full(run_curv
 def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:
     legend = ChartLegend()
     qtbot.addWidget(legend)
-    entries = [LegendEntry("train", "1.49", 0), LegendEntry("validation", "1.28", 1, "dots", "val"),
+    entries = [LegendEntry("Run 2", "1.49", 0, short="2"), LegendEntry("validation", "1.28", 1, "dots"),
                LegendEntry("digit", "1.46", 2), LegendEntry("again", "0.0524", 3)]  # fmt: skip
     legend.resize(2000, 18)
     legend.set_entries(entries)

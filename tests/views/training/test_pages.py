@@ -154,7 +154,7 @@ def test_what_a_run_tells_in_sentences():
     ]
     epoch = EpochDone(3, 69, 0.168, 0.9701, 0.143, 0.9694, 1.0)
     assert lines_of(epoch, 20)[0].text == (
-        "Epoch 3/20: train loss 0.168, accuracy 97.01 %; validation loss 0.143, accuracy 96.94 %."
+        "Epoch 3/20: training loss 0.168, accuracy 97.01 %; validation loss 0.143, accuracy 96.94 %."
     )
     assert lines_of(EpochDone(3, 69, 0.168, 0.9701, None, None, 1.0))[0].text.endswith("no validation samples.")
     assert lines_of(Finished("stopped", 2, 30, 4.21))[0].text == "Stopped after 30 steps, 4.2 s."

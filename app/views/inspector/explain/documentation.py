@@ -102,7 +102,7 @@ class DocumentationSection(Section):
         spec = self._spec
         answer = self._known.get(spec.key) if spec else None
         if answer is None:
-            waiting = "Reading the documentation of torch …" if self._may_ask else "PyTorch is loading."
+            waiting = "Reading the documentation of torch…" if self._may_ask else "PyTorch is loading."
             self.summary.setText("No documentation for this op." if spec and spec.kind == "unknown" else waiting)
             self.more.hide()
             return

@@ -228,7 +228,7 @@ class WordEditor(Editor):
     """A word in place of numbers (`padding="same"`), with a button back to numbers."""
 
     typed = False
-    NUMBERS = "numbers …"
+    NUMBERS = "numbers…"
 
     def __init__(self, param: ParamLike) -> None:
         super().__init__(param, ChoiceField((*param.choices, self.NUMBERS)))

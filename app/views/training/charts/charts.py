@@ -235,10 +235,10 @@ class LossChart(Chart):
             return ()
         if self._compares:
             return self._run_entries(index)
-        entries = [LegendEntry("train", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
+        entries = [LegendEntry("training", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
             value = formatting.figure(float(self.history.epochs["val_loss"][row]))
-            entries.append(LegendEntry("validation", value, 1, "dots", "val"))
+            entries.append(LegendEntry("validation", value, 1, "dots"))
         return [*entries, *self.parts.entries(self.history, index)]
 
     def _run_entries(self, index: int | None) -> list[LegendEntry]:
@@ -254,7 +254,7 @@ class LossChart(Chart):
         rows = list(super().rows(index))
         if self.smoothing and not self._compares and index < len(self._smoother):
             average = formatting.figure(float(self._smoother.values[index]))
-            rows.insert(1, (theme.current().series[0], "train, smoothed", average))
+            rows.insert(1, (theme.current().series[0], "training, smoothed", average))
         return rows
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
@@ -310,10 +310,10 @@ class AccuracyChart(Chart):
             own = LegendEntry(name, shared, 0, "dots", name_in(name))
             return [own, *self.others.entries()] if index is None else [own]
         if not np.isnan(epochs["train_accuracy"][row]):
-            entries.append(LegendEntry("train", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
+            entries.append(LegendEntry("training", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
         if not np.isnan(epochs["val_accuracy"][row]):
             value = formatting.percent(float(epochs["val_accuracy"][row]))
-            entries.append(LegendEntry("validation", value, 1, "dots", "val"))
+            entries.append(LegendEntry("validation", value, 1, "dots"))
         return [*entries, *self._scores.entries(self.history, row)]
 
 

@@ -15,7 +15,7 @@ from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats
 from app.views.training.charts.timescale import TimeScale
 
-FIRST = 2  # of the colours of series: train and validation have those before
+FIRST = 2  # of the colours of series: training and validation have those before
 
 
 class ScoreCurves:

@@ -101,11 +101,11 @@ class DataSection(Section):
         self.source.edited.connect(self._choose_source)
         self.words = label("", "label", "text2", wrap=True)
         self.state = label("", "label", "text3", wrap=True)
-        self.download = Button("Download …", icon="save")
+        self.download = Button("Download…", icon="save")
         self.download.clicked.connect(lambda: self.download_requested.emit(self._config.source))
-        self.pick = Button("Choose file …", icon="folder")
+        self.pick = Button("Choose file…", icon="folder")
         self.pick.clicked.connect(self._pick)
-        self.trust = Button("Review …", "primary", icon="eye")
+        self.trust = Button("Review…", "primary", icon="eye")
         self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
         self.fit = FitBox()
         self.fields = FieldsBox()
@@ -223,8 +223,8 @@ class DataSection(Section):
             self.all_bad.hide()
             return
         self.words.setText(bare.summary)
-        self.download.setText(f"Download {megabytes(bare.download_bytes)} …")
-        self.pick.setText(f"Choose another {bare.picks} …" if self._config.path else f"Choose a {bare.picks} …")
+        self.download.setText(f"Download {megabytes(bare.download_bytes)}…")
+        self.pick.setText(f"Choose another {bare.picks}…" if self._config.path else f"Choose a {bare.picks}…")
         self.pick.setToolTip(self._config.path)
         sentences = [description.facts(spec, self._config)] if spec.is_read else []
         if bare.picks and self._config.path and not spec.is_read and not problem:
@@ -331,7 +331,7 @@ class DataSection(Section):
         if spec.picks == "folder":
             name = QFileDialog.getExistingDirectory(self, "Image folder", start)
         else:
-            kinds = f"{spec.label.removesuffix(' …')} ({spec.pattern});;All files (*)"
+            kinds = f"{spec.label.removesuffix('…')} ({spec.pattern});;All files (*)"
             name, _ = QFileDialog.getOpenFileName(self, "Choose data", start, kinds)
         if name:
             self.set_path(name)

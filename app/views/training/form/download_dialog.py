@@ -79,7 +79,7 @@ class DownloadDialog(Dialog):
         self.bar.show()
         self.state.setProperty("tone", "text3")
         self.state.style().polish(self.state)
-        self.state.setText("Connecting to the server …")
+        self.state.setText("Connecting to the server…")
         self.state.show()
         self._task = BackgroundTask(self._download, (0, SOURCES[self._source].download_bytes, ""))
         self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
@@ -94,7 +94,7 @@ class DownloadDialog(Dialog):
             done, total, name = self._task.progress
             self.bar.setValue(round(1000 * done / total) if total else 0)
             self.state.setText(
-                f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Connecting to the server …"
+                f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Connecting to the server…"
             )
 
     def _ended(self, failure: WorkerFailure | None) -> None:
@@ -122,7 +122,7 @@ class DownloadDialog(Dialog):
             return
         self._task.cancel()
         self.cancel_button.setEnabled(False)
-        self.state.setText("Stopping …")
+        self.state.setText("Stopping…")
         self._timer.stop()
 
     def closeEvent(self, event: QCloseEvent) -> None:

@@ -93,7 +93,7 @@ class TransformsList(QWidget):
         self.shape: tuple[int, ...] = ()  # of the images
         self.initial_size: tuple[int, ...] = ()  # height and width that a new transform has at first
         self.items: list[TransformItem] = []
-        self.add = Button("Add …", "flat")
+        self.add = Button("Add…", "flat")
         self.add.setAccessibleName(f"Add a transform: {title}")
         self.add.clicked.connect(self._pick)
         top = hbox((label(title, "caption", "text3"), 1), self.add)

@@ -93,7 +93,7 @@ def _sentences(*texts: str) -> str:
 
 def _epoch(event: EpochDone, epochs: int) -> str:
     of = f"/{epochs:,}" if epochs else ""
-    text = f"Epoch {event.epoch:,}{of}: train loss {figure(event.train_loss)}{_share(event.train_accuracy)}"
+    text = f"Epoch {event.epoch:,}{of}: training loss {figure(event.train_loss)}{_share(event.train_accuracy)}"
     if event.val_loss is None:
         return f"{text}; no validation samples."
     scores = "".join(f", {label_of(name)} {figure(value)}" for name, value in event.metrics)
