@@ -175,7 +175,7 @@ def watch(
     Args:
         model: a model, or several by name, by which layers are named; without, they are found by their parameters.
         optimizer: the optimizers whose steps are measured; all by default.
-        folder: where the frames go; without, a new folder of the person's own.
+        folder: where the frames go; without, a new one of the user's.
         quiet: do not print where it can be watched.
 
     Returns:

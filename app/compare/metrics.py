@@ -66,7 +66,8 @@ def relative_error(b: Tensor, a: Tensor, scale: float = 0.0) -> float:
 
 
 def apart(b: Tensor, a: Tensor, scale: float = 0.0) -> Apart:
-    """Return relative error, cosine and distance in ulp of two tensors."""
+    """Return relative error, cosine and distance in ulp of two tensors of one shape, huge and non-finite values left
+    out of the cosine."""
     error = relative_error(b, a, scale)
     if not error or not math.isfinite(error):
         return Apart(error, 1.0 if not error else 0.0, 0.0 if not error else math.inf)

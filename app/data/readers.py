@@ -131,7 +131,8 @@ def make_dates(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
 
 
 def read_idx(path: Path) -> Tensor:
-    """Read an unpacked IDX file (MNIST's format) as a uint8 tensor with the shape of its header."""
+    """Read an unpacked IDX file (MNIST's format) as a uint8 tensor with the shape of its header. Raises OSError, and
+    ValueError for another format or a truncated file."""
     data = bytearray(path.read_bytes())
     zeros, kind, dimensions = struct.unpack_from(">HBB", data)
     shape = struct.unpack_from(f">{dimensions}I", data, 4)
@@ -175,5 +176,5 @@ def read_stl10(folder: Path, part: str) -> tuple[Tensor, Tensor]:
 
 
 def as_floats(samples: Tensor) -> Tensor:
-    """Convert uint8 images to floats in [0, 1]."""
+    """Convert uint8 images of any shape to float32 in [0, 1]."""
     return samples.to(torch.float32).div(255)

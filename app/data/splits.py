@@ -39,7 +39,8 @@ def standardised(inputs: Any, training: Tensor) -> Any:
 
 
 def balanced_weights(counts: Tensor) -> Tensor:
-    """Return class weights, (C,) float32, by inverse frequency."""
+    """Return class weights, (C,) float32, from the samples per class (C,): N / (C · count), as scikit-learn's
+    `class_weight="balanced"`."""
     return counts.sum() / (len(counts) * counts.clamp(min=1))
 
 

@@ -29,4 +29,5 @@ class Allocator:
 
     @property
     def fragmentation(self) -> float:
+        """`split` / `reserved`, 0 to 1."""
         return self.split / self.reserved if self.reserved else 0.0

@@ -24,7 +24,7 @@ class GradientSampler:
         self._layer_of = [self.layers.index(owner) for owner in self.owners]
 
     def measure(self) -> Tensor:
-        """Return one norm per parameter, shape (parameters,), on their device; NaN without a gradient."""
+        """Return the 2-norm of each parameter's gradient, (parameters,) float32, on their device; NaN without one."""
         import torch
 
         gradients = [parameter.grad for parameter in self.parameters]
@@ -35,7 +35,7 @@ class GradientSampler:
         return torch.stack([missing if g is None else next(norms).to(first.device, torch.float32) for g in gradients])
 
     def by_layer(self, norms: list[float]) -> tuple[float, ...]:
-        """Return the total gradient norm of each layer, in the order of `layers`; NaN without gradients."""
+        """Return the 2-norm of each layer's gradients together, in the order of `layers`; NaN without gradients."""
         squares: list[float | None] = [None] * len(self.layers)
         for layer, norm in zip(self._layer_of, norms, strict=True):
             if not math.isnan(norm):

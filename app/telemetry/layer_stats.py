@@ -85,7 +85,7 @@ class Look:
                 self._inside.__enter__()
 
     def forward_done(self, loss: Tensor | None = None, scale: float = 1.0) -> None:
-        """After the first forward of the step, whatever came of it. May be called again.
+        """Take the hooks off after the first forward of the step, whatever came of it. May be called again.
 
         With a `loss` that backward is about to start from the gains are measured; `scale` is a gradient scaler's.
         """
@@ -98,12 +98,12 @@ class Look:
             self._inside = None
 
     def gradients(self) -> None:
-        """Between backward and the optimizer's step."""
+        """Sample the gradients, between backward and the optimizer's step."""
         with self._meter:
             self._sample("gradients", [parameter.grad for parameter in self._sampler.parameters])
 
     def end(self) -> None:
-        """After the optimizer's step."""
+        """Measure by how much the weights changed, after the optimizer's step."""
         import torch
 
         with self._meter, torch.no_grad():

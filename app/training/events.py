@@ -97,7 +97,7 @@ class LossParts(_Event, frozen=True):
 
     @classmethod
     def from_tensors(cls, epoch: int, step: int, parts: Mapping[str, Tensor]) -> LossParts:
-        """Read them off the device."""
+        """Read the scalar losses off the device."""
         return cls(epoch, step, tuple(parts), tuple(value.item() for value in parts.values()))
 
 

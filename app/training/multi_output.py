@@ -53,6 +53,7 @@ class SeveralLosses(nn.Module):
         share: float = 1.0,
         portions: Mapping[str, Tensor | float] | None = None,
     ) -> Tensor:
+        """Return Σ weight · portion · loss over the rows, a scalar. Raises ValueError if no output has a loss."""
         given = named(output, self.forms)
         total, self.parts = None, {}
         for name, target, loss, weight, classes, turned in self.rows:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from app.runs.recorder import Recorder
 from app.training.events import Event, StepDone
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
+from tests.support.full_disk import files_of_at_most
 
 DIGITS = resource_path("examples", "digits.tape")
 TRAIN = ["--epochs", "1", "--device", "cpu"]
@@ -81,24 +82,34 @@ def test_data_that_vanish_in_a_run_leave_weights_metrics_code_and_a_line(
 def test_a_disk_that_takes_no_more_at_the_end_names_the_checkpoint(
     no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resource, leave = pytest.importorskip("resource"), run_results.leave
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    leave, full = run_results.leave, ExitStack()
 
     def tight(*given: Any) -> run_results.Results:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+        full.enter_context(files_of_at_most(30_000))
         return leave(*given)
 
     monkeypatch.setattr(run_results, "leave", tight)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
+    with full:
         assert main(["train", str(DIGITS), "--out", str(tmp_path), *TRAIN]) == 1
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
     told = one_line(capsys)
     assert "weights.safetensors and weights.pt could not be written: File too large." in told
     last = tmp_path / "runs" / "0001" / "checkpoints" / "last.pt"
     assert f"In {tmp_path}: metrics.csv, model.py and train.py. The newest checkpoint is {last}." in told
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--weights", "w.safetensors"), ("--weights", "w.pt"), ("--drawing", "net.svg"), ("--code", "net.py")],
+)
+def test_an_export_that_a_disk_does_not_take_leaves_the_old_file(
+    option: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_text("old")
+    with files_of_at_most(500):
+        assert main(["export", str(DIGITS), option, str(path)]) == 2
+    assert f"{path} cannot be written: File too large" in one_line(capsys)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
 def test_what_was_learnt_is_kept_elsewhere_where_its_folder_takes_nothing(

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ import pytest
 from app.project import file as project_file
 from app.project.project import Project
 from app.util import atomic, leftovers
+from tests.support.full_disk import files_of_at_most
 
 KILLED = """
 import os, signal, sys
@@ -93,20 +91,6 @@ def test_a_temporary_folder_goes_at_its_end(monkeypatch: pytest.MonkeyPatch, tmp
     with leftovers.TemporaryFolder() as name:
         assert Path(name).parent == tmp_path and Path(name).stat().st_mode & 0o777 == 0o700
     assert not list(tmp_path.iterdir())
-
-
-@contextmanager
-def files_of_at_most(count: int) -> Iterator[None]:
-    """A disk that takes no more than `count` bytes a file. (The report of the tests is a file, too: not for long.)"""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (count, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
 
 
 def torch_file(path: Path) -> None:

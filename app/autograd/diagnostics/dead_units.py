@@ -42,6 +42,7 @@ class DeadUnits:
 
     @property
     def share(self) -> float:
+        """The fraction of its units that are dead, 0 to 1."""
         return self.dead / self.units if self.units else 0.0
 
 

@@ -65,7 +65,8 @@ class Ladder:
 
 
 def ladder(tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float = EXPLODED) -> Ladder:
-    """Compute the gain of each layer of `tape` in a pass. `vanished` and `exploded` bound a rung's `reach`."""
+    """Compute the gain of each layer of `tape` in a pass, a ratio of 2-norms, see `Rung`. `vanished` and `exploded`
+    bound a rung's `reach`."""
     groups = sorted(group_by_layer(tape), key=lambda group: min(tape.steps[node] for node in group.nodes))
     place = {node: group.key for group in groups for node in group.nodes}
     measured = [(group, *_norms(tape, norms, group, place)) for group in groups if group.key != LOSS]

@@ -192,14 +192,17 @@ class WhatIf:
 
     @property
     def freed(self) -> int:
+        """Bytes that the checkpoint saves at the peak; negative where it needs more."""
         return self.plain.peak - self.again.peak
 
     @property
     def held_less(self) -> int:
+        """Bytes that less is held for backward after the forward pass."""
         return self.plain.held - self.again.held
 
     @property
     def slower(self) -> float:
+        """Seconds that a step takes longer, the median of the rounds."""
         return statistics.median(self._apart) if self._apart else 0.0
 
     @property

@@ -162,7 +162,8 @@ class Copy:
                 values[name].copy_(value)
 
     def numeric(self, steps: Mapping[str, Tensor], eps: float) -> list[tuple[float, float]]:
-        """Return for each output the derivative along `steps` by central differences, and its rounding error."""
+        """Return for each output the derivative along `steps` by central differences, (f(x + εd) − f(x − εd)) / 2ε, and
+        its rounding error."""
         above, sizes = self.evaluate_at(steps, eps, self.values)
         below, _ = self.evaluate_at(steps, -eps, self.values)
         return [(float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)

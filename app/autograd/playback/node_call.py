@@ -129,6 +129,7 @@ def _leaf(node: Any, arriving: list[Tensor | None], create_graph: bool) -> Calle
 
 
 def zeros_like(metadata: Any) -> Tensor:
+    """Return zeros in the shape and dtype, on the device, of an input's metadata."""
     return torch.zeros(tuple(metadata.shape), dtype=metadata.dtype, device=metadata.device)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def seeded(
     graph: LiveGraph, seeds: Sequence[Tensor | float | None] | None, scale: float
 ) -> list[tuple[tuple[int, int], Tensor]]:
-    """((node, output number), gradient) for each end of the graph that has one.
+    """Return ((node, output number), gradient), in the shape of the end, for each end of the graph that has one.
 
     Raises ValueError where `seeds` fit the ends neither in number nor in shape, and where there are none but an end of
     several elements needs one.

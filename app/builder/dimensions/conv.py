@@ -26,22 +26,27 @@ _LAST_WINDOW = " The last window would start in the padding, so it is dropped."
 
 
 def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sizes of `nn.Conv1d` to `nn.Conv3d`: `_CONV` per axis, as many channels as `out_channels`."""
     return _windows(call, _channels(call), _conv_axis)
 
 
 def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sizes of `nn.ConvTranspose1d` to `3d`: `_TRANSPOSED` per axis, and `out_channels`."""
     return _windows(call, _channels(call), _transposed_axis)
 
 
 def pooling(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sizes of max and average pooling: `_POOL` per axis, `_CONV` where there is a dilation."""
     return _windows(call, _same_channels(call), _pool_axis)
 
 
 def adaptive(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sizes of adaptive pooling: `output_size` per axis, that of the input for None."""
     return _windows(call, _same_channels(call), _adaptive_axis)
 
 
 def unpooling(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sizes of `nn.MaxUnpool1d` to `3d`: `_UNPOOL` per axis."""
     return _windows(call, _same_channels(call), _unpool_axis)
 
 
@@ -91,6 +96,7 @@ def folding(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def fractional(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sizes of `nn.FractionalMaxPool2d` and `3d`: `output_size`, or ⌊h · output_ratio⌋ per axis."""
     return _windows(call, _same_channels(call), _fractional_axis)
 
 

@@ -24,11 +24,13 @@ def _dim(call: SizeCall, name: str = "dim", default: int = 0) -> int:
 
 
 def same_shape(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note every dimension as unchanged."""
     words = f"{call.label} keeps the shape."
     return _with(call.first, -1, None, words)
 
 
 def movedim(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.movedim`: `source` moves to `destination`, the others keep their order."""
     arrived = call.first
     source, target = (call.params[name] for name in ("source", "destination"))
     rank = len(arrived.shape)
@@ -44,6 +46,7 @@ def movedim(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def squeeze(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.squeeze`: dimensions of size 1 are dropped, all or those of `dim`."""
     arrived, dim = call.first, call.params.get("dim")
     rank = len(arrived.shape)
     named = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
@@ -52,6 +55,7 @@ def squeeze(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def unsqueeze(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.unsqueeze`: a dimension of size 1 at `dim`."""
     arrived = call.first
     at = call.params["dim"] % (len(arrived.shape) + 1)
     notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
@@ -60,6 +64,7 @@ def unsqueeze(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def expand(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `Tensor.expand`: sizes as given, aligned at the right; −1 keeps one."""
     arrived, sizes = call.first, call.params["size"]
     missing = len(sizes) - len(arrived.shape)
     notes = []
@@ -74,6 +79,7 @@ def expand(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def tile(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.tile`: each size times its entry of `dims`, aligned at the right."""
     arrived, times = call.first, call.params["dims"]
     rank = len(arrived.shape)
     times = (1,) * (rank - len(times)) + tuple(times)
@@ -91,6 +97,7 @@ def tile(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def repeat_interleave(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.repeat_interleave`: the size of `dim` times `repeats`."""
     arrived, at, many = call.first, _dim(call), call.params["repeats"]
     symbols = (arrived.symbol("x", at), Symbol("r", "repeats", many))
     words = f"Each of the {arrived.shape[at]} comes {many} times in a row."
@@ -98,6 +105,7 @@ def repeat_interleave(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def chunk(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note a piece of `torch.chunk`: ⌈n / chunks⌉ along `dim`, the last one the rest."""
     arrived, at = call.first, _dim(call)
     n, c = arrived.symbol("n", at), Symbol("c", "chunks", call.params["chunks"])
     whole = Formula("ceil(n, c)", (n, c))
@@ -110,6 +118,7 @@ def chunk(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def split(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note a piece of `torch.split`: its own size, or `split_size`, the last one the rest."""
     arrived, at, sizes = call.first, _dim(call), call.params["split_size_or_sections"]
     if isinstance(sizes, tuple):
         name = f"split_size_or_sections[{call.output}]"
@@ -122,21 +131,25 @@ def split(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def select(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.select`: without `dim`."""
     return _with(call.first, _dim(call), None)
 
 
 def narrow(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.narrow`: `length` along `dim`."""
     at = _dim(call)
     return _with(call.first, at, set_by("length", call.params["length"], source=call.first.origin(at)))
 
 
 def topk(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.topk`: `k` along `dim`, the last by default."""
     at, k = _dim(call, default=-1), call.params["k"]
     words = f"k sets the {k}: this many of the {call.first.shape[at]} are taken."
     return _with(call.first, at, set_by("k", k, words, call.first.origin(at)))
 
 
 def stack(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.stack`: one for each tensor, as a new dimension at `dim`."""
     tensors = call.inputs["tensors"]
     first = tensors[0]
     at = call.params.get("dim", 0) % (len(first.shape) + 1)
@@ -166,6 +179,7 @@ def attention(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def one_hot(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `F.one_hot`: `num_classes` as an additional last dimension."""
     return (*(unchanged(call.first, i) for i in range(len(call.first.shape))), set_by("num_classes", call.shape[-1]))
 
 

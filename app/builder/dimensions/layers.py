@@ -20,6 +20,7 @@ def linear(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def leading(arrived: InputTensor, less: int) -> tuple[SizeNote, ...]:
+    """Note the dimensions before the last `less` as unchanged."""
     return tuple(unchanged(arrived, i) for i in range(len(arrived.shape) - less))
 
 
@@ -32,12 +33,14 @@ def looked_up(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `nn.Embedding`: the sizes of the indices, then `embedding_dim`."""
     size = call.params["embedding_dim"]
     words = f"Each index becomes a row of embedding_dim = {size} values."
     return (*leading(call.first, 0), set_by("embedding_dim", size, words))
 
 
 def cell(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note a recurrent cell: `hidden_size` in place of the last dimension."""
     return (*leading(call.first, 1), set_by("hidden_size", call.params["hidden_size"]))
 
 

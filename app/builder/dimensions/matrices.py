@@ -66,6 +66,7 @@ def traced(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def diagonal(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.diagonal`: without `dim1` and `dim2`, the shorter of them last."""
     arrived = call.first
     rank = len(arrived.shape)
     one, other = (call.params.get(name, default) % rank for name, default in (("dim1", 0), ("dim2", 1)))
@@ -99,6 +100,7 @@ def distances(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def bilinear(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `F.bilinear`: the first size of the weight in place of the last dimension."""
     arrived, weight = call.first, call.inputs["weight"][0]
     return (*leading(arrived, 1), _size_note(weight, 0, "w", f"The first size of {weight.name} sets it."))
 

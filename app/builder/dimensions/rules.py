@@ -14,6 +14,7 @@ from app.builder.value_types import Dim
 
 
 def passed_by(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sizes of a muted node: those of its input."""
     words = f"{call.name} is muted: its input passes through unchanged."
     return tuple(unchanged(call.first, i, words) for i in range(len(call.first.shape)))
 
@@ -129,6 +130,7 @@ _COMPILED = tuple((re.compile(pattern), rule) for pattern, rule in _RULES)
 
 
 def rule_of(call: SizeCall, spec: OpSpec) -> Rule | None:
+    """Return the size rule of a call; None if there is none for its op."""
     for pattern, rule in _COMPILED:
         if pattern.fullmatch(call.op):
             return rule

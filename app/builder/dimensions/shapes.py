@@ -16,6 +16,7 @@ from app.builder.value_types import Dim, Size
 
 
 def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `start_dim` to `end_dim` as one dimension of their product."""
     arrived = call.first
     rank = len(arrived.shape)
     start, end = (call.params.get(name, default) % rank for name, default in (("start_dim", 1), ("end_dim", -1)))
@@ -32,6 +33,7 @@ def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def unflatten(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `dim` as the dimensions of `unflattened_size`; −1 is inferred."""
     arrived = call.first
     rank = len(arrived.shape)
     at = call.params["dim"] % rank
@@ -42,6 +44,7 @@ def unflatten(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def view(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note sizes as given; −1 is the number of values over the product of the others."""
     name = "size" if "size" in call.params else "shape"
     arrived = call.first
     return _literal_sizes(tuple(call.params[name]), call.shape, name, arrived, range(len(arrived.shape)))
@@ -86,6 +89,7 @@ def _bulk(sizes: tuple[Size, ...]) -> tuple[int, tuple[Size, ...]]:
 
 
 def permute(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note dimension `dims[i]` of the input at place i."""
     arrived = call.first
     order = [dim % len(arrived.shape) for dim in call.params["dims"]]
     return tuple(
@@ -95,6 +99,7 @@ def permute(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def transpose(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `dim0` and `dim1` swapped."""
     arrived = call.first
     rank = len(arrived.shape)
     order = list(range(rank))
@@ -123,6 +128,7 @@ def reduction(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def cat(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note the sum of the sizes along `dim`."""
     tensors = call.inputs["tensors"]
     first = tensors[0]
     dim = call.params.get("dim", 0) % len(first.shape)
@@ -137,6 +143,7 @@ def cat(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def matmul(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note (..., n, m) times (..., m, p) as (..., n, p); the dimensions before broadcast."""
     a, b = (many[0] for many in call.inputs.values())
     notes: list[SizeNote] = []
     if len(a.shape) > 2 or len(b.shape) > 2:

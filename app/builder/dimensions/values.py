@@ -42,18 +42,22 @@ def counting(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def steps(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `steps` values, as of `torch.linspace`."""
     return (set_by("steps", call.params["steps"]),)
 
 
 def numbered(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `n` values, as of `torch.randperm`."""
     return (set_by("n", call.params["n"]),)
 
 
 def square(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note an n × n matrix, as of `torch.eye`."""
     return (set_by("n", call.params["n"]), set_by("n", call.params["n"]))
 
 
 def index_select(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `torch.index_select`: one for each index along `dim`."""
     arrived, index = call.first, call.inputs["index"][0]
     at = call.params["dim"] % len(arrived.shape)
     notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]

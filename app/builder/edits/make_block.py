@@ -266,4 +266,5 @@ def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Po
 
 
 def grid(value: float) -> float:
+    """Round a coordinate to the grid."""
     return round(value / GRID) * GRID

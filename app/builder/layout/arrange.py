@@ -79,7 +79,7 @@ class Arrangement:
         self._rows = partial(Rows, widest=WIDEST, folds=True)
 
     def places(self, row_width: float) -> FrozenMap[str, Point]:
-        """Top left corners by node id."""
+        """Return the top left corners by node id, in pixels of the canvas."""
         return FrozenMap(zip(self._graph.nodes, self._corners(row_width), strict=True))
 
     def best_width(self, room: Size) -> float:

@@ -74,6 +74,7 @@ class NetworkCost:
 
     @cached_property
     def parameters(self) -> int:
+        """Elements of the parameters, shared ones once."""
         return sum(cost.parameters or 0 for cost in self._live)
 
     @cached_property
@@ -89,6 +90,7 @@ class NetworkCost:
 
     @cached_property
     def multiply_adds(self) -> int | None:
+        """Half of the FLOPs, for one sample."""
         return None if self.flops is None else self.flops // 2
 
     @cached_property

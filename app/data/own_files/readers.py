@@ -352,7 +352,8 @@ def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the inputs and the targets of a sample by name.
 
     It is a pair of inputs and targets, each of which may be a tuple of tensors or a dictionary; or one dictionary, in
-    which targets are called labels, label, targets, target or y.
+    which targets are called labels, label, targets, target or y. Raises ValueError if a dictionary has no target, or
+    nothing else.
     """
     if isinstance(sample, Mapping):
         names = [name for name in sample if str(name).lower() in ("labels", "label", "targets", "target", "y")]

@@ -31,7 +31,8 @@ class Gathered:
         self._metrics: tuple[Any, ...] = ()
 
     def add(self, output: Tensor, labels: Tensor) -> None:
-        """Update with a batch: the network's output and the labels."""
+        """Update with a batch: the network's output (N, classes), of tokens (N, L, classes), of values (N, ...), and
+        the labels."""
         if not self._scores:
             return
         task = self._task

@@ -34,6 +34,7 @@ class LiveRun:
 
     @property
     def model(self) -> nn.Module:
+        """The live model, not a copy."""
         return self.stepper.model
 
     @property

@@ -34,7 +34,7 @@ class HashRecording:
 
     @property
     def due(self) -> float:
-        """When the next hash is due, on the clock of `perf_counter`; never for a net without parameters."""
+        """Return when the next hash is due, in seconds of `perf_counter`; infinite for a net without parameters."""
         return self.meter.due if self._hasher.layers else math.inf
 
     def take(self) -> None:

@@ -111,13 +111,16 @@ class Net(nn.Module):
         self.head.weight = embed.weight
         self.unregistered, self.past = [embed], Past()
         self.lstm, self.start = nn.LSTM(8, 4, batch_first=True, bidirectional=True), nn.Parameter(torch.randn(2, 1, 4))
-        self.acts = {"tanh": nn.Tanh}
+        self.acts, self.cell = {"tanh": nn.Tanh}, nn.LSTMCell(8, 8)
 
     def forward(self, ids):
         x = self.past(self.unregistered[0](ids), torch.zeros(len(ids), 0, 8))
         first = self.start.expand(-1, len(ids), -1).contiguous(), torch.normal(0.0, 0.1, size=(2, len(ids), 4)) * 0
         x, (h, c) = self.lstm(x, first)
         again, _ = self.lstm(x.new_ones(size=(len(ids), 2, 8)), hx=(h, c))
+        one, two = self.cell(x[:, 0], self.cell(x[:, 1]))
+        pairs = torch.baddbmm(torch.ones(1, 6, 6), batch1=x, batch2=x.mT, alpha=0.5) @ x
+        x = x + pairs + (one * two).unsqueeze(1)
         return self.head(self.acts["tanh"]()(x)) + again.sum((1, 2), keepdim=True)
 """
 
@@ -126,3 +129,4 @@ def test_states_in_tuples_empty_pasts_and_weights_under_a_lost_name_are_drawn(fi
     project, source = redrawn(file, HEAD + STATES, IDS)
     assert own_ops(project) == []
     assert "F.embedding(ids, self.head.weight)" in source and "self.lstm = nn.LSTM(8, 4, " in source
+    assert source.count("self.cell(") == 2
