@@ -48,7 +48,7 @@ MODULES = """
     builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
     builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes
     source.generated source.layer_files project.project data.config training.config training.job training.surgery.values
-    training.setup.device
+    training.setup.device training.sweep
     engine.requests.snippet autograd.snippets.snippet engine.requests.import_model
     engine.requests.data data.downloads.archives preflight.examples data.spec
     data.own_files.cache engine.requests.choices training.choices

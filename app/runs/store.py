@@ -33,6 +33,7 @@ STAGES = "stages"  # of a run whose net was edited, see `app.runs.stages`
 STEPS, EPOCHS, MEMORY, GRADIENTS = "steps.bin", "epochs.bin", "memory.bin", "gradients.bin"
 LOSSES = "losses.bin"  # of several outputs
 LOG = "log.jsonl"
+MOST_NAME = 200  # characters of a run's name
 _NUMBER = re.compile(r"\d{4,9}")
 
 
@@ -104,7 +105,9 @@ def _numbered(folder: Path) -> Iterator[Path]:
         yield from (inside for inside in folder.iterdir() if _NUMBER.fullmatch(inside.name))
 
 
-def begin(folder: Path, project: Project, parent: Parent | None = None, name: str = "") -> Kept:
+def begin(
+    folder: Path, project: Project, parent: Parent | None = None, name: str = "", tags: tuple[str, ...] = ()
+) -> Kept:
     """Create the folder of a new run with the next number. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     number = max((int(inside.name) for inside in _numbered(folder)), default=0) + 1
@@ -114,13 +117,16 @@ def begin(folder: Path, project: Project, parent: Parent | None = None, name: st
             break
         except FileExistsError:  # another window took it just now
             number += 1
-    return begin_in(folder / f"{number:04}", project, number, parent, name)
+    return begin_in(folder / f"{number:04}", project, number, parent, name, tags)
 
 
-def begin_in(folder: Path, project: Project, number: int, parent: Parent | None = None, name: str = "") -> Kept:
+def begin_in(
+    folder: Path, project: Project, number: int, parent: Parent | None = None, name: str = "",
+    tags: tuple[str, ...] = (),
+) -> Kept:  # fmt: skip
     """Turn an existing folder into a run's folder. Raises OSError."""
     began = datetime.now().astimezone().isoformat(timespec="seconds")
-    record = msgspec.structs.replace(records.new_record(project, number, began, parent), name=name)
+    record = msgspec.structs.replace(records.new_record(project, number, began, parent), name=name, tags=tags)
     records.write(folder, record)
     return Kept(folder, record)
 
@@ -144,8 +150,8 @@ def annotate(
     fresh, changes = Kept(kept.folder, records.read(kept.folder)), dict[str, object]()
     if name is not None:
         name = " ".join(name.split())
-        if len(name) > 200:
-            raise RunError("A run's name has at most 200 characters.")
+        if len(name) > MOST_NAME:
+            raise RunError(f"A run's name has at most {MOST_NAME} characters.")
         changes["name"] = "" if name == f"Run {kept.record.number}" else name
     if note is not None:
         if len(note) > 4000:

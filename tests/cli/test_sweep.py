@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.sweep.settings import combinations, parse_setting
 from app.main import main
 from app.runs import store
+from app.training.sweep import combinations, parse_values
 from app.util.resources import path as resource
 
 
@@ -37,7 +37,7 @@ def test_a_grid_becomes_runs_beside_the_project_that_are_listed_with_the_best_fi
 
 
 def test_draws_follow_their_seed_and_stay_within_their_bounds() -> None:
-    given = [parse_setting("lr=1e-4:1e-1"), parse_setting("batch_size=16:64"), parse_setting("amp=None,bfloat16")]
+    given = [parse_values("lr", "1e-4:1e-1"), parse_values("batch_size", "16:64"), parse_values("amp", "None,bfloat16")]
     drawn = combinations(given, 30, 7)
     assert drawn == combinations(given, 30, 7) != combinations(given, 30, 8)
     assert all(1e-4 <= one["lr"] <= 1e-1 and 16 <= one["batch_size"] <= 64 for one in drawn)
@@ -55,6 +55,11 @@ def test_draws_follow_their_seed_and_stay_within_their_bounds() -> None:
         (["epochs=1", "lr=abc"], "epochs 1, lr abc: Adam: lr cannot be 'abc'"),
         (["batch_size=64,0"], "batch_size 0: batch_size is 0"),
         (["optimizer=Adamm"], "there is no Adamm"),
+        (["lr=0.1,,1"], "lr has an empty value"),
+        (["seed=1,2,1"], "seed lists 1 twice"),
+        (["no_decay=yes"], "it must be True or False"),
+        ([f"seed={','.join(map(str, range(101)))}", f"epochs={','.join(map(str, range(1, 101)))}"], "at most 10,000"),
+        (["optimizer=LBFGS", "accumulate=1,2"], "LBFGS, accumulate 2: LBFGS"),
     ],
 )
 def test_what_cannot_be_swept_is_refused_before_the_first_run(

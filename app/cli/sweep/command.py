@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app.builder.results import Analysis
     from app.project.project import Project
     from app.runs.store import Kept
     from app.training.events import Event
     from app.training.job import Job
+    from app.training.sweep import SweepSetting
 
-TAG = "sweep-"
 WORDS = """
 Each combination of the values becomes a run of the project, one after the other, stored beside it with the tag
 sweep-N and its settings as its name: the page Runs of the window and `tapedeck runs P --filter tags:sweep-N` compare
@@ -46,60 +46,68 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Check the settings of all runs, train them, and print them with the best first; return 1 if one failed."""
     from app import cli
-    from app.cli.sweep import settings
+    from app.preflight import preflight
     from app.runs import store
+    from app.training.sweep import next_tag
 
-    given = [settings.parse_setting(text) for text in options.settings]
-    chosen = settings.combinations(given, options.random, options.seed)
-    project = cli.read(options)
-    if options.device is not None:
-        cli.device(options.device)
-    jobs = [(values, *_checked(project, values, options)) for values in chosen]  # before the first one begins
+    planned = _planned(options)
     folder = store.runs_beside(options.project)
-    tag = f"{TAG}{_next_number(folder)}"
+    tag = next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
+    root = str(options.data) if options.data else None
     done, failed, stopped = list[Path](), 0, False
-    for number, (values, each, job) in enumerate(jobs, 1):
-        name = settings.text_of(values)
+    for number, (name, each, analysis) in enumerate(planned, 1):
         if not options.json:
-            print(cli.printable(f"{tag}, run {number} of {len(jobs)}: {name}"))
+            print(cli.printable(f"{tag}, run {number} of {len(planned)}: {name}"))
         with cli.writing(folder):
-            kept = store.annotate(store.begin(folder, each), name=name[:200], tags=(tag,))
-        last, stopped = _train(job, each, kept, options)
+            kept = store.begin(folder, each, name=name[: store.MOST_NAME], tags=(tag,))
+        last, stopped = _train(preflight.job(each, analysis, root), each, kept, options)
         done.append(kept.folder)
         failed += _tell_failure(last, name)
         if stopped:
             break
     _print_best(options, [kept for kept in store.listed(folder) if kept.folder in done])
-    if len(done) < len(jobs):
-        cli.warn(f"the sweep was stopped after {len(done)} of {len(jobs)} runs")
+    if len(done) < len(planned):
+        cli.warn(f"the sweep was stopped after {len(done)} of {len(planned)} runs")
     return int(failed > 0)
 
 
-def _checked(project: Project, values: dict[str, Any], options: argparse.Namespace) -> tuple[Project, Job]:
-    """Return the project and the job of a run. Raises CommandError, naming its settings."""
+def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]:
+    """Return the name and the project of each run, and the net's analysis. Raises CommandError."""
     from dataclasses import replace
 
     from app import cli
-    from app.cli.sweep import settings
-    from app.preflight import preflight
-    from app.source.generated import Source
-    from app.training.choices import ChoiceError
-    from app.training.job import Job, JobError, check_numbers
-    from app.training.registry import check_optimizer
+    from app.preflight import sweep_runs
+    from app.training.sweep import SweepError, text_of
 
-    each = settings.with_values(project, values)
+    given = [_setting(text, options.random is not None) for text in options.settings]
+    project = cli.read(options)
     if options.device is not None:
-        each = replace(each, training=replace(each.training, device=options.device))
-    name = settings.text_of(values)
+        cli.device(options.device)
+        project = replace(project, training=replace(project.training, device=options.device))
+    cli.read_data(project)
+    analysis = cli.sound(project, alone=True)
     try:
-        check_numbers(Job(Source(""), each.data, each.training))
-        check_optimizer(each.training.optimizer)
-        analysis = cli.sound(each)
-    except cli.CommandError as error:
-        raise cli.CommandError(f"{name}: {error}", error.exit_code) from error
-    except (JobError, ChoiceError) as error:
-        raise cli.CommandError(f"{name}: {error}") from error
-    return each, preflight.job(each, analysis, str(options.data) if options.data else None)
+        runs = sweep_runs.plan(project, analysis, given, options.random, options.seed)
+    except SweepError as error:
+        raise cli.CommandError(f"--set {error}") from error
+    return [(text_of(run.values), replace(project, training=run.training), analysis) for run in runs]
+
+
+def _setting(text: str, draws: bool) -> SweepSetting:
+    """Parse an argument of --set. Raises CommandError."""
+    from app import cli
+    from app.training.sweep import SweepError, parse_values
+
+    name, is_set, given = (part.strip() for part in text.partition("="))
+    if not (name and is_set and given):
+        raise cli.CommandError(f"--set {text}: write a setting and its values, as lr=0.1,0.01")
+    try:
+        found = parse_values(name, given)
+    except SweepError as error:
+        raise cli.CommandError(f"--set {error}") from error
+    if found.bounds is not None and not draws:
+        raise cli.CommandError(f"--set {name} gives bounds, which only --random N draws between; list its values")
+    return found
 
 
 def _train(job: Job, project: Project, kept: Kept, options: argparse.Namespace) -> tuple[Event, bool]:
@@ -137,14 +145,6 @@ def _tell_failure(last: Event, name: str) -> bool:
     if isinstance(last, Failed):
         cli.warn(f"{name}: {last.message}")
     return isinstance(last, Failed)
-
-
-def _next_number(folder: Path) -> int:
-    from app.runs import store
-
-    tags = [tag for kept in store.listed(folder) for tag in kept.record.tags]
-    known = [int(found[1]) for tag in tags if (found := re.fullmatch(rf"{TAG}(\d+)", tag))]
-    return max(known, default=0) + 1
 
 
 def _print_best(options: argparse.Namespace, runs: list[Kept]) -> None:

@@ -128,10 +128,13 @@ class ChartsFeature(Feature):
         self.workspace.shown_run.select(self.curves.gradients.selected)
 
     def _run_started(self, run: Run) -> None:
-        self.workspace.shown_run.show(run.figures)
+        shown = self.workspace.shown_run
+        if self.workspace.session.takes_over(shown.figures):
+            shown.show(run.figures)
         if self._made:
             self.curves.room = self.workspace.session.room
-        self.workspace.pages.show("curves")
+        if run.series is None:
+            self.workspace.pages.show("curves")
 
     def _follow_cuts(self, events: list[Event]) -> None:
         """Continue with the layers of the edited network."""

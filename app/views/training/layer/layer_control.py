@@ -123,7 +123,8 @@ class LayerControl(QObject):
             self.page.set_layers(tuple(dict.fromkeys(path for path in analysis.source.modules.values() if path)))
 
     def _run_started(self, run: Run) -> None:
-        self._show(run.figures)
+        if self._workspace.session.takes_over(self._workspace.shown_run.figures):
+            self._show(run.figures)
         self._rest.start()
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:

@@ -12,15 +12,18 @@ from app.views.training.runs.placement_control import PlacesControl
 from app.views.training.runs.ranks_control import RanksControl
 
 if TYPE_CHECKING:
+    from app.training.events import Failed
     from app.views.training.runs.console import Console
     from app.views.training.runs.run_panel import RunPanel
     from app.views.training.runs.runs_control import RunsControl
     from app.views.training.runs.session import Run
+    from app.views.training.runs.sweep.control import SweepControl
     from app.views.workspace import Workspace
 
 MOVED_ON = "The network was edited during the run"
 RESUME = "Resume the run from its newest checkpoint, as if it had not stopped"
 WATCH = "A script under `tapedeck run`, which can be paused from here, or the file that train.py --json writes"
+SWEEP = "Train a run for each of several values of the settings, one after the other"
 STATES = {
     "starting": ("Starting", "run"),
     "running": ("Training", "run"),
@@ -35,6 +38,7 @@ class RunsFeature(Feature):
     console: Console
     runs: RunPanel
     runs_control: RunsControl
+    sweeps: SweepControl
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
@@ -54,6 +58,7 @@ class RunsFeature(Feature):
             Action("stop", "S&top", control.stop, "F8", "stop"),
             Action("continue", "Res&ume the newest run", lambda: self.runs_control.go_on_newest(), tip=RESUME,
                    late=True),
+            Action("sweep", "S&weep…", lambda: self.sweeps.open(), tip=SWEEP, late=True),
             Action("script-save", "Save a checkpoint of the scr&ipt", control.save_script,
                    tip="The state_dicts of its models and optimizers, beside its frames"),
             Action("script-batch", "Describe the next &batch of the script", control.describe_batch,
@@ -81,7 +86,7 @@ class RunsFeature(Feature):
         for teller in (control, workspace.runs_keeper):
             teller.said.connect(notifier.say)
             teller.refused.connect(notifier.refuse)
-        control.failed.connect(lambda failed: show_failure(workspace, failed, stored=True))
+        control.failed.connect(self._failed)
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         workspace.session.stateChanged.connect(self._run_state)
@@ -90,6 +95,7 @@ class RunsFeature(Feature):
 
     def finish(self) -> Iterator[None]:
         from app.views.training.runs.runs_control import RunsControl
+        from app.views.training.runs.sweep.control import SweepControl
 
         workspace, session = self.workspace, self.workspace.session
         self.runs.runRequested.connect(workspace.run_control.run)
@@ -101,6 +107,13 @@ class RunsFeature(Feature):
         session.stateChanged.connect(self._ended)
         yield
         self.runs_control = RunsControl(workspace, self.runs)
+        self.sweeps = SweepControl(workspace, self.runs)
+
+    def _failed(self, failed: Failed) -> None:
+        """Report a failure; those of a sweep are reported together at its end."""
+        run = self.workspace.session.current
+        if run is None or run.series is None:
+            show_failure(self.workspace, failed, stored=True)
 
     def _run_started(self, _run: Run) -> None:
         self.workspace.notifier.withdraw()
@@ -111,7 +124,8 @@ class RunsFeature(Feature):
         text, color = STATES.get(state, ("", "text2"))
         device = run.history.started.device if run and run.history.started else ""
         status.set_state(f"{text} on {device}" if device and text else text, color)
-        status.set_run(f"Run {run.display_number}{self._rank()}" if run else "")
+        series = f", {run.series.place}" if run is not None and run.series is not None else ""
+        status.set_run(f"Run {run.display_number}{self._rank()}{series}" if run else "")
 
     def _rank(self) -> str:
         """Return which rank of a script is watched, "" where it has one process."""

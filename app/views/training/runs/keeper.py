@@ -58,13 +58,15 @@ class RunsKeeper(QObject):
         """Have each run write TensorBoard event files, or not, from the next one on."""
         self._event_files = wanted
 
-    def recorder(self, project: Project, job: Job, parent: Parent | None = None, name: str = "") -> Recorder | None:
+    def recorder(
+        self, project: Project, job: Job, parent: Parent | None = None, name: str = "", tags: tuple[str, ...] = ()
+    ) -> Recorder | None:
         """Return the recorder of a starting run; None if no folder is writable, which `announce_start` reports."""
         kept: Kept | None
         try:
-            kept = store.begin(self.folder, project, parent, name)
+            kept = store.begin(self.folder, project, parent, name, tags)
         except OSError as error:
-            kept = self._elsewhere(project, parent, name, error)
+            kept = self._elsewhere(project, parent, name, tags, error)
         if kept is None:
             return None
         if not self._beside:
@@ -91,11 +93,13 @@ class RunsKeeper(QObject):
 
         return open_event_files
 
-    def _elsewhere(self, project: Project, parent: Parent | None, name: str, error: OSError) -> Kept | None:
+    def _elsewhere(
+        self, project: Project, parent: Parent | None, name: str, tags: tuple[str, ...], error: OSError
+    ) -> Kept | None:
         folder = self._spare
         reason = f"{self.folder} cannot be written: {error.strerror or error}."
         try:
-            kept = store.begin(folder, project, parent, name)
+            kept = store.begin(folder, project, parent, name, tags)
         except OSError as again:
             nor = f"Neither can {folder}: {again.strerror or again}. Its weights can be exported."
             self._word = (self.refused, "This run is not saved", f"{reason} {nor}")

@@ -18,13 +18,15 @@ from app.preflight import preflight
 from app.project.document import Document
 from app.project.file import with_start
 from app.project.project import Project
+from app.runs.store import MOST_NAME
 from app.training.run_requests import SetRate
 from app.util.formatting import plural
 from app.views.analysis_service import AnalysisService
 from app.views.settings import Settings
-from app.views.training.runs.session import Run, RunSession
+from app.views.training.runs.session import Run, RunSession, Series
 
 if TYPE_CHECKING:
+    from app.builder.results import Analysis
     from app.engine.requests.past.fork import Fork
     from app.engine.requests.runs import Resumable
     from app.runs.record import Parent
@@ -33,12 +35,12 @@ if TYPE_CHECKING:
     from app.training.config import StartWeights
     from app.training.events import Failed, Finished
     from app.training.history import History
+    from app.training.sweep import SweepRun
     from app.views.training.runs.keeper import RunsKeeper
 
 
 CANNOT_START = "The run cannot start"
 NO_SCRIPT = "Start one with tapedeck run --window train.py, or choose Run, Attach to a running job."
-MOST_NAME = 200  # characters of a run's name
 STARTS_WHEN = "Starts when {} (F8 cancels)"
 LONG = 200  # ms after which a check is shown on the deck
 
@@ -306,6 +308,28 @@ class RunControl(QObject):
         job = preflight.job(begins, analysis, str(self._settings.data_folder))
         recorder = self._keeper.recorder(begins, job, parent) if self._keeper is not None else None
         self._on_begin(self._session.start(job, step=step, recorder=recorder), project)
+
+    def can_sweep(self, project: Project) -> bool:
+        """Return whether the runs of a sweep of a project can start; else say why not, or request its data."""
+        blocked = self.blocked
+        if self._session.active:
+            blocked = "A run is in progress: stop it first, or wait until it has ended"
+        if blocked:
+            self.refused.emit("The sweep cannot start", f"{blocked}.")
+        return not blocked and not self._wants_data(project)
+
+    def start_of_sweep(self, project: Project, analysis: Analysis, run: SweepRun, series: Series) -> Run:
+        """Start one run of a sweep, of the project as it was when the sweep began. Raises RunUnderWay."""
+        from app.training.sweep import text_of
+
+        each = replace(project, training=run.training)
+        job = preflight.job(each, analysis, str(self._settings.data_folder))
+        recorder = None
+        if self._keeper is not None:
+            recorder = self._keeper.recorder(each, job, None, text_of(run.values)[:MOST_NAME], (series.tag,))
+        started = self._session.start(job, recorder=recorder, series=series)
+        self._on_begin(started, each)
+        return started
 
     def _on_begin(self, run: Run, project: Project) -> None:
         self._drawn[run.number] = project

@@ -44,7 +44,10 @@ class RunGuard(QObject):
     def _asked(self, quits: bool) -> bool:
         from app.views.ui.dialogs.message import DialogAnswer, running_dialog
 
-        dialog = running_dialog(self._where(), quits, self._session.watches, self._window)
+        run = self._session.current
+        series = run.series if run is not None else None
+        left = series.count - series.number if series is not None else 0
+        dialog = running_dialog(self._where(), quits, self._session.watches, self._window, left)
         dialog.exec()
         dialog.deleteLater()
         return dialog.answer is DialogAnswer.DISCARD

@@ -26,6 +26,7 @@ from app.runs.store import Kept
 from app.util.formatting import bytes_text, counted
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
+from app.views.training.runs.sweep.strip import SweepStrip
 from app.views.training.runs.table_model import COLUMNS, KEYS, NAME, STATES, RunRow, RunsModel
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
@@ -72,6 +73,7 @@ class RunPanel(QWidget):
     measured = Signal(object)
     keptDeleted = Signal(object)
     curvesRequested = Signal()
+    sweepRequested = Signal()
     eventFilesChanged = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -133,6 +135,10 @@ class RunPanel(QWidget):
         self.restore.clicked.connect(lambda: self._emit_for_selected(self.restored))
         self.curves = Button("Show curves", icon="curves")
         self.curves.clicked.connect(self.curvesRequested)
+        self.sweep = Button("Sweep…", "link")
+        self.sweep.setToolTip("Train a run for each of several values of the settings")
+        self.sweep.clicked.connect(self.sweepRequested)
+        self.strip = SweepStrip()
         self.more = Button("More")
         self.menu = QMenu(self.more)
         self.menu.aboutToShow.connect(lambda: self._fill_menu(self.menu))
@@ -148,7 +154,7 @@ class RunPanel(QWidget):
         row = FlowLayout(tools, (12, 6, 8, 2), 8)
         row.put(self.go_on, self.fork, self.restore, self.curves, self.more)
         row.push(self.search)
-        told = hbox((self._hint, 1), margins=(12, 0, 8, 4))
+        told = hbox((self._hint, 1), self.sweep, margins=(12, 0, 8, 2))
         self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.addWidget(self.table)
@@ -157,7 +163,7 @@ class RunPanel(QWidget):
         self.splitter.setHandleWidth(1)
         self.splitter.setSizes([560, 420])
         listed = QWidget()
-        vbox(tools, told, (self.splitter, 1), on=listed, margins=0, spacing=0)
+        vbox(tools, self.strip, told, (self.splitter, 1), on=listed, margins=0, spacing=0)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(listed)
@@ -240,6 +246,12 @@ class RunPanel(QWidget):
         flags = selection.SelectionFlag.ClearAndSelect | selection.SelectionFlag.Rows
         selection.setCurrentIndex(self.model.index(place, NAME), flags)
 
+    def show_runs(self, text: str, column: str, descending: bool = False) -> None:
+        """Filter the runs, and sort them by the column of a key."""
+        self.search.setText(text)
+        order = Qt.SortOrder.DescendingOrder if descending else Qt.SortOrder.AscendingOrder
+        self.table.sortByColumn(KEYS.index(column), order)
+
     def choose(self, kept: Kept) -> None:
         """Select the row of a run."""
         for place, row in enumerate(self.model.rows):
@@ -277,9 +289,14 @@ class RunPanel(QWidget):
 
     @Slot(object)
     def _add(self, run: Run) -> None:
+        """List a run, and select it unless it follows in a sweep while others are selected."""
+        runs = self._session.runs if self._session is not None else []
+        before = runs[-2] if len(runs) > 1 and run is runs[-1] else None
+        follows = run.series is not None and run.series.number > 1
         self.model.add(run)
         self._stack.setCurrentIndex(1)
-        self._select(self.model.place_of(run) or 0)
+        if not follows or [row.run for row in self.selected_rows] == [before]:
+            self._select(self.model.place_of(run) or 0)
         self._fitting.start()
 
     @Slot(str)

@@ -35,6 +35,24 @@ ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 ACTIVE = frozenset({"starting", "running", "paused", "stopping"})
 
 
+@dataclass(frozen=True)
+class Series:
+    """The place of a run in a sweep: the `number`-th of `count`."""
+
+    tag: str
+    number: int
+    count: int
+
+    @property
+    def place(self) -> str:
+        """Return the place as text.
+
+        >>> Series("sweep-1", 3, 12).place
+        '3 of 12 of sweep-1'
+        """
+        return f"{self.number:,} of {self.count:,} of {self.tag}"
+
+
 class RunUnderWay(RuntimeError):
     """A run was started while another one is active."""
 
@@ -57,6 +75,7 @@ class Run:
     finished: Finished | None = None
     failed: Failed | None = None
     recorder: Recorder | None = None  # keeps it in a folder
+    series: Series | None = None  # of a run of a sweep
 
     @property
     def display_number(self) -> int:
@@ -152,6 +171,17 @@ class RunSession(QObject):
         """The thread of the newest run; its `result` has the weights when it has ended."""
         return self._thread
 
+    def takes_over(self, shown: Figures | None) -> bool:
+        """Return whether the pages, which show other figures, show those of the newest run when it starts.
+
+        A run of a sweep follows the one before it, and leaves alone who looks at another.
+        """
+        run = self.runs[-1]
+        if shown is None or run.series is None or run.series.number == 1:
+            return True
+        before = [each.history for each in self.runs[-2:]]
+        return not shown.beside and any(shown.history is each for each in before)
+
     @property
     def room(self) -> int:
         """The factor by which the window may exceed its usual CPU share to show the newest run."""
@@ -192,6 +222,7 @@ class RunSession(QObject):
         history: History | None = None,
         place: RunPlacement | None = None,
         stage: int = 1,
+        series: Series | None = None,
     ) -> Run:
         """Start a run, at the place of `run_next_at` unless `place` is given; with `step`, run one batch and pause.
 
@@ -205,6 +236,7 @@ class RunSession(QObject):
             raise RunUnderWay
         self._count += 1
         run = Run(self._count, job.at_stage(stage), datetime.now(), history or History(), recorder=recorder)
+        run.series = series
         place = self._place if place is None else place
         before = self._before_run() if self._before_run is not None else None
         old, self._thread = (

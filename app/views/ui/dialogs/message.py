@@ -7,6 +7,7 @@ from enum import Enum
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
+from app.util.formatting import counted
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.icons import icon
@@ -118,12 +119,12 @@ def ask_unsaved(parent: QWidget | None, name: str) -> DialogAnswer:
 
 
 def running_dialog(
-    progress: str, quits: bool = True, watches: bool = False, parent: QWidget | None = None
+    progress: str, quits: bool = True, watches: bool = False, parent: QWidget | None = None, left: int = 0
 ) -> QuestionDialog:
     """Return a dialog that confirms the end of a run; `progress` says how far it is (`epoch 3 of 20`).
 
     It ends because the user `quits`, else because another project is opened. One that is only watched (`watches`)
-    goes on.
+    goes on. `left` runs of a sweep would follow.
     """
     why = "quit now" if quits else "open another project"
     stop, stay = ("Stop watching", "Keep watching") if watches else ("Stop", "Keep training")
@@ -132,6 +133,8 @@ def running_dialog(
     else:
         runs = "Runs" if quits else "Runs of this project"
         reason = f"The run is at {progress}. If you {why} it stops there; it is saved and can be resumed from {runs}."
+    if left:
+        reason += f" The sweep ends: {counted(left, 'run')} {'has' if left == 1 else 'have'} not begun."
     dialog = QuestionDialog("A training run is in progress", reason, parent)
     dialog.offer(f"{stop} and quit" if quits else f"{stop} and open", DialogAnswer.DISCARD, left=True)
     dialog.offer(stay, DialogAnswer.CANCEL, "primary", default=True)

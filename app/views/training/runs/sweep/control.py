@@ -1,0 +1,213 @@
+"""Sweeps in the window: run after run of the project as it was when the sweep began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt, QTimer
+
+from app.data.own_files import cache
+from app.project.project import Project
+from app.runs import record, store
+from app.util.formatting import counted, figure
+from app.util.late_dataclass import dataclass
+from app.views.training.runs.session import Run, Series
+
+if TYPE_CHECKING:
+    from app.builder.results import Analysis
+    from app.training.sweep import SweepRun
+    from app.views.training.runs.run_panel import RunPanel
+    from app.views.training.runs.sweep.dialog import SweepDialog
+    from app.views.ui.background import WorkerFailure
+    from app.views.workspace import Workspace
+
+UNDER_WAY = "A sweep is in progress"
+
+
+@dataclass
+class Sweep:
+    """A sweep under way: its runs, and those that were started. Once `stopped`, no other begins."""
+
+    project: Project
+    analysis: Analysis
+    runs: tuple[SweepRun, ...]
+    tag: str = ""
+    started: list[Run] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def failures(self) -> list[str]:
+        """The settings of the runs that failed, each with the reason."""
+        from app.training.sweep import text_of
+
+        return [f"{text_of(self.runs[place].values)}: {run.failed.message}"
+                for place, run in enumerate(self.started) if run.failed is not None]  # fmt: skip
+
+    @property
+    def left(self) -> int:
+        """How many runs have not begun."""
+        return len(self.runs) - len(self.started)
+
+
+class SweepControl(QObject):
+    """Opens the dialog, and starts one run when the one before has ended, however that ended; Stop ends the sweep."""
+
+    def __init__(self, workspace: Workspace, panel: RunPanel) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._panel = workspace, panel
+        self._sweep: Sweep | None = None
+        panel.sweepRequested.connect(self.open)
+        panel.strip.cancelled.connect(self.cancel)
+        session = workspace.session
+        session.stateChanged.connect(self._state_changed)
+        session.runEnded.connect(self._run_ended)
+        session.progressed.connect(self._show_progress)
+        workspace.document.replaced.connect(self._project_replaced)
+
+    def open(self) -> SweepDialog | None:
+        """Open the dialog; None, with a message, if no sweep can start."""
+        from app.views.training.runs.sweep.dialog import SweepDialog
+
+        workspace = self._workspace
+        project, analysis = workspace.document.project, workspace.live.analysis
+        if self._sweep is not None:
+            workspace.notifier.refuse(UNDER_WAY, "Cancel it under Runs first, or wait until it has ended.")
+            return None
+        if not workspace.run_control.can_sweep(project) or analysis is None:
+            return None
+        dialog = SweepDialog(project, analysis, cache.fact(project.data), workspace.engine, workspace.window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.started.connect(lambda runs: self.begin(Sweep(project, analysis, runs)))
+        dialog.open()
+        return dialog
+
+    def begin(self, sweep: Sweep) -> None:
+        """Start the first run of a sweep that has not begun, or the next one of a sweep that was stopped."""
+        if self._sweep is not None or not self._workspace.run_control.can_sweep(sweep.project):
+            return
+        sweep.stopped = False
+        self._sweep = sweep
+        self._workspace.notifier.withdraw()
+        self._workspace.pages.show("runs")
+        if sweep.tag:
+            self._next()
+            return
+        folder = self._workspace.runs_keeper.folder
+        self._workspace.background.ask("sweep tag", _next_tag, folder, on_answer=self._tagged, on_error=self._untagged)
+
+    def _tagged(self, tag: str) -> None:
+        if self._sweep is not None:
+            self._sweep.tag = tag
+            self._next()
+
+    def _untagged(self, failure: WorkerFailure) -> None:
+        self._sweep = None
+        self._workspace.notifier.refuse("The sweep cannot start", f"The runs cannot be listed: {failure.error}")
+
+    def cancel(self) -> None:
+        """Stop the run in progress, and start no other."""
+        if self._sweep is not None:
+            self._sweep.stopped = True
+            if self._workspace.session.active:
+                self._workspace.session.stop()
+            else:
+                self._end(self._sweep)
+
+    def _next(self) -> None:
+        sweep = self._sweep
+        if sweep is None or self._workspace.session.active:  # a run that was started by hand: the end of it leads here
+            return
+        if sweep.stopped or not sweep.left:
+            self._end(sweep)
+            return
+        from app.training.sweep import text_of
+
+        run, number = sweep.runs[len(sweep.started)], len(sweep.started) + 1
+        series = Series(sweep.tag, number, len(sweep.runs))
+        self._panel.sweep.hide()
+        self._panel.strip.show_run(series.place, text_of(run.values), series.count)
+        sweep.started.append(
+            self._workspace.run_control.start_of_sweep(sweep.project, sweep.analysis, run, series)
+        )  # fmt: skip
+        self._show_progress()
+
+    def _state_changed(self, state: str) -> None:
+        if self._sweep is not None and state == "stopping":  # by Stop, or because the project or the window is closed
+            self._sweep.stopped = True
+
+    def _run_ended(self, _run: Run) -> None:
+        if self._sweep is not None:
+            self._panel.strip.show_failures(self._sweep.failures)
+            QTimer.singleShot(0, self, self._next)  # after all others know that this one has ended
+
+    def _project_replaced(self, _project: object) -> None:
+        """Start no other run: it would be stored with the runs of another project."""
+        if self._sweep is not None and not self._workspace.session.active:
+            self._leave()
+
+    def _show_progress(self) -> None:
+        sweep, progress = self._sweep, self._workspace.session.progress()
+        if sweep is None or not sweep.started or sweep.started[-1] is not self._workspace.session.current:
+            return
+        done = 0.0
+        if progress is not None and progress.batches:
+            done = min(progress.step / (progress.epochs * progress.batches), 1.0)
+        self._panel.strip.show_progress(len(sweep.started) - 1 + done)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        self._sweep = None
+        self._panel.sweep.show()
+        self._panel.strip.hide()
+        self._panel.strip.show_failures([])
+
+    def _end(self, sweep: Sweep) -> None:
+        """Report the best run, and those that failed; a sweep that was stopped can be continued."""
+        self._leave()
+        if not sweep.started:
+            return
+        show = partial(self._panel_shows, sweep.tag)
+        words, failed = f"{_best(sweep)}{_failed(sweep.failures)}", bool(sweep.failures)
+        notifier, tag = self._workspace.notifier, f"{sweep.tag[:1].upper()}{sweep.tag[1:]}"
+        if sweep.left:
+            title = f"{tag} was stopped after {len(sweep.started):,} of {counted(len(sweep.runs), 'run')}"
+            notifier.show("info", title, words, "Continue sweep", partial(self.begin, sweep), {"Show its runs": show})
+        else:
+            title = f"{tag} is done: {counted(len(sweep.runs), 'run')}"
+            notifier.show("warning" if failed else "info", title, words, "Show its runs", show)
+
+    def _panel_shows(self, tag: str) -> None:
+        self._workspace.pages.show("runs")
+        self._panel.show_runs(f"tags:{tag}", "best_loss")
+
+
+def _next_tag(folder: Path) -> str:
+    from app.training.sweep import next_tag
+
+    return next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
+
+
+def _best(sweep: Sweep) -> str:
+    """Name the run with the smallest validation loss."""
+    from app.training.sweep import text_of
+
+    losses = [(record.summary_of(run.history).best_loss, place) for place, run in enumerate(sweep.started)]
+    known = [(loss, place) for loss, place in losses if loss is not None and loss == loss]
+    if not known:
+        return ""
+    loss, place = min(known)
+    number = sweep.started[place].display_number
+    return f"Smallest validation loss: {figure(loss)}, run {number} ({text_of(sweep.runs[place].values)}). "
+
+
+def _failed(failures: Sequence[str]) -> str:
+    """Say how many runs failed, and the beginning of the first reason: all are at the runs."""
+    if not failures:
+        return ""
+    count = "1 run failed" if len(failures) == 1 else f"{len(failures):,} runs failed, first"
+    return f"{count}: {': '.join(failures[0].split(': ')[:2]).rstrip('.')}."

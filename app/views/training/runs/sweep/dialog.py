@@ -1,0 +1,251 @@
+"""The dialog of a sweep: settings with their values, and how many runs they make."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QScrollArea, QWidget
+
+from app.builder.results import Analysis
+from app.data.own_files.cache import Fact
+from app.engine.requests.trials import PlanSweep, SweepPlan
+from app.project.project import Project
+from app.training.choices import ChoiceParam
+from app.training.sweep import SweepError, SweepSetting, text_of
+from app.util.formatting import counted
+from app.views.engine_service import EngineService
+from app.views.training.runs.sweep.setting_row import SettingRow
+from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox, vbox
+from app.views.ui.present import present
+from app.views.ui.widgets import Button, NumberField, Segmented
+from app.views.ui.widgets.painting import label, set_property
+
+KEY = "sweep"
+TYPING = 200  # milliseconds after the last key before the runs are checked
+LISTED = 3  # runs that are named
+ROWS = 6  # that are seen without scrolling
+FIRST = "lr"
+WORDS = (
+    "Trains the network, as it is now, with different settings, one run after the other. The runs are listed under "
+    "Runs, with their settings as names and one tag for all of them."
+)
+VALUES = {
+    "grid": "Values are separated by commas: 0.1, 0.01, 0.001",
+    "random": "Values are separated by commas, or bounds to draw between: 1e-4:1e-1, numbers with a decimal point or "
+    "an exponent by their logarithm",
+}
+
+
+class SweepDialog(Dialog):
+    """`started(runs)` carries the runs, which have been checked; the dialog closes then."""
+
+    started = Signal(object)
+
+    def __init__(
+        self, project: Project, analysis: Analysis, fact: Fact | None, engine: EngineService,
+        parent: QWidget | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("Sweep", parent, icon="runs")
+        self.setMinimumWidth(600)
+        self._project, self._analysis, self._fact, self._engine = project, analysis, fact, engine
+        self._params: tuple[ChoiceParam, ...] = ()
+        self._plan: SweepPlan | None = None
+        self._wanted = False  # to start as soon as the runs are checked
+        self.rows: list[SettingRow] = []
+        self._typing = QTimer(self, singleShot=True, interval=TYPING)
+        self._typing.timeout.connect(self._ask)
+        self.mode = Segmented([("grid", "Every combination"), ("random", "Random draws")], "How runs are chosen")
+        self.mode.changed.connect(lambda _mode: self._mode_changed())
+        self.draws, self.seed = NumberField(10, "int", 1), NumberField(0, "int", 0)
+        self.hint = label("", "caption", "text3", wrap=True)
+        self.count = label("", "label", "text", wrap=True)
+        self.listed = label("", "caption", "text3", wrap=True)
+        self._lay_out()
+        self.add_button("Cancel").clicked.connect(self.reject)
+        self.start_button = self.add_button("Start sweep", "primary", default=True)
+        self.start_button.clicked.connect(self._start)
+        self._mode_changed()
+
+    def _lay_out(self) -> None:
+        self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
+        self._drawing = QWidget()
+        parts: list[QWidget] = []
+        for text, field, name in (("draws", self.draws, "Number of draws"), ("seed", self.seed, "Seed of the draws")):
+            field.setAccessibleName(name)
+            field.setFixedWidth(80)
+            field.textChanged.connect(lambda _text: self._changed())
+            parts += [label(text, "code", "text2"), field]
+        hbox(*parts, on=self._drawing, margins=0, spacing=6)
+        self.body.addLayout(hbox(self.mode, self._drawing, 1, spacing=16))
+        self.body.addWidget(self.hint)
+        inside = QWidget()
+        self._column = vbox(1, on=inside, margins=(0, 0, 4, 0), spacing=6)
+        self.area = QScrollArea()
+        self.area.setWidgetResizable(True)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.area.setWidget(inside)
+        self.body.addWidget(self.area)
+        self.add = Button("Add a setting", "link", icon="add")
+        self.add.clicked.connect(lambda: self.add_row(self._unused()))
+        self.body.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body.addWidget(self.count)
+        self.body.addWidget(self.listed)
+        self.body.addStretch(1)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def add_row(self, name: str) -> SettingRow:
+        """Add a row for a setting, and put the focus into its values."""
+        row = SettingRow(self._params, name)
+        row.changed.connect(self._changed)
+        row.renamed.connect(row.values.setFocus)
+        row.removed.connect(lambda: self._remove(row))
+        self._column.insertWidget(len(self.rows), row)
+        self.rows.append(row)
+        self._fit()
+        row.values.setFocus(Qt.FocusReason.OtherFocusReason)
+        QTimer.singleShot(0, row, lambda: self.area.ensureWidgetVisible(row))
+        self._changed()
+        return row
+
+    def _remove(self, row: SettingRow) -> None:
+        place = self.rows.index(row)
+        self.rows.remove(row)
+        self._column.removeWidget(row)
+        row.hide()
+        row.deleteLater()
+        (self.rows[min(place, len(self.rows) - 1)].values if self.rows else self.add).setFocus()
+        self._fit()
+        self._changed()
+
+    def _unused(self) -> str:
+        taken = [row.name.value() for row in self.rows]
+        known = [FIRST, "batch_size", *(param.name for param in self._params)]
+        names = [param.name for param in self._params]
+        return next((name for name in known if name in names and name not in taken), taken[0] if taken else FIRST)
+
+    def _fit(self) -> None:
+        """Make room for the rows, up to some; more are scrolled to."""
+        heights = [row.sizeHint().height() + 6 for row in self.rows]
+        self.area.setFixedHeight(sum(heights[:ROWS]) + 2)
+        self.add.setEnabled(bool(self._params) and len(self.rows) < len(self._params))
+        self._grow()
+
+    def _grow(self) -> None:
+        """Make room for all words; they wrap, so that a layout does not do it by itself."""
+        if self.isVisible():
+            self.resize(self.width(), max(self.height(), present(self.layout()).totalHeightForWidth(self.width())))
+
+    def _mode_changed(self) -> None:
+        self._drawing.setVisible(self._draws)
+        self.hint.setText(VALUES[self.mode.value()])
+        self._changed()
+
+    @property
+    def _draws(self) -> bool:
+        return bool(self.mode.value() == "random")
+
+    # -- the runs -----------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self._plan = None
+        self._wanted = False
+        self._typing.start()
+
+    def _settings(self) -> tuple[SweepSetting, ...] | None:
+        """Return the settings, None if one of them cannot be read, which is shown at it."""
+        found, wrong = list[SweepSetting](), False
+        for row in self.rows:
+            row.show_problem("")
+            if row.empty:
+                continue
+            try:
+                found.append(row.setting())
+            except SweepError as error:
+                row.show_problem(f"{error}.")
+                wrong = True
+        self._fit()
+        return None if wrong else tuple(found)
+
+    def _ask(self) -> None:
+        """Have the engine check the runs."""
+        self._typing.stop()
+        settings = self._settings()
+        if settings is None:
+            self._show("", "")
+            return
+        count = self.draws.pending() if self._draws and settings else None
+        request = PlanSweep(self._project, self._analysis, self._fact, settings, count, self.seed.pending())
+        self._engine.ask(KEY, request, on_answer=self._answered, on_error=self._failed)
+
+    def _answered(self, plan: SweepPlan) -> None:
+        self._plan, self._params = plan, plan.params
+        if not self.rows:
+            self.add_row(self._unused())
+        for row in self.rows:
+            row.set_names(plan.params, row.name.value())
+        blamed = next((row for row in self.rows if row.name.value() == plan.blamed), None)
+        if blamed is not None:
+            blamed.show_problem(f"{plan.problem.rstrip('.')}.")
+        self._fit()
+        if plan.problem:
+            self._show("" if blamed is not None else f"{plan.problem.rstrip('.')}.", "", "error")
+        elif plan.runs:
+            self._show(self._summary(plan), _listed(plan))
+        else:
+            self._show("Give at least one setting its values.", "", "text3")
+        if self._wanted:
+            self._start()
+
+    def _failed(self, failure: WorkerFailure) -> None:
+        self._wanted = False
+        self._show(str(failure.error) or type(failure.error).__name__, "", "error")
+
+    def _summary(self, plan: SweepPlan) -> str:
+        lengths = {run.training.epochs for run in plan.runs}
+        each = f" of {counted(lengths.pop(), 'epoch')}" if len(lengths) == 1 else ""
+        each += " each" if each and len(plan.runs) > 1 else ""
+        different = len({run.values for run in plan.runs})
+        several = f", {different:,} of them different" if different < len(plan.runs) else ""
+        return f"{counted(len(plan.runs), 'run')}{each}{several}"
+
+    def _show(self, count: str, listed: str, tone: str = "text") -> None:
+        self.count.setText(count)
+        set_property(self.count, "tone", tone)
+        self.listed.setText(listed)
+        self._grow()
+
+    def _start(self) -> None:
+        """Start the sweep, once its runs are checked; else show which setting is missing or wrong."""
+        if self._plan is None:
+            self._ask()
+            self._wanted = self._settings() is not None
+        elif self._plan.runs:
+            self.started.emit(self._plan.runs)
+            self.accept()
+        else:
+            self._wanted = False
+            self._show_first_problem()
+        if self._plan is None and not self._wanted:
+            self._show_first_problem()
+
+    def _show_first_problem(self) -> None:
+        wrong = next((row for row in self.rows if row.problem.text()), None)
+        empty = next((row for row in self.rows if row.empty), None)
+        if (row := wrong or empty) is not None:
+            row.values.setFocus()
+            row.values.selectAll()
+        else:
+            self.add.setFocus()
+
+    def done(self, result: int) -> None:
+        self._engine.forget(KEY)
+        super().done(result)
+
+
+def _listed(plan: SweepPlan) -> str:
+    """Name the first runs."""
+    names = [text_of(run.values) for run in plan.runs[:LISTED]]
+    more = len(plan.runs) - len(names)
+    return "\n".join([*names, *([f"… and {more:,} more"] if more else [])])

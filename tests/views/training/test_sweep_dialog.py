@@ -1,0 +1,103 @@
+"""The dialog of a sweep: settings and values by keys, how many runs they make, and what is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.builder.analysis import analyse
+from app.builder.catalog.catalog import catalog
+from app.data.loaders import read_spec
+from app.project import file
+from app.training.sweep import SweepRun
+from app.util.resources import path as resource
+from app.views.engine_service import EngineService
+from app.views.training.runs.sweep.dialog import SweepDialog
+
+ENTER, TAB, SPACE = Qt.Key.Key_Return, Qt.Key.Key_Tab, Qt.Key.Key_Space
+
+
+@pytest.fixture
+def dialog(qtbot: QtBot, service: EngineService) -> SweepDialog:
+    project = file.read(resource("examples", "MLP on digits.tape"))
+    read_spec(project.data)
+    made = SweepDialog(project, analyse(project.graph, catalog()), None, service)
+    qtbot.addWidget(made)
+    with qtbot.waitExposed(made):
+        made.show()
+    qtbot.waitUntil(lambda: bool(made.rows))
+    return made
+
+
+def typed(text: str) -> None:
+    """Type where the focus is."""
+    focus = QApplication.focusWidget()
+    assert focus is not None
+    QTest.keyClicks(focus, text)
+
+
+def pressed(key: Qt.Key) -> None:
+    focus = QApplication.focusWidget()
+    assert focus is not None
+    QTest.keyClick(focus, key)
+
+
+def test_a_grid_is_typed_counted_and_started_by_keys_alone(qtbot: QtBot, dialog: SweepDialog) -> None:
+    started: list[tuple[SweepRun, ...]] = []
+    dialog.started.connect(started.append)
+    assert dialog.rows[0].name.value() == "lr" and dialog.rows[0].values.hasFocus()
+    typed("0.1, 0.01")
+    qtbot.waitUntil(lambda: dialog.count.text().startswith("2 runs of "))
+    dialog.add.setFocus()
+    pressed(SPACE)
+    assert dialog.rows[1].name.value() == "batch_size"
+    typed("32,64,0")
+    pressed(ENTER)  # at once: the runs are checked first
+    qtbot.waitUntil(lambda: "batch_size is 0" in dialog.rows[1].problem.text())
+    assert not started and dialog.rows[1].values.hasFocus() and not dialog.count.text()
+    pressed(Qt.Key.Key_End)
+    pressed(Qt.Key.Key_Backspace)
+    typed("16")
+    pressed(ENTER)
+    qtbot.waitUntil(lambda: bool(started))
+    assert [dict(run.values) for run in started[0]] == [
+        {"lr": lr, "batch_size": size} for lr in (0.1, 0.01) for size in (32, 64, 16)
+    ]
+    assert started[0][0].training.batch_size == 32 and not dialog.isVisible()
+
+
+def test_random_draws_follow_their_seed_and_bounds_are_for_them_alone(qtbot: QtBot, dialog: SweepDialog) -> None:
+    typed("1e-4:1e-1")
+    qtbot.waitUntil(lambda: "which only random draws take" in dialog.rows[0].problem.text())
+    dialog.mode.setFocus()
+    QTest.keyClick(dialog.mode, Qt.Key.Key_Right)
+    qtbot.waitUntil(lambda: dialog.count.text().startswith("10 runs"))
+    first = dialog.listed.text()
+    assert not dialog.rows[0].problem.text() and first.endswith("… and 7 more")
+    dialog.seed.setFocus()
+    dialog.seed.selectAll()
+    typed("5")
+    qtbot.waitUntil(lambda: bool(dialog.listed.text()) and dialog.listed.text() != first)
+
+
+def test_optimizers_are_checked_in_a_menu_and_decide_which_settings_there_are(
+    qtbot: QtBot, dialog: SweepDialog
+) -> None:
+    row = dialog.rows[0]
+    row.name.setCurrentIndex(row.name.choices().index("optimizer"))
+    row.name.activated.emit(row.name.currentIndex())
+    assert row.values.hasFocus() and row.choose.isVisible()
+    row.menu.popup(dialog.mapToGlobal(QPoint(0, 0)))
+    for name in ("Adam", "SGD"):
+        row.menu.setActiveAction(next(one for one in row.menu.actions() if one.text() == name))
+        QTest.keyClick(row.menu, SPACE)
+    assert row.menu.isVisible() and row.values.text() == "Adam, SGD"
+    row.menu.close()
+    qtbot.waitUntil(lambda: dialog.count.text().startswith("2 runs"))
+    other = dialog.add_row("momentum")
+    assert "momentum" not in other.name.choices()[:-1] and "weight_decay" in other.name.choices()
+    other.values.setText("0.9, 0.5")
+    qtbot.waitUntil(lambda: "momentum is no setting" in other.problem.text())
