@@ -21,7 +21,7 @@ from _report import Figure, publish
 
 SLICES, SECONDS = 16, 0.5  # of the clock, in turns with hashes and without
 NETS = ("3-layer MLP of 64", "MNIST net", "resnet18 at batch 16")
-COLD = 5  # steps that are also re-lived by a process of their own
+COLD = 5  # steps that are also recomputed by a process of their own
 WITHIN, LENGTH = 10.0, 45.0  # seconds asked for, and of the run
 
 
@@ -109,7 +109,7 @@ def reached(length: float, within: float, count: int) -> tuple[tuple[float, ...]
 
 
 def by_engine(run: Path, steps: list[int]) -> tuple[float, ...]:
-    """Seconds in which an engine that has re-lived a step before re-lives others."""
+    """Seconds in which an engine that has recomputed a step before recomputes others."""
     from app.engine.client import Engine
     from app.engine.requests.past.revisit import Revisit
 

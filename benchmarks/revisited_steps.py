@@ -1,10 +1,11 @@
-"""Random steps of runs in six configurations, re-lived: are all hashes equal, and the captured gradients those of a run
-that captured there?
+"""Recompute random steps of runs in six configurations: are all hashes equal, and the captured gradients those of a
+run that captured there?
 
     python -m benchmarks.revisited_steps [STEPS]
 
 Each configuration is trained once with hashes of every step and checkpoints on the way, and once more with the
-gradients of the chosen steps kept as backward left them. Then each chosen step is re-lived from the nearest checkpoint.
+gradients of the chosen steps kept as backward left them. Then each chosen step is recomputed from the nearest
+checkpoint.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def configurations(folder: Path) -> dict[str, Job]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of `steps` re-lived ones: those with all hashes equal, those whose captured gradients are those of the run that
+    """Of `steps` recomputed ones: those with all hashes equal, those whose captured gradients are those of the run that
     captured there, bit for bit; how many recorded hashes were compared, and the seconds of the slowest."""
 
     steps: int
@@ -147,8 +148,8 @@ def _check(event: Event) -> None:
         raise RuntimeError(event.message)
 
 
-def relived(job: Job, folder: Path, count: int, choose: random.Random) -> Outcome:
-    """Re-live `count` random steps of a run of a job."""
+def recomputed(job: Job, folder: Path, count: int, choose: random.Random) -> Outcome:
+    """Recompute `count` random steps of a run of a job."""
     share, recording.SHARE = recording.SHARE, 1e9  # a hash of every step
     try:
         kept = recorded(job, folder)
@@ -165,7 +166,7 @@ def relived(job: Job, folder: Path, count: int, choose: random.Random) -> Outcom
         began = time.perf_counter()
         found, held = revisited(kept, job, step)
         slowest = max(slowest, time.perf_counter() - began)
-        whole = found.parted is None and all(one.recorded == one.relived for one in found.layers)
+        whole = found.parted is None and all(one.recorded == one.recomputed for one in found.layers)
         equal += whole and bool(found.generator) and found.loss == found.recorded_loss
         captured += held is not None and bool(found.captured) and same_bits(held.gradients(), kind.kept[step])
         compared += found.verified
@@ -173,13 +174,13 @@ def relived(job: Job, folder: Path, count: int, choose: random.Random) -> Outcom
 
 
 def main(count: int = 100, tell: Callable[[str], None] = print) -> int:
-    """Re-live the steps of all configurations and print a table; return 1 if one of them differs."""
+    """Recompute the steps of all configurations and print a table; return 1 if one of them differs."""
     choose, failed = random.Random(15), 0
     tell(f"{'configuration':<26} {'steps':>5} {'equal':>6} {'captured':>9} {'compared':>9} {'slowest':>8}")
     with tempfile.TemporaryDirectory() as scratch:
         for number, (name, job) in enumerate(configurations(pictures(Path(scratch, "pictures"))).items()):
             job = replace(job, training=replace(job.training, save_every=20))
-            found = relived(job, Path(scratch, f"runs-{number}"), count, choose)
+            found = recomputed(job, Path(scratch, f"runs-{number}"), count, choose)
             failed += found.steps - min(found.equal, found.captured)
             tell(f"{name:<26} {found.steps:>5} {found.equal:>6} {found.captured:>9} {found.compared:>9} "
                  f"{found.slowest:>6.2f} s")  # fmt: skip

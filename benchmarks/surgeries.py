@@ -4,7 +4,7 @@
 
 Each run is paused and operated on as the window does. Then: are the parameters that stay the same objects with the same
 moments; does the exported `train.py` give the same losses in a separate process; is the run the same when resumed
-from its checkpoints before and after the surgery; and are all hashes equal when it is lived again from its start? All
+from its checkpoints before and after the surgery; and are all hashes equal when it is recomputed from its start? All
 of them together write docs/surgeries.md.
 """
 
@@ -36,7 +36,7 @@ from app.training.events import Cut, Event, Failed, StepDone
 from app.training.job import Job
 from app.training.loop import train
 from app.training.revisit import recording
-from app.training.revisit.relive import relive
+from app.training.revisit.recompute_steps import recompute_steps
 from app.training.run_requests import Operate
 from app.util.frozen import FrozenMap
 from tests.support.edited_nets import changed, example, frozen, inserted, removed, renewed, surgery
@@ -160,7 +160,7 @@ class Found:
     script: bool = False
     resumed: int = 0  # checkpoints that the run was resumed from, bit for bit
     checkpoints: int = 0
-    verified: int = 0  # steps whose hashes were equal when lived again
+    verified: int = 0  # steps whose hashes were equal when recomputed
     steps: int = 0
 
 
@@ -252,8 +252,8 @@ def measured(case: Case) -> Found:
             found.checkpoints += 1
             found.resumed += losses(list(train(job, resume=path))) == whole[step:]
         recorded = step_hashes.recorded_of(kept)
-        lived = relive(job, recorded, len(whole), lambda *_: None)
-        found.verified = lived.verified if lived.parting is None else 0
+        again = recompute_steps(job, recorded, len(whole), lambda *_: None)
+        found.verified = again.verified if again.parting is None else 0
     return found
 
 

@@ -100,7 +100,7 @@ TORCH_MODULES = """
     sources.stored_weights telemetry training.checkpoints.checkpoint
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers
     training.monitoring.measured_memory training.multi_output training.registry training.script_recipes
-    training.revisit.hashes training.revisit.probe training.revisit.relive training.setup.devices
+    training.revisit.hashes training.revisit.probe training.revisit.recompute_steps training.setup.devices
     training.setup.prepare training.surgery.in_run training.surgery.operation training.surgery.transfer training.task
     training.trials.lr_range_test
 """

@@ -16,7 +16,7 @@ from app.util.late_numpy import np
 
 FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
 GROUP_RATES = "group-rates.bin"
-HASHES = "hashes.bin"  # what a step is verified by when it is re-lived
+HASHES = "hashes.bin"  # what a step is verified by when it is recomputed
 PLACES = ("step", "epoch", "batch", "generator")  # its columns before those of the layers
 KINDS = ("weights", "gradients", "activations")
 _PARTS = ("weight", "update", "dead")

@@ -97,7 +97,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class HashingCost(msgspec.Struct, frozen=True):
-    """Of `steps`, `hashed` have hashes that they are verified by when re-lived, which took `share` of the time."""
+    """Of `steps`, `hashed` have hashes that they are verified by when recomputed, which took `share` of the time."""
 
     steps: int
     hashed: int

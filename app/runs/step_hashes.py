@@ -1,4 +1,4 @@
-"""Read the recorded hashes of a run's steps, to verify a re-lived step."""
+"""Read the recorded hashes of a run's steps, to verify a recomputed step."""
 
 from __future__ import annotations
 

@@ -449,7 +449,7 @@ class _Run:
         begin = max(set_up, spent if spent < LONGEST_START else 0.0)
         placing = Placing(self.config.revisit_seconds, begin, self.at.seconds, self.at.step)
         self._copying = seconds_to_copy(self.stepper)
-        placing.relived_steps_take(self._copying)
+        placing.recomputed_steps_take(self._copying)
         return placing
 
     def _keep_to_revisit(self) -> Iterator[Event]:
@@ -459,7 +459,7 @@ class _Run:
         began = perf_counter()
         yield from self._save(checkpoint.revisit_file(self.at.step))
         self._placing.took(perf_counter() - began, self._saver.writing)
-        self._placing.relived_steps_take(self._copying + self._watching.hash_seconds())
+        self._placing.recomputed_steps_take(self._copying + self._watching.hash_seconds())
         self._placing.placed(self._seconds(), self.at.step)
 
     def saved(self) -> list[Saved]:

@@ -128,7 +128,7 @@ class Stepper:
         self.rates = LearningRates(model, self.optimizer, self.schedule, own)
         self.set_by_hand: list[str] = []  # groups whose rate the user changed since the loop last checked
         self.waiting = 0  # batches accumulated since the last optimizer step
-        # For whoever re-lives a step: called before each forward pass, and after each backward pass of a closure.
+        # For whoever recomputes a step: called before each forward pass, and after each backward pass of a closure.
         self.before_forward: Callable[[StepInputs], None] | None = None
         self.after_backward: Callable[[], None] | None = None
 

@@ -47,7 +47,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class RelivedStep:
+class RecomputedStep:
     """A step of a run as the engine computed it again, and holds it under `handle`; the `batch`-th of its epoch."""
 
     handle: Handle
@@ -60,7 +60,7 @@ class RelivedStep:
     def label(self) -> str:
         """Return the step as text.
 
-        >>> RelivedStep(None, "Run 2", 4321, 5, 17).label
+        >>> RecomputedStep(None, "Run 2", 4321, 5, 17).label
         'Step 4,321 of Run 2, recomputed'
         """
         return f"Step {grouped_digits(self.step)} of {self.run}, recomputed"
@@ -68,8 +68,9 @@ class RelivedStep:
 
 class ShownRun(QObject):
     """`changed(Figures or None)` is emitted when another run is shown, `layer_chosen(path)` when a layer is clicked,
-    `stepped(step or None)` when the pages show another step of the run; None is the newest. `past_changed(RelivedStep
-    or None)` follows where what the engine holds of that step is to be shown, or no longer."""
+    `stepped(step or None)` when the pages show another step of the run; None is the newest.
+    `past_changed(RecomputedStep or None)` follows where what the engine holds of that step is to be shown, or no
+    longer."""
 
     changed = Signal(object)
     layer_chosen = Signal(str)
@@ -80,14 +81,14 @@ class ShownRun(QObject):
         super().__init__(parent)
         self.figures: Figures | None = None
         self.step: int | None = None
-        self._relived: RelivedStep | None = None
+        self._recomputed: RecomputedStep | None = None
         self.selected: frozenset[str] = frozenset()  # layers of the nodes that are selected
 
     def show(self, figures: Figures | None) -> None:
         """Show a run, or none. The one that is shown already stays as it is."""
         if figures is None or self.figures is None or not figures.same(self.figures):
             self.figures = figures
-            self.show_relived(None)
+            self.show_recomputed(None)
             self.choose_step(None)
             self.changed.emit(figures)
 
@@ -99,17 +100,17 @@ class ShownRun(QObject):
             self._tell_past(before)
 
     @property
-    def past(self) -> RelivedStep | None:
+    def past(self) -> RecomputedStep | None:
         """Return the chosen step as it was recomputed; None if another one was, or none."""
-        relived = self._relived
-        return relived if relived is not None and relived.step == self.step else None
+        recomputed = self._recomputed
+        return recomputed if recomputed is not None and recomputed.step == self.step else None
 
-    def show_relived(self, relived: RelivedStep | None) -> None:
+    def show_recomputed(self, recomputed: RecomputedStep | None) -> None:
         """Note what the engine holds of a step, which is shown while that step is chosen."""
-        before, self._relived = self.past, relived
+        before, self._recomputed = self.past, recomputed
         self._tell_past(before)
 
-    def _tell_past(self, before: RelivedStep | None) -> None:
+    def _tell_past(self, before: RecomputedStep | None) -> None:
         if self.past is not before:
             self.past_changed.emit(self.past)
 

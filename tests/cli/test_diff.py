@@ -164,7 +164,7 @@ def test_runs_are_compared_with_their_settings_and_at_their_steps(
     assert settings["training.seed"] == ("1", "2") and settings["net"] == ("net A", "net A") and "torch" in settings
     folder = tmp_path / "digits.runs" / "0001"
     assert found(capsys, f"{project}@1", str(folder), "--eval")[0] == 0
-    # a step that has a checkpoint, and the same one re-lived in a copy that has lost it
+    # a step that has a checkpoint, and the same one recomputed in a copy that has lost it
     copied = tmp_path / "copied"
     shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("step-*"))
     code, plain = found(capsys, f"{project}@1/20", f"{copied}@20", "--eval")

@@ -1,4 +1,4 @@
-"""`tapedeck train --surgery`: a run whose net is edited on the way, stored, repeated, resumed and lived again."""
+"""`tapedeck train --surgery`: a run whose net is edited on the way, stored, repeated, resumed and recomputed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def trained(
     return tmp_path, steps(capsys.readouterr().out)
 
 
-def test_a_run_with_surgeries_is_kept_repeated_resumed_and_lived_again(
+def test_a_run_with_surgeries_is_kept_repeated_resumed_and_recomputed(
     trained: tuple[Path, list[tuple[int, float]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, losses = trained

@@ -1,4 +1,4 @@
-"""A step of a run is lived again: its hashes are the recorded ones, and its captured gradients those of the run."""
+"""A step of a run is recomputed: its hashes are the recorded ones, and its captured gradients those of the run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_random_steps_are_those_of_the_run_bit_for_bit(name: str, tmp_path: Path
     jobs = revisited_steps.configurations(revisited_steps.pictures(tmp_path / "pictures"))
     assert tuple(jobs) == NAMES
     training = replace(jobs[name].training, epochs=2, save_every=7, max_steps=20)
-    found = revisited_steps.relived(replace(jobs[name], training=training), tmp_path / "runs", 2, random.Random(name))
+    found = revisited_steps.recomputed(
+        replace(jobs[name], training=training), tmp_path / "runs", 2, random.Random(name)
+    )
     assert (found.equal, found.captured) == (2, 2) and found.compared > 0
 
 
@@ -123,7 +125,7 @@ def test_a_checkpoint_is_due_so_early_that_reading_the_data_is_within_the_second
     placing.placed(127.0, 127)
     assert not placing.due(137.5, 137) and placing.due(138.0, 138)
     placing.placed(138.0, 138)
-    placing.relived_steps_take(0.1)  # hashed, and with a copy of the state
+    placing.recomputed_steps_take(0.1)  # hashed, and with a copy of the state
     assert not placing.due(147.0, 147) and placing.due(148.0, 148)
     placing = Placing(30.0, set_up=5.0, now=0.0, step=0)
     placing.due(4.0, 2)
@@ -169,7 +171,7 @@ def test_a_step_on_two_processes_is_verified_by_the_hashes_of_the_first(tmp_path
     assert isinstance(events[-1], Finished), events[-1]
     found, held = revisited(recorder.kept, a_job, 7)
     assert (found.checkpoint, found.parted, found.verified, held) == (checkpoint.step_file(4), None, 3, None)
-    assert all(one.recorded == one.relived for one in found.layers) and found.generator is True
+    assert all(one.recorded == one.recomputed for one in found.layers) and found.generator is True
     assert found.loss == found.recorded_loss == losses(events)[6]
     assert any("not captured" in note for note in found.notes)
     path = recorder.kept.folder / layer_tables.HASHES

@@ -298,7 +298,7 @@ def test_data_and_losses_choose_what_goes_in_and_what_comes_out(folder: Path) ->
     assert "by_name" not in analysis.source.text  # they are forward's first arguments, in its order
 
 
-def test_a_step_of_an_opened_model_is_lived_again_and_its_graph_has_the_lines_of_its_files(
+def test_a_step_of_an_opened_model_is_recomputed_and_its_graph_has_the_lines_of_its_files(
     trained: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained(*MINE, *OWN_LOSS, "--set", "save_every=4")

@@ -202,7 +202,7 @@ CASES = {
 def test_surgery_keeps_tensors_and_the_function_where_it_can(name: str) -> None:
     case = CASES[name]
     torch.manual_seed(0)
-    before, after = lived_in(case.before()), case.after()
+    before, after = with_trained_statistics(case.before()), case.after()
     state = {key: value.clone() for key, value in before.state_dict().items()}
     flags = [one.requires_grad for one in before.parameters()]
     inputs = torch.randint(9, case.inputs[:2]) if case.inputs[-1] == 0 else torch.randn(case.inputs)
@@ -231,7 +231,7 @@ def test_surgery_keeps_tensors_and_the_function_where_it_can(name: str) -> None:
     assert [one.requires_grad for one in before.parameters()] == flags
 
 
-def lived_in(net: nn.Module) -> nn.Module:
+def with_trained_statistics(net: nn.Module) -> nn.Module:
     """Give norms the statistics of a net that was trained."""
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d):

@@ -59,14 +59,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Re-live the step, print it and write its graph; return 1 where the hashes part."""
+    """Recompute the step, print it and write its graph; return 1 where the hashes part."""
     from app import cli
     from app.autograd.errors import CaptureError
     from app.data.spec import DataError
     from app.engine.tasks.past.revisit import revisited
     from app.runs.record import RunError
     from app.training.job import JobError
-    from app.training.revisit.errors import ReliveError
+    from app.training.revisit.errors import RecomputeError
 
     _check_out(options)
     kept = run_of(options.project, options.run)
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         if options.first is not None:
             return _first(kept, job, options)
         found, held = revisited(kept, job, options.step, labels, _progress(options))
-    except (RunError, ReliveError, JobError, DataError, CaptureError) as error:
+    except (RunError, RecomputeError, JobError, DataError, CaptureError) as error:
         raise cli.CommandError(str(error)) from error
     finally:
         _clear()
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
-    """Print the first step at which a condition held; return 1 if the re-lived run differed before."""
+    """Print the first step at which a condition held; return 1 if the recomputed run differed before."""
     from app import cli
     from app.engine.tasks.past.bisect import first_step
     from app.training.revisit.conditions import ConditionError, parse_condition

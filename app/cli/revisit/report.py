@@ -1,4 +1,4 @@
-"""A re-lived step in print and as JSON."""
+"""A recomputed step in print and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def print_step(found: Revisited) -> None:
-    """Print a re-lived step: its losses, and each layer's hashes and norm."""
+    """Print a recomputed step: its losses, and each layer's hashes and norm."""
     from app import cli
 
     start = f"step {found.started_at:,} ({found.checkpoint})" if found.checkpoint else "the start of the run"
@@ -25,7 +25,7 @@ def print_step(found: Revisited) -> None:
     for one in found.layers:
         norm = "-" if one.norm is None else f"{one.norm:.6g}"
         mark = "" if one.is_equal else "  differs"
-        rows.append((cli.printable(one.layer), one.recorded or "-", one.relived, norm + mark))
+        rows.append((cli.printable(one.layer), one.recorded or "-", one.recomputed, norm + mark))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         print("  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[3]]))
@@ -36,7 +36,7 @@ def print_step(found: Revisited) -> None:
 
 
 def parted_text(parted: Parted) -> str:
-    """Describe where a re-lived run parted from the recorded one."""
+    """Describe where a recomputed run parted from the recorded one."""
     from app.util.formatting import counted
 
     what = {"gradients": f"the gradients of {counted(len(parted.layers), 'layer')} differ, {parted.layer} first",
@@ -50,12 +50,15 @@ def parted_text(parted: Parted) -> str:
 
 
 def plain_step(kept: Kept, found: Revisited) -> dict[str, Any]:
-    """Return the JSON object of a re-lived step."""
+    """Return the JSON object of a recomputed step."""
     return {
         "run": kept.record.title, "step": found.step, "checkpoint": found.checkpoint or None,
         "loss": found.loss if math.isfinite(found.loss) else None,
-        "layers": [{"layer": one.layer, "recorded": one.recorded, "relived": one.relived, "norm": one.norm}
-                   for one in found.layers],
+        "layers": [
+            {"layer": one.layer, "recorded": one.recorded, "recomputed": one.recomputed, "norm": one.norm,
+             "relived": one.recomputed}  # the name that scripts of earlier versions read
+            for one in found.layers
+        ],
         "parted": plain_parted(found.parted),
         "verified": found.verified, "captured": found.captured,
     }  # fmt: skip

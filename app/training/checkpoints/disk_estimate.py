@@ -1,4 +1,4 @@
-"""Estimate the disk space of the checkpoints that are kept so that steps can be re-lived."""
+"""Estimate the disk space of the checkpoints that are kept so that steps can be recomputed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Place checkpoints so that any step of a run can be re-lived within a number of seconds."""
+"""Place checkpoints so that any step of a run can be recomputed within a number of seconds."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Placing:
 
     def __init__(self, within: float, set_up: float, now: float, step: int) -> None:
         self._within, self._set_up = within, set_up
-        self._beside = 0.0  # seconds that a re-lived step takes longer than one of the run
+        self._beside = 0.0  # seconds that a recomputed step takes longer than one of the run
         self._written = self._cost = 0.0
         self._at, self._step = now, step  # of the last checkpoint
         self._window = now, step
         self._slowest = 0.0  # seconds a step
 
-    def relived_steps_take(self, beside: float) -> None:
+    def recomputed_steps_take(self, beside: float) -> None:
         """Note the seconds that hashing a step and copying the state before it take, as measured."""
         self._beside = beside
 
@@ -39,7 +39,7 @@ class Placing:
 
     @property
     def seconds(self) -> float:
-        """Return how many seconds of re-lived steps may lie between two checkpoints."""
+        """Return how many seconds of recomputed steps may lie between two checkpoints."""
         return max(HALF * self._within - self._set_up - LOADS * self._written, LEAST * self._within)
 
     def due(self, seconds: float, step: int) -> bool:
@@ -49,8 +49,8 @@ class Placing:
             self._slowest = max(self._slowest, (seconds - since) / (step - pace_since))
             self._window = seconds, step
         steps = step - self._step
-        relived = max(seconds - self._at, steps * self._slowest) + steps * self._beside
-        return relived >= self.seconds and seconds - self._at >= self._cost / SHARE
+        recomputed = max(seconds - self._at, steps * self._slowest) + steps * self._beside
+        return recomputed >= self.seconds and seconds - self._at >= self._cost / SHARE
 
     def placed(self, seconds: float, step: int) -> None:
         """Note that one was taken after a step, at a second of the run."""

@@ -12,7 +12,7 @@ from app.util.late_dataclass import dataclass
 class BatchPeek:
     """The first samples of a batch: inputs (n, ...), labels (n, ...), the net's current output (n, ...) and the loss of
     each (n,); None if not available, explained by `problem`. `count` is the batch size. `exact` if outputs and losses
-    are those that the step computed, of a step that was re-lived."""
+    are those that the step computed, of a step that was recomputed."""
 
     count: int
     inputs: Any
@@ -52,7 +52,7 @@ class LayerInside:
 
 @dataclass(frozen=True)
 class StepLayer:
-    """A layer at a step that was re-lived. `inside` is of a sample of the step's batch; `histograms` are of "weights",
+    """A layer at a recomputed step. `inside` is of a sample of the step's batch; `histograms` are of "weights",
     "gradients" and "activations", those that it has. `note` says what was not kept."""
 
     step: int

@@ -5,9 +5,9 @@ from __future__ import annotations
 from app.util.errors import CodedError
 
 
-class ReliveError(CodedError, RuntimeError):
-    """Raised for a step that cannot be re-lived; the message says why."""
+class RecomputeError(CodedError, RuntimeError):
+    """Raised for a step that cannot be recomputed; the message says why."""
 
 
-class ReliveCancelledError(CodedError):
+class RecomputeCancelledError(CodedError):
     """Raised where re-living was cancelled."""

@@ -1,4 +1,4 @@
-"""What a run recorded of its steps, to verify those that are re-lived."""
+"""What a run recorded of its steps, to verify those that are recomputed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Recorded:
 
     @property
     def reach(self) -> int:
-        """Return the last step that can be re-lived: `last`, unless later ones were not trained on."""
+        """Return the last step that can be recomputed: `last`, unless later ones were not trained on."""
         return max(self.last, self.failed, *self.skipped)
 
     def layers_of(self, step: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Record hashes of a step's gradients and of torch's generators, by which a re-lived step is verified.
+"""Record hashes of a step's gradients and of torch's generators, by which a recomputed step is verified.
 
 At most `SHARE` of a run's time is spent on that: where a hash of every step would cost more, some steps have none.
 """

@@ -1,4 +1,4 @@
-"""Results of a re-lived step for inspection: its batch, outputs, activations, weights and gradients."""
+"""Results of a recomputed step for inspection: its batch, outputs, activations, weights and gradients."""
 
 from __future__ import annotations
 

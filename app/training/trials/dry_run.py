@@ -177,7 +177,7 @@ class _Meter:
         self.update_peak()
 
     def hash_gradients(self) -> None:
-        """Hash nothing: no step of a dry run is re-lived."""
+        """Hash nothing: no step of a dry run is recomputed."""
 
     def measure(self) -> None:
         self.update_peak()

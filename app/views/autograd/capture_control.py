@@ -266,7 +266,7 @@ class AutogradControl(QObject):
     # -- steps of runs and scripts
 
     def show_step(self, tape: Tape, held: HeldStep) -> None:
-        """Show a step of a run as it was re-lived, in place of the drawn net's newest graph."""
+        """Show a step of a run as it was recomputed, in place of the drawn net's newest graph."""
         self.turn_to(NET)
         self.go_on()
         for asks in (self._background, self._engine):

@@ -21,7 +21,7 @@ from app.util.formatting import figure
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.training.timeline.feature import TimelineFeature
-from app.views.training.timeline.timeline_bar import CANCEL, RELIVE
+from app.views.training.timeline.timeline_bar import CANCEL, RECOMPUTE
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
 
@@ -41,9 +41,9 @@ def trained(qtbot, window: WholeWindow, tmp_path: Path) -> Iterator[WholeWindow]
     ready(qtbot, window)
     window.run_control.run()
     wait_for(qtbot, window, "done")
-    qtbot.waitUntil(lambda: hasattr(timeline(window), "relive_control"))
+    qtbot.waitUntil(lambda: hasattr(timeline(window), "recompute_control"))
     yield window
-    timeline(window).relive_control.cancel()
+    timeline(window).recompute_control.cancel()
     for dialog in (timeline(window).step_control.batch_dialog, timeline(window).step_control.first_step):
         if dialog is not None:
             dialog.close()
@@ -110,8 +110,8 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     menu = QMenu()
     control.fill(menu, step)
     next(one for one in menu.actions() if one.text() == f"Debug step {step}").trigger()
-    assert bar.relive.text() == CANCEL
-    qtbot.waitUntil(lambda: bar.relive.text() == RELIVE, timeout=60_000)
+    assert bar.recompute.text() == CANCEL
+    qtbot.waitUntil(lambda: bar.recompute.text() == RECOMPUTE, timeout=60_000)
     assert "verified" in bar.words.text()
     qtbot.waitUntil(lambda: trained.room.tape is not None and control.batch_dialog is not None)
     assert trained.room.tape.loss == pytest.approx(history.steps["loss"][step - 1], rel=0, abs=0)
@@ -119,7 +119,7 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     assert np.mean(losses) == pytest.approx(trained.room.tape.loss, rel=1e-2)
     control.batch_dialog.close()
     control.debug(step)  # held: it is not computed again
-    assert bar.relive.text() == RELIVE
+    assert bar.recompute.text() == RECOMPUTE
     qtbot.waitUntil(lambda: control.batch_dialog is not None)
     control.batch_dialog.close()
     page = trained.layer_page
@@ -217,15 +217,15 @@ def test_the_step_that_ended_a_run_is_debugged_from_its_message(qtbot, trained: 
     assert control.batch_dialog.table.item(0, 3).text() == "nan" and math.isnan(trained.room.tape.loss)
 
 
-def test_re_living_is_cancelled_and_what_cannot_be_re_lived_is_said(qtbot, trained: WholeWindow) -> None:
+def test_recomputing_is_cancelled_and_what_cannot_be_recomputed_is_said(qtbot, trained: WholeWindow) -> None:
     bar = timeline(trained).timeline
     trained.shown_run.choose_step(40)
-    qtbot.mouseClick(bar.relive, Qt.MouseButton.LeftButton)
-    qtbot.mouseClick(bar.relive, Qt.MouseButton.LeftButton)
-    assert bar.words.text() == "cancelled" and bar.relive.text() == RELIVE
+    qtbot.mouseClick(bar.recompute, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(bar.recompute, Qt.MouseButton.LeftButton)
+    assert bar.words.text() == "cancelled" and bar.recompute.text() == RECOMPUTE
     folder = trained.shown_run.figures.folder
     source = folder / store.SOURCE
     source.write_text(source.read_text("utf-8").replace("class", "# another\nclass", 1), "utf-8")
-    qtbot.mouseClick(bar.relive, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(bar.recompute, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: trained.banner.title() == "The step was not recomputed", timeout=60_000)
-    assert "differs from what this version" in trained.banner.reason() and bar.relive.text() == RELIVE
+    assert "differs from what this version" in trained.banner.reason() and bar.recompute.text() == RECOMPUTE

@@ -28,7 +28,7 @@ class DiffSide:
     """One of two things that are compared: `model` is the source of a model, or the text of a project's net, and None
     for weights alone. `weights` is a file of the program: a state_dict, or the checkpoint of a run; "" for those that
     the model is made with, of a project after `start`. `run` is the folder of a stored run that it is of, and `step`
-    the step of it whose weights are meant, which are re-lived where no checkpoint has them."""
+    the step of it whose weights are meant, which are recomputed where no checkpoint has them."""
 
     name: str
     model: Observe | Source | None = None
@@ -56,8 +56,8 @@ class Diff(Request[Difference]):
     are tried, False for eval. A side without weights gets the other's. With `modes`, B is A in another mode;
     with `python`, the path of an interpreter that has torch, B is A there.
 
-    Steps of runs are re-lived with downloaded datasets in `data_root`. Raises SourceError, ComparisonError,
-    WeightsError, RunError and ReliveError; send it to a dedicated engine, which runs the code of the models.
+    Steps of runs are recomputed with downloaded datasets in `data_root`. Raises SourceError, ComparisonError,
+    WeightsError, RunError and RecomputeError; send it to a dedicated engine, which runs the code of the models.
     """
 
     lane: ClassVar[str] = MAIN

@@ -1,4 +1,4 @@
-"""Request: re-live a step of a stored run, verify it by its recorded hashes, and capture its graph."""
+"""Request: recompute a step of a stored run, verify it by its recorded hashes, and capture its graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def digits(value: int) -> str:
 
 @dataclass(frozen=True)
 class RevisitedLayer:
-    """A layer at a step: the recorded hash of its gradients, the re-lived one, and their norm.
+    """A layer at a step: the recorded hash of its gradients, the recomputed one, and their norm.
 
     Hashes are 16 hexadecimal digits; `recorded` is None where the run recorded none at this step, `norm` where no
     gradient reached the layer.
@@ -30,18 +30,18 @@ class RevisitedLayer:
 
     layer: str
     recorded: str | None
-    relived: str
+    recomputed: str
     norm: float | None
 
     @property
     def is_equal(self) -> bool:
-        """Return whether the re-lived gradients may be the recorded ones."""
-        return self.recorded in (None, self.relived)
+        """Return whether the recomputed gradients may be the recorded ones."""
+        return self.recorded in (None, self.recomputed)
 
 
 @dataclass(frozen=True)
 class Parted:
-    """Where a re-lived run is no longer the recorded one: the first step, and the first layer in the order of backward.
+    """Where a recomputed run is no longer the recorded one: the first step, and the first layer in backward order.
 
     `what` is "gradients", "generator", "position" or "loss". `operation` is the operation that is not deterministic,
     None if it was not found; then `layer` is that of the operation, `line` where it was called; `reason` is a sentence.
@@ -59,7 +59,7 @@ class Parted:
 
 @dataclass(frozen=True)
 class Revisited:
-    """A step as it was re-lived; that where the run parted if `parted`, which `step` names then.
+    """A step as it was recomputed; that where the run parted if `parted`, which `step` names then.
 
     `checkpoint` is the file it continued from, "" for the start of the run, and `started_at` its step. `verified` steps
     on the way had recorded hashes, all equal. `captured` is whether the gradients of the captured graph are those of
@@ -88,8 +88,8 @@ class Revisited:
 
 
 @dataclass(frozen=True)
-class Reliving:
-    """Progress: the number of re-lived steps."""
+class Recomputing:
+    """Progress: the number of recomputed steps."""
 
     done: int
     of: int
@@ -99,7 +99,7 @@ class Reliving:
 class FirstStep:
     """The first step at which a condition held, None if it never did, with its layer and value.
 
-    `recorded` if what the run measured sufficed; else the run was re-lived, up to where it `parted`.
+    `recorded` if what the run measured sufficed; else the run was recomputed, up to where it `parted`.
     """
 
     step: int | None
@@ -111,7 +111,7 @@ class FirstStep:
 
 @dataclass(frozen=True)
 class LookIntoStep(Request[StepLayer]):
-    """Return a module's values at a re-lived step, for a sample of its batch, from 0.
+    """Return a module's values at a recomputed step, for a sample of its batch, from 0.
 
     Raises AttributeError for a module that the net has not.
     """
@@ -124,7 +124,7 @@ class LookIntoStep(Request[StepLayer]):
 
 @dataclass(frozen=True)
 class ShowStepBatch(Request[BatchPeek]):
-    """Return the batch of a re-lived step."""
+    """Return the batch of a recomputed step."""
 
     lane: ClassVar[str] = "past step"
     held: Handle
@@ -132,8 +132,8 @@ class ShowStepBatch(Request[BatchPeek]):
 
 @dataclass(frozen=True)
 class FindFirst(Request[FirstStep]):
-    """Find the first step at which a condition such as `norm(fc1) > 10` held; its progress are `Reliving`. Raises
-    RunError, ReliveError, JobError and ConditionError."""
+    """Find the first step at which a condition such as `norm(fc1) > 10` held; its progress are `Recomputing`. Raises
+    RunError, RecomputeError, JobError and ConditionError."""
 
     lane: ClassVar[str] = "revisit"
     run: Path
@@ -143,7 +143,7 @@ class FindFirst(Request[FirstStep]):
 
 @dataclass(frozen=True)
 class Revisit(Request[Revisited]):
-    """Re-live `step` of the run stored in a folder; its progress are `Reliving`. Raises RunError, ReliveError,
+    """Recompute `step` of the run stored in a folder; its progress are `Recomputing`. Raises RunError, RecomputeError,
     JobError and CaptureError."""
 
     lane: ClassVar[str] = "revisit"

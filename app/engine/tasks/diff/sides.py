@@ -79,7 +79,7 @@ def load_weights(
     model: nn.Module, side: DiffSide, request: Diff, tell: Callable[[str], None], cancelled: Callable[[], bool]
 ) -> list[str]:  # fmt: skip
     """Load the weights of a side, and return remarks. Raises WeightsError, CheckpointError, SourceError, RunError and
-    ReliveError."""
+    RecomputeError."""
     if not side.has_weights or (side.step is not None and not request.numbers):
         return []
     remarks: tuple[str, ...] = ()

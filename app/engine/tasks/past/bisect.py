@@ -15,8 +15,8 @@ from app.runs.store import Kept
 from app.training.job import Job
 from app.training.revisit.conditions import Condition, ConditionError, Hit
 from app.training.revisit.probe import ConditionProbe
+from app.training.revisit.recompute_steps import RecomputeWatcher, StepFigures, leave_recomputing, recompute_steps
 from app.training.revisit.recorded import Recorded
-from app.training.revisit.relive import ReliveWatcher, StepFigures, leave_reliving, relive
 
 Series = dict[int, dict[str, float]]
 
@@ -28,7 +28,7 @@ def first_step(
     tell: Callable[[int, int], None] = lambda _done, _of: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> FirstStep:
-    """Return the first step at which a condition held. Raises RunError, ReliveError, and ConditionError for a layer
+    """Return the first step at which a condition held. Raises RunError, RecomputeError, and ConditionError for a layer
     that the run has not."""
     recorded = step_hashes.recorded_of(kept)
     series = _recorded(kept, condition.figure, recorded, job.training.leave_out)
@@ -45,13 +45,13 @@ def first_step(
     job = as_recorded(kept, job)
     probe = ConditionProbe(condition)
 
-    def at_end(watcher: ReliveWatcher, figures: StepFigures) -> Parted | None:
+    def at_end(watcher: RecomputeWatcher, figures: StepFigures) -> Parted | None:
         if watcher.parting is None:
             return None
         now = job.at_stage(job.stage_at(figures.step))
-        return parted_at(watcher.parting, leave_reliving(watcher), watcher, now)
+        return parted_at(watcher.parting, leave_recomputing(watcher), watcher, now)
 
-    found = relive(job, recorded, last, at_end, tell=tell, cancelled=cancelled, probe=probe)
+    found = recompute_steps(job, recorded, last, at_end, tell=tell, cancelled=cancelled, probe=probe)
     if probe.hit is None:
         _check_layer(condition, probe.known)
         return FirstStep(None, "", None, False, found.found)

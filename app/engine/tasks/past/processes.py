@@ -1,4 +1,4 @@
-"""Re-live a run that was split between several processes: its steps are verified, and no graph is captured."""
+"""Recompute a run that was split between several processes: its steps are verified, and no graph is captured."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from app.engine.requests.past.revisit import Parted, Revisited, RevisitedLayer, 
 from app.runs.store import Kept
 from app.training.events import Failed, Skipped, Started, StepDone, StepHashes
 from app.training.job import Job
-from app.training.revisit.errors import ReliveCancelledError, ReliveError
+from app.training.revisit.errors import RecomputeCancelledError, RecomputeError
 from app.training.revisit.recorded import FIRST, GENERATOR, Recorded
 
 NO_GRAPH = "The graph of a step on several processes is not captured."
 EVERY = 1e9  # times the time of a step that hashing it may take: each is hashed
 
 
-def relived_on_processes(
+def recomputed_on_processes(
     kept: Kept,
     job: Job,
     step: int,
@@ -29,7 +29,10 @@ def relived_on_processes(
     tell: Callable[[int, int], None],
     cancelled: Callable[[], bool],
 ) -> Revisited:
-    """Re-live a run on as many processes as it had, up to a step. Raises ReliveError and ReliveCancelledError."""
+    """Recompute a run on as many processes as it had, up to a step.
+
+    Raises RecomputeError and RecomputeCancelledError.
+    """
     where = kept.record.environment
     assert where is not None
     training = replace(job.training, max_minutes=None, save_every=0, revisit_seconds=0.0)
@@ -64,14 +67,14 @@ def relived_on_processes(
                             found, parted, None, None, tuple(notes),
                         )  # fmt: skip
                 case Skipped() if event.step >= step:
-                    raise ReliveError(event.message)
+                    raise RecomputeError(event.message)
                 case Failed():
-                    raise ReliveError(f"Recomputing failed after step {event.step:,}: {event.message}")
+                    raise RecomputeError(f"Recomputing failed after step {event.step:,}: {event.message}")
             if cancelled():
-                raise ReliveCancelledError
+                raise RecomputeCancelledError
     finally:
         events.close()  # type: ignore[attr-defined]
-    raise ReliveError(f"The run has no step {step:,}.")
+    raise RecomputeError(f"The run has no step {step:,}.")
 
 
 def _compared(event: StepDone, row: tuple[int, ...], layers: tuple[str, ...], recorded: Recorded) -> Parted | None:

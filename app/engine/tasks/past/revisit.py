@@ -1,4 +1,4 @@
-"""Re-live a step of a stored run, and capture its graph from the very state that it began with."""
+"""Recompute a step of a stored run, and capture its graph from the very state that it began with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.engine.requests.past.revisit import (
     FirstStep,
     LookIntoStep,
     Parted,
-    Reliving,
+    Recomputing,
     Revisit,
     Revisited,
     RevisitedLayer,
@@ -33,15 +33,15 @@ from app.runs.store import Kept
 from app.training.job import Job
 from app.training.monitoring.looks import BatchPeek, StepLayer
 from app.training.revisit.nondeterminism import find_operation
-from app.training.revisit.recorded import GENERATOR, Recorded
-from app.training.revisit.relive import (
+from app.training.revisit.recompute_steps import (
     Parting,
-    Relived,
-    ReliveWatcher,
+    Recomputed,
+    RecomputeWatcher,
     StepFigures,
-    leave_reliving,
-    relive,
+    leave_recomputing,
+    recompute_steps,
 )
+from app.training.revisit.recorded import GENERATOR, Recorded
 from app.training.revisit.snapshot import Snapshot, gradients_of, same_bits
 from app.training.revisit.step_state import StepState
 from app.training.setup.torch_flags import cpu_threads, switched
@@ -59,7 +59,7 @@ Tell = Callable[[int, int], None]
 
 @handles(Revisit)
 def revisit(request: Revisit, context: Context) -> Revisited:
-    """Re-live a step, and keep it under a handle."""
+    """Recompute a step, and keep it under a handle."""
     kept, project, job = stored(request.run, request.data_root)
     found, held = revisited(
         kept, job, request.step, labels_of(kept, project, job, request.step), _progress(context), context.cancelled
@@ -69,14 +69,14 @@ def revisit(request: Revisit, context: Context) -> Revisited:
 
 @handles(LookIntoStep)
 def look_into_step(request: LookIntoStep, context: Context) -> StepLayer:
-    """Return the results of a layer at a re-lived step."""
+    """Return the results of a layer at a recomputed step."""
     held: HeldRevisit = context.object_of(request.held)
     return held.state.layer(request.layer, request.sample)
 
 
 @handles(ShowStepBatch)
 def show_step_batch(request: ShowStepBatch, context: Context) -> BatchPeek:
-    """Return the batch of a re-lived step."""
+    """Return the batch of a recomputed step."""
     held: HeldRevisit = context.object_of(request.held)
     return held.state.batch
 
@@ -92,7 +92,7 @@ def find_first(request: FindFirst, context: Context) -> FirstStep:
 
 
 def _progress(context: Context) -> Tell:
-    return lambda done, of: context.progress(Reliving(done, of))
+    return lambda done, of: context.progress(Recomputing(done, of))
 
 
 def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
@@ -114,13 +114,15 @@ def labels_of(kept: Kept, project: Project, job: Job, step: int) -> Any:
 
 
 class HeldRevisit:
-    """A re-lived step whose graph can be captured any number of times, with the weights from before the step.
+    """A recomputed step whose graph can be captured any number of times, with the weights from before the step.
 
     `state` has its batch, activations and gradients. `is_equal` says whether the gradients of the capture are the
     step's; None if the run made no update with its batch.
     """
 
-    def __init__(self, stepper: Stepper, watcher: ReliveWatcher, job: Job, labels: Any, figures: StepFigures) -> None:
+    def __init__(
+        self, stepper: Stepper, watcher: RecomputeWatcher, job: Job, labels: Any, figures: StepFigures
+    ) -> None:
         assert watcher.snapshot is not None
         self._stepper, self._snapshot = stepper, watcher.snapshot
         self.batch = batch_of_step(stepper, watcher.snapshot, job, labels)
@@ -167,21 +169,21 @@ def revisited(
     tell: Tell = lambda _done, _of: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Revisited, HeldRevisit | None]:
-    """Re-live a step of a run and capture it. Raises as `Revisit`."""
+    """Recompute a step of a run and capture it. Raises as `Revisit`."""
     recorded = step_hashes.recorded_of(kept)
     check(kept, job, step, recorded)
     notes: list[str] = []
     checkpoint = resume.nearest(kept, step - 1, notes.append)
     job = as_recorded(kept, job)
     if kept.record.environment is not None and kept.record.environment.processes > 1:
-        from app.engine.tasks.past.processes import relived_on_processes
+        from app.engine.tasks.past.processes import recomputed_on_processes
 
-        answer = relived_on_processes(kept, job, step, recorded, checkpoint, tell, cancelled)
+        answer = recomputed_on_processes(kept, job, step, recorded, checkpoint, tell, cancelled)
         return replace(answer, notes=(*notes, *answer.notes)), None
     held: list[HeldRevisit] = []
 
-    def at_end(watcher: ReliveWatcher, figures: StepFigures) -> tuple[Parted | None, bool | None]:
-        stepper, now = leave_reliving(watcher), job.at_stage(job.stage_at(figures.step))
+    def at_end(watcher: RecomputeWatcher, figures: StepFigures) -> tuple[Parted | None, bool | None]:
+        stepper, now = leave_recomputing(watcher), job.at_stage(job.stage_at(figures.step))
         if watcher.parting is not None:
             return parted_at(watcher.parting, stepper, watcher, now), None
         step_held = HeldRevisit(stepper, watcher, now, labels, figures)
@@ -190,7 +192,7 @@ def revisited(
         held.append(step_held)
         return None, step_held.is_equal
 
-    found = relive(job, recorded, step, at_end, resume=checkpoint, tell=tell, cancelled=cancelled)
+    found = recompute_steps(job, recorded, step, at_end, resume=checkpoint, tell=tell, cancelled=cancelled)
     if found.changed:
         notes.insert(0, found.changed)
     if job.stages:
@@ -263,7 +265,7 @@ def _unequal(job: Job) -> str:
     return "The gradients of the captured graph are not those of the step bit for bit."
 
 
-def parted_at(parting: Parting, stepper: Stepper, watcher: ReliveWatcher, job: Job) -> Parted:
+def parted_at(parting: Parting, stepper: Stepper, watcher: RecomputeWatcher, job: Job) -> Parted:
     """Return where re-living parted, with the operation that is not deterministic if it can be found."""
     assert watcher.snapshot is not None
     first = parting.layers[-1] if parting.layers else ""  # backward begins with the last
@@ -282,7 +284,7 @@ def _answer(
     kept: Kept,
     recorded: Recorded,
     checkpoint: Path | None,
-    found: Relived[tuple[Parted | None, bool | None]],
+    found: Recomputed[tuple[Parted | None, bool | None]],
     notes: tuple[str, ...],
     held: list[HeldRevisit],
 ) -> Revisited:

@@ -11,7 +11,7 @@ from app.runs import resume, step_hashes
 from app.runs.newest import weights_in
 from app.runs.record import RunError
 from app.runs.store import PROJECT, stage_folder
-from app.training.revisit.relive import ReliveWatcher, StepFigures, leave_reliving, relive
+from app.training.revisit.recompute_steps import RecomputeWatcher, StepFigures, leave_recomputing, recompute_steps
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ def weights_at_step(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:  # fmt: skip
     """Return the weights after a step, the running mean if there is one, and remarks on where they are from; step 0 is
-    the start of the run. Raises RunError, for a run that parts from its record too, ReliveError and JobError."""
+    the start of the run. Raises RunError, for a run that parts from its record too, RecomputeError and JobError."""
     from app.training.checkpoints.checkpoint import step_of
 
     notes: list[str] = []
@@ -48,14 +48,16 @@ def weights_at_step(
             f"step {step:,}"
         )
 
-    def at_end(watcher: ReliveWatcher, _figures: StepFigures) -> dict[str, Tensor]:
+    def at_end(watcher: RecomputeWatcher, _figures: StepFigures) -> dict[str, Tensor]:
         stepper = watcher.live.stepper
         model = stepper.model if stepper.average is None or not step else stepper.average.module
         if not step and watcher.parting is None:
-            leave_reliving(watcher)  # the state before step 1
+            leave_recomputing(watcher)  # the state before step 1
         return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
-    found = relive(as_recorded(kept, job), recorded, wanted, at_end, resume=nearest, tell=tell, cancelled=cancelled)
+    found = recompute_steps(
+        as_recorded(kept, job), recorded, wanted, at_end, resume=nearest, tell=tell, cancelled=cancelled
+    )
     if found.parting is not None:
         at = found.parting.step
         raise RunError(

@@ -65,7 +65,7 @@ class InsideCard(ChartCard):
         self._show()
 
     def show_past(self, past: StepLayer) -> None:
-        """Show a sample of the batch of a step that was re-lived."""
+        """Show a sample of the batch of a step that was recomputed."""
         self.inside, self._past = past.inside, past
         self._show()
 

@@ -1,4 +1,4 @@
-"""A batch, where a watch point paused or of a step that was re-lived: samples, labels and outputs of the net."""
+"""A batch, where a watch point paused or of a step that was recomputed: samples, labels and outputs of the net."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from app.runs import store
 from app.training.monitoring.looks import LayerInside, StepLayer
 from app.training.run_requests import LookInside
 from app.util.leftovers import TemporaryFolder
-from app.views.shown_run import Figures, RelivedStep
+from app.views.shown_run import Figures, RecomputedStep
 from app.views.training.layer.activations_card import CHOOSE
 from app.views.training.layer.layer_page import LayerPage
 from app.views.ui.background import WorkerFailure
@@ -33,14 +33,14 @@ REST = 250  # after the selection has changed
 
 
 class LayerControl(QObject):
-    """Requests activations and filters of the selected layer: of the step that was re-lived, of the active run, of the
-    newest weights, or of fresh ones."""
+    """Requests activations and filters of the selected layer: of the recomputed step, of the active run, of the newest
+    weights, or of fresh ones."""
 
     def __init__(self, workspace: Workspace, page: LayerPage) -> None:
         super().__init__(workspace.window)
         self._workspace, self.page = workspace, page
         self._sample = 0
-        self._past: RelivedStep | None = None
+        self._past: RecomputedStep | None = None
         self._folder = TemporaryFolder()  # weights of a run at an inspected step
         self._asked: Future | None = None
         self._again = False
@@ -55,7 +55,7 @@ class LayerControl(QObject):
         workspace.shown_run.changed.connect(self._show)
         workspace.shown_run.stepped.connect(lambda _step: self._step_changed())
         workspace.shown_run.past_changed.connect(lambda _past: self._step_changed())
-        page.reliveRequested.connect(lambda step: workspace.commands.trigger("relive-step", step))
+        page.recomputeRequested.connect(lambda step: workspace.commands.trigger("recompute-step", step))
         page.batchRequested.connect(lambda: workspace.commands.trigger("batch-of-step"))
         page.newestRequested.connect(lambda: workspace.shown_run.choose_step(None))
         workspace.runs_keeper.listed.connect(self._listed)
@@ -180,8 +180,8 @@ class LayerControl(QObject):
             on_error=lambda failure: self._fail(failure.error),
         )  # fmt: skip
 
-    def _ask_past(self, past: RelivedStep, layer: str) -> None:
-        """Ask for the layer at the step that was re-lived."""
+    def _ask_past(self, past: RecomputedStep, layer: str) -> None:
+        """Ask for the layer at the step that was recomputed."""
 
         def show(found: StepLayer) -> None:
             if found.inside.layer == self.page.layer and past is self._past:

@@ -29,12 +29,12 @@ REST = 500  # ms between two redraws
 class LayerPage(QWidget):
     """`layerChosen(path)` is emitted when the user selects a layer. `controls` may be put beside the tabs.
 
-    Of a chosen step, `reliveRequested(step)` asks for its values, `batchRequested` for its batch, and `newestRequested`
-    for the newest again.
+    Of a chosen step, `recomputeRequested(step)` asks for its values, `batchRequested` for its batch, and
+    `newestRequested` for the newest again.
     """
 
     layerChosen = Signal(str)
-    reliveRequested = Signal(int)
+    recomputeRequested = Signal(int)
     batchRequested = Signal()
     newestRequested = Signal()
 
@@ -57,17 +57,17 @@ class LayerPage(QWidget):
         self.list.edited.connect(self._choose)
         row = hbox(label("Layer", "caption", "text2"), self.list, on=self.controls, margins=(12, 4, 8, 4), spacing=8)
         self.run_words = label("", "caption", "text2")
-        self.relive, self.batch, self.newest = (
+        self.recompute, self.batch, self.newest = (
             Button("", "link"),
             Button("Show batch", "link"),
             Button("Newest", "link"),
         )
         self.batch.setToolTip("Samples, labels, outputs and losses of this step's batch")
         self.newest.setToolTip("Show the newest step and follow the run")
-        self.relive.clicked.connect(lambda: self._step is not None and self.reliveRequested.emit(self._step))
+        self.recompute.clicked.connect(lambda: self._step is not None and self.recomputeRequested.emit(self._step))
         self.batch.clicked.connect(self.batchRequested)
         self.newest.clicked.connect(self.newestRequested)
-        for widget in (self.run_words, self.relive, self.batch, self.newest):
+        for widget in (self.run_words, self.recompute, self.batch, self.newest):
             row.addWidget(widget)
         column = vbox(on=self, margins=0)
         self.cards = QSplitter(Qt.Orientation.Horizontal)
@@ -123,10 +123,10 @@ class LayerPage(QWidget):
             chart.set_history(self._history, "step")
         self.redraw()
 
-    def set_step(self, step: int | None, past: str = "", can_relive: bool = True) -> None:
+    def set_step(self, step: int | None, past: str = "", can_recompute: bool = True) -> None:
         """Note the chosen step, None for the newest; `past` are the words for one whose values can be shown."""
         self._step, self._past = step, past
-        self.relive.setEnabled(can_relive)
+        self.recompute.setEnabled(can_recompute)
         if not past:
             self.values.show_past(None)
         self.values.set_step(step)
@@ -143,9 +143,9 @@ class LayerPage(QWidget):
         step, title = self._step, self._run_title
         newest = f"Values and updates of {title}" if title else ""
         self.run_words.setText(self._past or newest)
-        self.relive.setText(f"Recompute step {step:,}" if step is not None else "")
-        self.relive.setToolTip("Recompute this step and show its activations, batch and histograms")
-        self.relive.setVisible(step is not None and not self._past)
+        self.recompute.setText(f"Recompute step {step:,}" if step is not None else "")
+        self.recompute.setToolTip("Recompute this step and show its activations, batch and histograms")
+        self.recompute.setVisible(step is not None and not self._past)
         self.batch.setVisible(bool(self._past))
         self.newest.setVisible(step is not None)
 

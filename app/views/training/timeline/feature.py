@@ -1,4 +1,4 @@
-"""The timeline of the shown run: a step is chosen, all pages show what was recorded of it, and it can be re-lived."""
+"""The timeline of the shown run: a step is chosen, all pages show what was recorded of it, and it can be recomputed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.views.feature import Action, Feature
 
 if TYPE_CHECKING:
     from app.views.training.charts.curves import Curves
-    from app.views.training.timeline.relive_control import ReliveControl
+    from app.views.training.timeline.recompute_control import RecomputeControl
     from app.views.training.timeline.step_control import StepControl
     from app.views.training.timeline.timeline_bar import TimelineBar
 
@@ -22,7 +22,7 @@ class TimelineFeature(Feature):
     """The bar is made for the page Curves, when that is."""
 
     rank = 151
-    relive_control: ReliveControl
+    recompute_control: RecomputeControl
     step_control: StepControl
     timeline: TimelineBar
 
@@ -30,7 +30,7 @@ class TimelineFeature(Feature):
         with_step = self._with_step
         return (
             Action("timeline-of-curves", "", self._furnish),
-            Action("relive-step", "", with_step(lambda step: self.relive_control.relive(step))),
+            Action("recompute-step", "", with_step(lambda step: self.recompute_control.recompute(step))),
             Action("batch-of-step", "", with_step(lambda: self.step_control.show_batch())),
             Action("debug-this-step", "", with_step(lambda step: self.step_control.debug(step))),
             Action("debug-step", "De&bug step of the run", with_step(lambda: self.step_control.debug()),
@@ -56,7 +56,7 @@ class TimelineFeature(Feature):
 
     def _furnish(self, curves: Curves) -> None:
         """Put the bar under the charts of a page."""
-        from app.views.training.timeline.relive_control import ReliveControl
+        from app.views.training.timeline.recompute_control import RecomputeControl
         from app.views.training.timeline.step_control import StepControl
         from app.views.training.timeline.timeline_bar import TimelineBar
 
@@ -69,14 +69,14 @@ class TimelineFeature(Feature):
         shown.stepped.connect(curves.set_step)
         shown.changed.connect(lambda _figures: self._show())
         self.workspace.session.progressed.connect(self._refresh)
-        self.relive_control = ReliveControl(self.workspace, bar)
-        self.step_control = control = StepControl(self.workspace, self.relive_control)
+        self.recompute_control = RecomputeControl(self.workspace, bar)
+        self.step_control = control = StepControl(self.workspace, self.recompute_control)
         curves.menuWanted.connect(control.show_menu)
         bar.menu.aboutToShow.connect(lambda: control.fill(bar.menu, control.step or 1))
         self._show()
 
     def _show(self) -> None:
-        from app.views.training.timeline.relive_control import NOT_STORED
+        from app.views.training.timeline.recompute_control import NOT_STORED
 
         figures = self.workspace.shown_run.figures
         history = figures.history if figures is not None else None

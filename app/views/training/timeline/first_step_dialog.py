@@ -10,14 +10,14 @@ from PySide6.QtWidgets import QGridLayout, QProgressBar
 
 from app.data.spec import DataError
 from app.engine.protocol import EngineError
-from app.engine.requests.past.revisit import FindFirst, FirstStep, Reliving
+from app.engine.requests.past.revisit import FindFirst, FirstStep, Recomputing
 from app.runs.record import RunError
 from app.training.job import JobError
 from app.training.revisit.conditions import NOT_FINITE
-from app.training.revisit.errors import ReliveError
+from app.training.revisit.errors import RecomputeError
 from app.util.formatting import figure, grouped_digits
 from app.views.shown_run import Figures
-from app.views.training.timeline.relive_control import parting_text
+from app.views.training.timeline.recompute_control import parting_text
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox
@@ -153,7 +153,7 @@ class FirstStepDialog(Dialog):
         self._say(words)
         self._enable()
 
-    def _progressed(self, progress: Reliving) -> None:
+    def _progressed(self, progress: Recomputing) -> None:
         self.bar.setRange(0, progress.of)
         self.bar.setValue(progress.done)
         self._say(f"Recomputing step {grouped_digits(progress.done)} of {grouped_digits(progress.of)}")
@@ -173,7 +173,7 @@ class FirstStepDialog(Dialog):
         self.searching = False
         self._enable()
         self._say(f"{failure.error}", "error")
-        known = RunError | DataError | JobError | EngineError | ReliveError | ValueError | OSError
+        known = RunError | DataError | JobError | EngineError | RecomputeError | ValueError | OSError
         if not isinstance(failure.error, known):
             self._workspace.notifier.show_unexpected(f"The search failed: {failure.error}", failure.traceback)
 

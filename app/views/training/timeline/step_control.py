@@ -16,14 +16,14 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import JobError
 from app.util.formatting import grouped_digits
-from app.views.training.timeline.relive_control import NOT_STORED, ReliveControl
+from app.views.training.timeline.recompute_control import NOT_STORED, RecomputeControl
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from app.training.history import History
     from app.training.monitoring.looks import BatchPeek
-    from app.views.shown_run import RelivedStep
+    from app.views.shown_run import RecomputedStep
     from app.views.training.layer.batch_dialog import BatchDialog
     from app.views.training.timeline.first_step_dialog import FirstStepDialog
     from app.views.ui.background import WorkerFailure
@@ -36,9 +36,9 @@ ACTIVE = "A run is in progress: stop it first"
 class StepControl(QObject):
     """Commands about a step. Those that need a stored run say so where there is none."""
 
-    def __init__(self, workspace: Workspace, relive: ReliveControl) -> None:
+    def __init__(self, workspace: Workspace, recompute: RecomputeControl) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._relive = workspace, relive
+        self._workspace, self._recompute = workspace, recompute
         self.batch_dialog: BatchDialog | None = None
         self.first_step: FirstStepDialog | None = None
 
@@ -92,13 +92,13 @@ class StepControl(QObject):
     # -- debugging ----------------------------------------------------------------------------------------------------
 
     def debug(self, step: int | None = None) -> None:
-        """Re-live a step, the chosen one if None; open its graph, its batch and the layer of the largest gradient."""
+        """Recompute a step, the chosen one if None; open its graph, its batch and the layer of the largest gradient."""
         step = self.step if step is None else step
         if step is None:
             self._workspace.notifier.say("There is no step to debug", "Run the network first, or choose a stored run.")
             return
         self._workspace.pages.show("curves")
-        self._relive.relive(step, self._debug)
+        self._recompute.recompute(step, self._debug)
 
     def _debug(self, found: Revisited) -> None:
         norms = {one.layer: one.norm for one in found.layers if one.norm is not None}
@@ -108,7 +108,7 @@ class StepControl(QObject):
         self.show_batch()
 
     def show_batch(self) -> None:
-        """Show the batch of the step that was re-lived."""
+        """Show the batch of the step that was recomputed."""
         past = self._workspace.shown_run.past
         if past is None:
             self._workspace.notifier.say("No recomputed step", "Select a step under the charts and recompute it.")
@@ -118,7 +118,7 @@ class StepControl(QObject):
             on_error=lambda failure: self._failed("The batch cannot be shown", failure),
         )  # fmt: skip
 
-    def _show_batch(self, past: RelivedStep, peek: BatchPeek) -> None:
+    def _show_batch(self, past: RecomputedStep, peek: BatchPeek) -> None:
         from app.views.training.layer.batch_dialog import BatchDialog
 
         if self.batch_dialog is not None:

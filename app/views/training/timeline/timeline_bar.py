@@ -20,9 +20,9 @@ from app.views.ui.widgets.painting import label
 if TYPE_CHECKING:
     from app.training.columns import Array
 
-RELIVE, CANCEL = "Recompute step", "Cancel"
+RECOMPUTE, CANCEL = "Recompute step", "Cancel"
 HINT = "Step of the run shown in charts, gradient strips and layers. Click a chart, drag here or type a step"
-RELIVE_HINT = "Recompute this step from the nearest checkpoint, verify it and open its graph"
+RECOMPUTE_HINT = "Recompute this step from the nearest checkpoint, verify it and open its graph"
 
 
 class StepSlider(QSlider):
@@ -43,12 +43,12 @@ class StepSlider(QSlider):
 
 
 class TimelineBar(QWidget):
-    """Chooses a step of a run: `stepChosen(step)`, None for the newest. `reliveRequested(step)` asks for the step to be
+    """Chooses a step of a run: `stepChosen(step)`, None for the newest. `recomputeRequested(step)` asks for it to be
     computed again, `cancelRequested` no longer.
     """
 
     stepChosen = Signal(object)
-    reliveRequested = Signal(int)
+    recomputeRequested = Signal(int)
     cancelRequested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -56,7 +56,7 @@ class TimelineBar(QWidget):
         self._history = History()
         self._step: int | None = None
         self._busy = False
-        self._can_relive = False
+        self._can_recompute = False
         self.slider = StepSlider(Qt.Orientation.Horizontal)
         self.slider.setAccessibleName("Step of the run")
         self.slider.setToolTip(HINT)
@@ -67,8 +67,8 @@ class TimelineBar(QWidget):
         self._of = label("", "caption", "text2")
         self.newest = Button("Newest", "link")
         self.newest.setToolTip("Show the newest step and follow the run (Esc)")
-        self.relive = Button(RELIVE, "secondary", "step-back")
-        self.relive.setToolTip(RELIVE_HINT)
+        self.recompute = Button(RECOMPUTE, "secondary", "step-back")
+        self.recompute.setToolTip(RECOMPUTE_HINT)
         self.more = Button("This step")
         self.more.setToolTip("Debug this step, find a first step, or fork the run without its batch")
         self.menu = QMenu(self.more)
@@ -77,7 +77,7 @@ class TimelineBar(QWidget):
         self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._name = label("Step", "caption", "text2")
         hbox(
-            self._name, self.field, self._of, (self.slider, 3), self.newest, self.relive, self.more, (self.words, 3),
+            self._name, self.field, self._of, (self.slider, 3), self.newest, self.recompute, self.more, (self.words, 3),
             on=self, margins=(12, 2, 12, 4), spacing=8,
         )  # fmt: skip
         self.slider.setMinimumWidth(60)
@@ -87,21 +87,21 @@ class TimelineBar(QWidget):
         self.slider.valueChanged.connect(self._slid)
         self.field.edited.connect(self._typed)
         self.newest.clicked.connect(lambda: self.stepChosen.emit(None))
-        self.relive.clicked.connect(self._ask)
+        self.recompute.clicked.connect(self._ask)
         self.show_run(None, False)
 
     def _measure(self) -> None:
         """Fix the widths of what changes its words, so that the slider keeps its place."""
         self._of.setFixedWidth(self._of.fontMetrics().horizontalAdvance("of 10,000,000"))
-        words = self.relive.text()
-        self.relive.setText(RELIVE)  # CANCEL is shorter
-        self.relive.setFixedWidth(self.relive.sizeHint().width())
-        self.relive.setText(words)
+        words = self.recompute.text()
+        self.recompute.setText(RECOMPUTE)  # CANCEL is shorter
+        self.recompute.setFixedWidth(self.recompute.sizeHint().width())
+        self.recompute.setText(words)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is no room for all, leave out what the tool tip of the field says too."""
         super().resizeEvent(event)
-        others = (self.field, self.newest, self.relive, self.more, self._name, self._of)
+        others = (self.field, self.newest, self.recompute, self.more, self._name, self._of)
         wanted = sum(each.minimumSizeHint().width() + 8 for each in others) + self.slider.minimumWidth() + 32
         for each in (self._name, self._of):
             each.setVisible(wanted <= self.width())
@@ -115,11 +115,11 @@ class TimelineBar(QWidget):
         """Return the newest step, 0 before the first; one whose loss was not finite if there is no other."""
         return int(self._steps[-1]) if len(self._steps) else max(self._history.marks, default=0)
 
-    def show_run(self, history: History | None, can_relive: bool, why_not: str = "") -> None:
-        """Show another run, at its newest step; `why_not` says why its steps cannot be re-lived."""
+    def show_run(self, history: History | None, can_recompute: bool, why_not: str = "") -> None:
+        """Show another run, at its newest step; `why_not` says why its steps cannot be recomputed."""
         self._history = history or History()
-        self._can_relive = can_relive
-        self.relive.setToolTip(RELIVE_HINT if can_relive else why_not or RELIVE_HINT)
+        self._can_recompute = can_recompute
+        self.recompute.setToolTip(RECOMPUTE_HINT if can_recompute else why_not or RECOMPUTE_HINT)
         self.words.setText("")
         self._step = None
         self.refresh()
@@ -143,7 +143,7 @@ class TimelineBar(QWidget):
             widget.setEnabled(there)
         self.newest.setEnabled(self._step is not None)
         self.more.setEnabled(there)
-        self.relive.setEnabled(self._busy or there and self._can_relive)
+        self.recompute.setEnabled(self._busy or there and self._can_recompute)
 
     def show_step(self, step: int | None) -> None:
         """Show the chosen step; None for the newest."""
@@ -179,12 +179,12 @@ class TimelineBar(QWidget):
             return
         step = self._step if self._step is not None else self._newest
         self.stepChosen.emit(step)
-        self.reliveRequested.emit(step)
+        self.recomputeRequested.emit(step)
 
     def show_busy(self, busy: bool, words: str = "") -> None:
         """Show that a step is being recomputed, or the result."""
         self._busy = busy
-        self.relive.setText(CANCEL if busy else RELIVE)
+        self.recompute.setText(CANCEL if busy else RECOMPUTE)
         self.words.setText(words)
         self.words.setToolTip(words)
         self._enable()

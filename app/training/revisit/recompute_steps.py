@@ -1,4 +1,4 @@
-"""Re-live the steps of a run from a checkpoint, or from its start, and verify each by its recorded hashes.
+"""Recompute the steps of a run from a checkpoint, or from its start, and verify each by its recorded hashes.
 
 It is the loop of the run itself, with another watcher: nothing is measured or saved, every step is hashed, and the
 state before its forward pass is kept.
@@ -20,7 +20,7 @@ from app.training.loop import train
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.monitoring.watcher import Watcher
-from app.training.revisit.errors import ReliveCancelledError, ReliveError
+from app.training.revisit.errors import RecomputeCancelledError, RecomputeError
 from app.training.revisit.recorded import FIRST, GENERATOR, Recorded
 from app.training.revisit.snapshot import Snapshot, gradients_of
 from app.util.late_dataclass import dataclass
@@ -45,7 +45,7 @@ class Parting:
 
 @dataclass(frozen=True)
 class StepFigures:
-    """What a re-lived step computed: by layer the hash of its gradients and their norm, which is NaN without any. One
+    """What a recomputed step computed: by layer the hash of its gradients and their norm, which is NaN without any. One
     that was not `trained`, for its loss was not finite, has neither."""
 
     step: int
@@ -58,7 +58,7 @@ class StepFigures:
     trained: bool = True
 
 
-class ReliveWatcher(Watcher):
+class RecomputeWatcher(Watcher):
     """Hashes every step and compares it with the recorded one; `done` after the step `last`, or where they part."""
 
     every_step = True
@@ -179,20 +179,20 @@ class ReliveWatcher(Watcher):
 
 
 class Probe:
-    """Probe of every re-lived step, until its condition holds."""
+    """Probe of every recomputed step, until its condition holds."""
 
     looks = False  # whether the telemetry's close look is wanted at every step
 
-    def begin(self, watcher: ReliveWatcher) -> None:
+    def begin(self, watcher: RecomputeWatcher) -> None:
         """Prepare for the run."""
 
-    def holds(self, _watcher: ReliveWatcher, _step: int, _updated: bool) -> bool:
+    def holds(self, _watcher: RecomputeWatcher, _step: int, _updated: bool) -> bool:
         """Return whether to end after this step."""
         return False
 
 
 @dataclass(frozen=True)
-class Relived(Generic[T]):
+class Recomputed(Generic[T]):
     """How re-living ended: at the requested step, or where it differed from the recorded run; `found` is what
     `at_end` made of that step."""
 
@@ -204,30 +204,30 @@ class Relived(Generic[T]):
     changed: str = ""  # differences of the environment
 
 
-def relive(
+def recompute_steps(
     job: Job,
     recorded: Recorded,
     step: int,
-    at_end: Callable[[ReliveWatcher, StepFigures], T],
+    at_end: Callable[[RecomputeWatcher, StepFigures], T],
     *,
     resume: Path | None = None,
     threads: int | None = None,
     tell: Callable[[int, int], None] = lambda _done, _of: None,
     cancelled: Callable[[], bool] = lambda: False,
     probe: Probe | None = None,
-) -> Relived[T]:
+) -> Recomputed[T]:
     """Run a job from the checkpoint `resume`, or from its start, up to a step, from 1, and verify every step.
 
     It ends at the first step that is not the recorded one. `at_end` is called after the last step while the run stands,
     with the state before it in the watcher's snapshot; `tell` gets the steps done, and how many there are. Raises
-    ReliveError, ReliveCancelledError, and what `at_end` raises.
+    RecomputeError, RecomputeCancelledError, and what `at_end` raises.
     """
-    control, watchers = Control(), list[ReliveWatcher]()
+    control, watchers = Control(), list[RecomputeWatcher]()
     if recorded.not_finite:
         control.pause_at(WatchPoints(not_finite=True))
 
     def watch(live: LiveRun, source: Source, control: Control) -> Watcher:
-        watcher = ReliveWatcher(live, source, control, recorded, step, probe)
+        watcher = RecomputeWatcher(live, source, control, recorded, step, probe)
         if watchers:  # the net was edited
             watcher.verified = watchers[-1].verified
         watchers[:] = [watcher]
@@ -251,40 +251,40 @@ def relive(
                     if watcher.done or watcher.parting is not None:
                         figures = watcher.figures(event.step, event.loss)
                         found = at_end(watcher, figures)
-                        return Relived(began, watcher.verified, figures, watcher.parting, found, changed)
+                        return Recomputed(began, watcher.verified, figures, watcher.parting, found, changed)
                 case Skipped() if event.step == step == watchers[0].snapshot_of:
                     return _untrained(watchers[0], event.step, per_epoch, began, changed, at_end)
                 case Skipped() if event.step >= step:
-                    raise ReliveError(f"The batch of step {event.step:,} was not trained on: {event.message}")
+                    raise RecomputeError(f"The batch of step {event.step:,} was not trained on: {event.message}")
                 case Caught():
                     control.resume()
                 case Failed(kind="not finite") if watchers and watchers[0].snapshot_of == step == event.step + 1:
                     return _untrained(watchers[0], step, per_epoch, began, changed, at_end)
                 case Failed():
-                    raise ReliveError(f"Recomputing failed after step {event.step:,}: {event.message}")
+                    raise RecomputeError(f"Recomputing failed after step {event.step:,}: {event.message}")
             if cancelled():
-                raise ReliveCancelledError
+                raise RecomputeCancelledError
     finally:
         events.close()  # type: ignore[attr-defined]
     reached = watchers[0].live.step if watchers else 0
-    raise ReliveError(f"The run has no step {step:,}: it ends after step {reached:,}.")
+    raise RecomputeError(f"The run has no step {step:,}: it ends after step {reached:,}.")
 
 
 def _untrained(
-    watcher: ReliveWatcher,
+    watcher: RecomputeWatcher,
     step: int,
     per_epoch: int,
     began: int,
     changed: str,
-    at_end: Callable[[ReliveWatcher, StepFigures], T],
-) -> Relived[T]:
+    at_end: Callable[[RecomputeWatcher, StepFigures], T],
+) -> Recomputed[T]:
     """Return the end at a step whose loss was not finite."""
     epoch, batch = divmod(step - 1, max(per_epoch, 1))
     figures = StepFigures(step, epoch + 1, batch + 1, math.nan, 0, {}, {}, trained=False)
-    return Relived(began, watcher.verified, figures, None, at_end(watcher, figures), changed)
+    return Recomputed(began, watcher.verified, figures, None, at_end(watcher, figures), changed)
 
 
-def _set_rates(watcher: ReliveWatcher, recorded: Recorded, step: int) -> None:
+def _set_rates(watcher: RecomputeWatcher, recorded: Recorded, step: int) -> None:
     for change in recorded.rates:
         if change.step == step:
             watcher.live.stepper.set_rate(change.rate, change.group)
@@ -294,7 +294,7 @@ def _same(a: float, b: float) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
-def leave_reliving(watcher: ReliveWatcher) -> Any:
+def leave_recomputing(watcher: RecomputeWatcher) -> Any:
     """Return the stepper without the hooks of re-living, at the state before the last step."""
     stepper = watcher.live.stepper
     stepper.before_forward = stepper.after_backward = None

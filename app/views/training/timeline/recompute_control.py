@@ -11,12 +11,12 @@ from PySide6.QtCore import QObject
 from app.data.spec import DataError
 from app.engine.protocol import EngineError, Handle
 from app.engine.requests.capture import HeldStep
-from app.engine.requests.past.revisit import Parted, Reliving, Revisit, Revisited
+from app.engine.requests.past.revisit import Parted, Recomputing, Revisit, Revisited
 from app.runs.record import RunError
-from app.training.revisit.errors import ReliveError
+from app.training.revisit.errors import RecomputeError
 from app.util import formatting
 from app.util.formatting import plural
-from app.views.shown_run import RelivedStep
+from app.views.shown_run import RecomputedStep
 from app.views.training.timeline.timeline_bar import TimelineBar
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ READY = "Its graph opens on the Autograd page; its activations are on the Layer 
 UNTRAINED = "The loss of this step was not finite, so its gradients have no recorded hashes; the steps before it have."
 
 
-class ReliveControl(QObject):
+class RecomputeControl(QObject):
     """Asks the engine for steps of the shown run, one at a time, and shows what it holds of the newest."""
 
     def __init__(self, workspace: Workspace, bar: TimelineBar) -> None:
@@ -41,12 +41,12 @@ class ReliveControl(QObject):
         self._then: Callable[[Revisited], None] | None = None
         self._folder = Path()
         self._page = ""  # what was in front when the step was asked for
-        bar.reliveRequested.connect(self.relive)
+        bar.recomputeRequested.connect(self.recompute)
         bar.cancelRequested.connect(self.cancel)
         workspace.shown_run.changed.connect(lambda _figures: self.cancel())
         workspace.engine.ended.connect(self._engine_ended)
 
-    def relive(self, step: int, then: Callable[[Revisited], None] | None = None) -> None:
+    def recompute(self, step: int, then: Callable[[Revisited], None] | None = None) -> None:
         """Compute a step of the shown run again, from its nearest checkpoint; `then` is called with a step that was,
         at once if the engine holds that very step.
         """
@@ -74,14 +74,14 @@ class ReliveControl(QObject):
             self._workspace.engine.forget(KEY)
             self._bar.show_busy(False, "cancelled")
 
-    def _progressed(self, progress: Reliving) -> None:
+    def _progressed(self, progress: Recomputing) -> None:
         done, of = formatting.grouped_digits(progress.done), formatting.grouped_digits(progress.of)
         self._bar.show_busy(True, f"step {done} of {of}")
 
     def _engine_ended(self, _words: str) -> None:
         """The notice of the engine says so."""
         self._held = None
-        self._workspace.shown_run.show_relived(None)
+        self._workspace.shown_run.show_recomputed(None)
         if self._workspace.engine.pending(KEY):
             self._workspace.engine.forget(KEY)
             self._bar.show_busy(False, "the engine stopped")
@@ -91,7 +91,7 @@ class ReliveControl(QObject):
         notifier = self._workspace.notifier
         if not self._folder.is_dir():
             notifier.refuse("The step was not recomputed", f"The run was deleted: {self._folder} is gone.")
-        elif isinstance(failure.error, RunError | DataError | EngineError | ValueError | ReliveError | OSError):
+        elif isinstance(failure.error, RunError | DataError | EngineError | ValueError | RecomputeError | OSError):
             notifier.refuse("The step was not recomputed", f"{failure.error}")
         else:
             notifier.show_unexpected(f"The step was not recomputed: {failure.error}", failure.traceback)
@@ -100,7 +100,7 @@ class ReliveControl(QObject):
         workspace = self._workspace
         self._bar.show_busy(False, result_text(found))
         if self._held is not None:
-            workspace.shown_run.show_relived(None)
+            workspace.shown_run.show_recomputed(None)
             workspace.engine.release(self._held)
         self._held = found.held
         if found.parted is not None:
@@ -111,7 +111,7 @@ class ReliveControl(QObject):
         if found.tape is None or found.held is None:
             return
         self._found = found
-        workspace.shown_run.show_relived(RelivedStep(found.held, found.run, found.step, found.epoch, found.batch))
+        workspace.shown_run.show_recomputed(RecomputedStep(found.held, found.run, found.step, found.epoch, found.batch))
         if workspace.pages.front("centre") == self._page:
             self._open(found, self._then)
         else:  # the user continued with other work meanwhile
@@ -155,7 +155,7 @@ class ReliveControl(QObject):
 
 
 def result_text(found: Revisited) -> str:
-    """Say in a line how a step was re-lived.
+    """Say in a line how a step was recomputed.
 
     >>> result_text(Revisited("Run 1", 30, 2, 7, "", 0, 29, 0.5, 0.5, True, (), None, None, None))
     '29 recorded steps verified'
@@ -169,7 +169,7 @@ def result_text(found: Revisited) -> str:
 
 
 def parting_text(parted: Parted) -> str:
-    """Say where a re-lived run is no longer the recorded one, and why if that is known.
+    """Say where a recomputed run is no longer the recorded one, and why if that is known.
 
     >>> parting_text(Parted(7, "gradients", "fc1", ("fc1", "fc2"), "Noise", line="net.py:4"))
     'At step 7 the gradients differ, first in fc1. Noise at net.py:4 gives different results for the same inputs.'
