@@ -3,8 +3,10 @@
 python scripts/under_xvfb.py scripts/every_page.py OUT [--sizes 1024x700 …] [--themes dark …] [--texts 1 1.5 …]
                                                        [--scale 2] [--pages curves …] [--example NAME] [--sheets]
 
-The net is trained, evaluated and captured once; then each page is shown in each look. `--sheets` also puts the pictures
-of one look beside one another, a sheet a look, to look them through at once.
+The net is trained, evaluated, captured, inspected and compared once; then each page is shown in each look, also in its
+other views (`--pages` names them too: attention-changes, diff-structure, snippet). `--sheets` also puts the pictures of
+one look beside one another, a sheet a look, to look them through at once.
+Attention has maps with `--example "Transformer on digits.tape"`.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ DIALOGS = (
     "gallery", "settings", "export", "export-drawing", "import", "trust", "compare-with", "commands", "shortcuts",
     "about",
 )  # fmt: skip
+VIEWS = {"attention": ("attention", "changes", "attribution"), "diff": ("layers", "structure", "report")}
+SNIPPET, SNIPPET_PAGE = "inplace_saved", "snippet"
 LAYERS = '''import torch
 from torch import nn
 
@@ -85,12 +89,58 @@ class Shoot:
         until(lambda: window.room.tape is not None)
         window.pages.show("findings")
         window.actions_by_key["findings"].trigger()
-        self.idle(6000)
+        self._inspect()
+        self._compare()
+        self._run_snippet()
+        self.idle(3000)
         window.room.view.frame_all()
         node = next((node for node in window.room.tape.nodes if node.name.startswith("ConvolutionBackward")), None)
         window.room.scene.choose(str((node or window.room.tape.nodes[0]).id))
         window.pages.show("network")
         window.toasts.clear()
+
+    def _inspect(self) -> None:
+        """Fill the page Attention: maps, a muted head and its effect, and attributions."""
+        from scripts.screenshots import until
+
+        window, page = self.window, self.window.interpreted
+        window.pages.show("attention")
+        page.readRequested.emit()
+        until(lambda: page.found is not None)
+        if page.reading is not None:
+            until(lambda: page.reading is not None and page.reading.maps is not None)
+            page.muteToggled.emit(1)
+        page.attributionRequested.emit()
+        until(lambda: not page.cancel.isVisibleTo(page))
+        page.changes.layer.setText(page.net.layers[0])
+        page.changes.add.click()
+
+    def _compare(self) -> None:
+        """Fill the page Compare: the open net in two precisions."""
+        from app.compare.modes import parse_modes
+        from app.engine.requests.diff import Diff
+        from scripts.screenshots import until
+        from tests.support.whole_window import DiffFeature
+
+        control = next(each for each in self.window.features if isinstance(each, DiffFeature)).diff_control
+        side, why = control.current()
+        assert side is not None, why
+        modes = "float32", "bfloat16"
+        a, b = (replace(side, name=f"{side.name} in {mode}") for mode in modes)
+        control.compare(Diff(a, b, parse_modes(*modes)), frozenset("a"))
+        until(lambda: self.window.diff.compared is not None)
+
+    def _run_snippet(self) -> None:
+        from app.autograd.snippets.snippet import ready_snippet
+        from scripts.screenshots import until
+
+        window = self.window
+        window.pages.show("autograd")
+        window.actions_by_key["snippet"].trigger()
+        window.snippets.page.load_ready(ready_snippet(SNIPPET))
+        window.snippets.run()
+        until(lambda: not window.snippets.running)
+        window.snippets.show("net")
 
     def _first(self, *kinds: str) -> str:
         nodes = self.window.document.project.graph.nodes.values()
@@ -125,7 +175,8 @@ class Shoot:
         for pane in (window.centre, window.bottom.pane, window.right.pane, window.left.pane):
             before = pane.page
             for key in list(pane._keys):
-                if not self._wants(key) or not pane.tabs.isTabVisible(pane.tabs.index(key)):
+                self._take_views(key, name) if key in VIEWS else None
+                if key in VIEWS or not self._wants(key) or not pane.tabs.isTabVisible(pane.tabs.index(key)):
                     continue
                 if key == "steps":
                     window.pages.show("autograd")
@@ -143,9 +194,29 @@ class Shoot:
             self._take("steps", name, window)
             window.pages.show("layers")
             window.pages.show("network")
+        if self._wants(SNIPPET_PAGE):
+            window.pages.show("autograd")
+            window.snippets.show("snippet")
+            self._take(SNIPPET_PAGE, name, window)
+            window.snippets.show("net")
+            window.pages.show("network")
         for key in DIALOGS:
             if self._wants(key):
                 self._dialog(key, name)
+
+    def _take_views(self, key: str, name: str) -> None:
+        """Photograph each view of a page that has several."""
+        page = self.window.pages.widget(key)
+        segments = page.view if key == "attention" else page.which
+        self.window.pages.show(key)
+        for view in VIEWS[key]:
+            called = key if view == VIEWS[key][0] else f"{key}-{view}"
+            if self._wants(called):
+                segments.set_value(view)
+                segments.changed.emit(view)
+                self._take(called, name, self.window)
+        segments.set_value(VIEWS[key][0])
+        segments.changed.emit(VIEWS[key][0])
 
     def _wants(self, key: str) -> bool:
         return not self.wanted or key in self.wanted

@@ -41,6 +41,7 @@ from app.views.training.runs.run_guard import RunGuard
 from app.views.training.runs.session import RunSession
 from app.views.ui import theme
 from app.views.ui.background import Background
+from app.views.ui.cut_texts import ShowsCutTexts
 from app.views.ui.docks import TabbedDock, TabbedPane, beside_text
 from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
@@ -56,10 +57,11 @@ from app.views.workspace import Workspace
 EXAMPLE = "digits.tape"
 # Of the bottom dock at first: the same for all pages, so that the tabs stay where they are.
 BOTTOM_SHARE, BOTTOM_LEAST, BOTTOM_MOST = 0.34, 190, 338
+BOTTOM_CONTROLS = 402  # px beside its tabs, of the widest controls: those of the curves
 MADE = object()
 
 
-class MainWindow(QMainWindow):
+class MainWindow(ShowsCutTexts, QMainWindow):
     """One window on one project. `start` loads torch behind it; before that the window draws and names already.
 
     The pages that are not in front are made when they are wanted, else after the first painting, by `furnish`.
@@ -183,7 +185,8 @@ class MainWindow(QMainWindow):
     def _make_docks(self) -> None:
         self.left = self._make_dock("left", "Layers", QSize(220, 600), 200)
         self.right = self._make_dock("right", "Inspector", QSize(304, 700), 304)
-        self.bottom = self._make_dock("bottom", "Problems and curves", QSize(800, BOTTOM_LEAST), 400)
+        size = QSize(800, BOTTOM_LEAST)
+        self.bottom = self._make_dock("bottom", "Problems and curves", size, 400, BOTTOM_CONTROLS)
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
@@ -194,8 +197,8 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [beside_text(220), beside_text(304)], Qt.Orientation.Horizontal)
 
-    def _make_dock(self, name: str, title: str, size: QSize, least: int) -> TabbedDock:
-        dock = TabbedDock(name, title, size, least, self)
+    def _make_dock(self, name: str, title: str, size: QSize, least: int, reserve: int = 0) -> TabbedDock:
+        dock = TabbedDock(name, title, size, least, self, reserve=reserve)
         self.pages.add_dock(name, dock.pane, dock)
         self._add_pages(name, dock.pane)
         return dock

@@ -17,6 +17,7 @@ from app.views.ui.widgets.painting import TextLine, at_least, box, label, start
 from app.views.ui.widgets.segmented import Segmented
 
 DEVICE = "Runs one batch forward on the CPU, whichever device runs use"
+CUT = 130  # px of a summary that is cut in its line
 LEGENDS = 2  # optional parts that are hidden before the summary
 
 
@@ -54,6 +55,7 @@ class AutogradHeader(QWidget):
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._text = self.weights = ""  # `weights`: which ones the net had, for the next summary
         self._played = False
+        self.two_lines = True  # whether the summary may have a line of its own
         self._added: list[QWidget] = []
         self._withheld: set[QWidget] = set()  # of those, what means nothing for the graph that is shown
         self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
@@ -96,7 +98,7 @@ class AutogradHeader(QWidget):
         spared = sum(widget.sizeHint().width() + layout.spacing() for widget in legends)
         whole = needed() - spared <= self.width()
         if not whole:
-            wanted = 0
+            wanted = 0 if self.two_lines else min(wanted, CUT)
         for widget in self._spare:
             if needed() <= self.width():
                 break
@@ -110,9 +112,10 @@ class AutogradHeader(QWidget):
                 hidden.add(widget)
         for widget in (*self._spare, *self._added):
             widget.setVisible(widget not in hidden)
-        self.summary.setText(self._text if whole else "")
+        below = not whole and self.two_lines and bool(self._text)
+        self.summary.setText("" if below else self._text)
         self.below.setText(self._text)
-        self.below.setVisible(not whole and bool(self._text))
+        self.below.setVisible(below)
         layout.activate()
 
     def set_played(self, played: bool) -> None:

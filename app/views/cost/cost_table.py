@@ -103,7 +103,7 @@ class CostModel(ColumnsModel):
         if role == Qt.ItemDataRole.ForegroundRole and (column in row.quiet or column not in (NODE, *NUMBERS)):
             return theme.current().text3 if column in row.quiet else theme.current().text2
         if role == Qt.ItemDataRole.ToolTipRole:
-            return row.tips[column] or None
+            return row.tips[column] or row.texts[column]
         return None
 
 

@@ -23,7 +23,7 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
-from app.views.ui.widgets.painting import Divider, Glyph, announce, elided, label
+from app.views.ui.widgets.painting import Divider, Glyph, TextLine, announce, elided, label
 from app.views.ui.widgets.segmented import Segmented
 
 LAYERS, STRUCTURE, REPORT = "layers", "structure", "report"
@@ -35,6 +35,7 @@ HINT = (
 ASK = "Compare with…"
 TICK = 1000  # milliseconds
 PAD = 12
+NARROW = 640  # px, below which the button that compares is an icon
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +174,8 @@ class DiffPage(QWidget):
         self.copy.setMenu(menu)
         self.copy_menu = menu
         self.ask = Button(ASK, icon="compare")
+        self.ask.setToolTip(ASK)
+        self.ask.setAccessibleName(ASK)
         self.busy = label("", "label", "text2")
         self.cancel = Button("Cancel")
         self.cancel.setToolTip("Stop comparing, and keep what is shown (Esc)")
@@ -313,12 +316,16 @@ class DiffPage(QWidget):
         if self.compared is None:
             return
         found = self.compared.found
-        text = f"A  {found.name_a}    B  {found.name_b}"
-        self.names.setText(elided(text, "label", self.names.width()).text)
+        bare = TextLine("A      B  ", "label").width
+        a, b = found.name_a, found.name_b
+        if bare + TextLine(f"{a}{b}", "label").width > self.names.width():  # each gets half
+            a, b = (elided(name, "label", (self.names.width() - bare) / 2).text for name in (a, b))
+        self.names.setText(f"A  {a}    B  {b}")
         self.names.setToolTip(f"A: {found.name_a}\nB: {found.name_b}")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self.ask.setText(ASK if self.width() >= NARROW else "")
         QTimer.singleShot(0, self, self._show_names)  # once the head has its new size
 
     def event(self, event: QEvent) -> bool:

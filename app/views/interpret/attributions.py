@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 from app.interpret.results import Attribution
 from app.util.formatting import figure
 from app.views.ui import theme
-from app.views.ui.widgets.painting import box, elided, start
+from app.views.ui.layouts import vbox
+from app.views.ui.widgets.painting import TextLine, box, elided, in_lines, start
 
 SIDE, GAP, LINE, PAD = 132, 10, 17, 12
 TOKEN = 22
@@ -46,8 +47,21 @@ class _Rows(QWidget):
         self._fit()
         self.update()
 
+    def _lines_about(self, one: Attribution) -> tuple[list[str], list[str]]:
+        """Return the lines on an attribution: the sample, and what is known of its values."""
+        first, second = describe(one)
+        width = self.width() - 2 * PAD
+        return in_lines(first, "label", width).split("\n"), in_lines(second, "caption", width).split("\n")
+
+    @staticmethod
+    def _line() -> int:
+        return round(LINE * theme.manager().scale)
+
     def _height(self, one: Attribution) -> int:
-        return 3 * LINE + (SIDE if one.sample.picture is not None or one.values.ndim > 1 else self._lines(one) * TOKEN)
+        lines = sum(map(len, self._lines_about(one))) + 1
+        return lines * self._line() + (
+            SIDE if one.sample.picture is not None or one.values.ndim > 1 else self._lines(one) * TOKEN
+        )
 
     def _lines(self, one: Attribution) -> int:
         return max(1, -(-len(np.ravel(one.values)) // self._tokens_across))
@@ -73,12 +87,12 @@ class _Rows(QWidget):
         painter.end()
 
     def _paint_one(self, painter: QPainter, look: theme.Theme, one: Attribution, top: float) -> None:
-        first, second = describe(one)
-        width = self.width() - 2 * PAD
-        elided(first, "label", width).draw(painter, PAD, top, look.text)
         tone = look.warn if one.steps and not one.complete else look.text3
-        elided(second, "caption", width).draw(painter, PAD, top + LINE, tone)
-        top += 2 * LINE + 4
+        for lines, role, color in zip(self._lines_about(one), ("label", "caption"), (look.text, tone), strict=True):
+            for line in lines:
+                TextLine(line, role).draw(painter, PAD, top, color)
+                top += self._line()
+        top += 4
         if one.values.ndim == 1:
             self._paint_tokens(painter, look, one, top)
             return
@@ -147,15 +161,16 @@ def largest_of(one: Attribution) -> float:
 
 
 class AttributionView(QScrollArea):
-    """The attributions, one below the other."""
+    """The attributions one below the other, under their controls, all scrolled together."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, above: QWidget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows = _Rows()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setWidget(self.rows)
+        column = QWidget()
+        vbox(above, self.rows, 1, on=column, margins=0, spacing=2)
+        self.setWidget(column)
 
     @property
     def found(self) -> tuple[Attribution, ...]:

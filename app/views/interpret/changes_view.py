@@ -12,7 +12,9 @@ from app.interpret.results import Effect, Intervention
 from app.util.formatting import counted, figure
 from app.views.importing.import_pages import code_field
 from app.views.ui import theme
+from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.tables import ColumnsModel, Index, plain, side
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.numbers import NumberField
@@ -25,6 +27,7 @@ THIS, WORST, FIRST = "sample", "worst", "first"
 HINT = "Choose a layer and the replacement for its output."
 PARTS = [(WHOLE, "Its output"), (CHANNEL, "A channel"), (HEAD, "A head")]
 HEIGHT = 24
+LEAST = 90  # px, of the height of the tables; what has less room is scrolled
 
 
 class ChangesModel(ColumnsModel):
@@ -124,17 +127,23 @@ class ChangesView(QWidget):
         self._offer()
 
     def _lay_out(self) -> None:
-        row = hbox((self.layer, 1), self.part, self.number, margins=(12, 6, 12, 2), spacing=8)
-        second = hbox(self.what, self.source, self.add, 1, self.samples, margins=(12, 2, 12, 2), spacing=8)
-        told = hbox((self.effect, 1), self.remove, self.clear, margins=(12, 2, 12, 2), spacing=8)
+        content, row, second = QWidget(), QWidget(), QWidget()
+        first = FlowLayout(row, (0, 6, 0, 2), 8)
+        first.fill(self.layer)
+        first.put(self.part, self.number)
+        FlowLayout(second, (0, 2, 0, 2), 8).put(self.what, self.source, self.add, self.samples, self.remove, self.clear)
         tables = QSplitter(Qt.Orientation.Horizontal)
         tables.addWidget(self.table)
         tables.addWidget(self.each)
         tables.setSizes([380, 420])
         tables.setChildrenCollapsible(False)
         tables.setHandleWidth(1)
+        for table in (self.table, self.each):
+            table.setMinimumHeight(LEAST)
+        told = vbox(row, second, self.effect, margins=(12, 0, 12, 2), spacing=2)
         under = hbox((self.remarks, 1), margins=(12, 0, 12, 4))
-        vbox(row, second, told, (tables, 1), under, on=self, margins=0, spacing=2)
+        vbox(told, (tables, 1), under, on=content, margins=0, spacing=2)
+        vbox(Scrolled(content), on=self, margins=0)
 
     def _connect(self) -> None:
         self.part.changed.connect(lambda _key: self._offer())

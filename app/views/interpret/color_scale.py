@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.views.interpret.attributions import signed_image
 from app.views.interpret.head_grid import heat_image
 from app.views.ui import theme
-from app.views.ui.widgets.painting import elided, start
+from app.views.ui.widgets.painting import TextLine, at_least, start
 
-BAR, HIGH, GAP = 120, 10, 6
+BAR, LEAST, HIGH, GAP = 120, 40, 10, 6
 
 
 class ColorScale(QWidget):
@@ -30,18 +30,27 @@ class ColorScale(QWidget):
         self.ends = (low, high)
         self.setVisible(bool(high))
         self.setAccessibleName(f"Colours from {low} to {high}")
+        self.updateGeometry()
         self.update()
 
+    def _end_labels(self) -> list[TextLine]:
+        return [TextLine(words, "caption") for words in self.ends]
+
+    def _size(self, bar: int) -> QSize:
+        low, high = self._end_labels()
+        return at_least(low.width + bar + 2 * GAP + high.width, max(low.height, 16))
+
     def sizeHint(self) -> QSize:
-        return QSize(BAR + 120, 16)
+        return self._size(BAR)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(BAR, 16)
+        return self._size(LEAST)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, look = start(self), theme.current()
-        low, high = (elided(words, "caption", self.width() / 2) for words in self.ends)
-        bar = QRectF(low.width + GAP, (self.height() - HIGH) / 2, BAR, HIGH)
+        low, high = self._end_labels()
+        room = self.width() - low.width - high.width - 2 * GAP - 1
+        bar = QRectF(low.width + GAP, (self.height() - HIGH) / 2, min(max(room, LEAST), BAR), HIGH)
         low.draw_in(painter, 0, QRectF(0, 0, low.width, self.height()), look.text3)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.drawImage(bar, self._ramp())

@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidge
 
 from app.interpret.results import AttentionReading
 from app.views.ui import theme
+from app.views.ui.layouts import vbox
+from app.views.ui.present import present
 from app.views.ui.widgets.painting import announce, elided, start
 
 SIDE, GAP, CAPTION, PAD = 112, 12, 18, 12
@@ -155,22 +157,23 @@ class HeadTiles(QWidget):
 
 
 class HeadGrid(QScrollArea):
-    """The heads, scrolled where there are many."""
+    """The heads below what is said of them, scrolled together where there are many or the room is low."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, above: QWidget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.tiles = HeadTiles()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setWidget(self.tiles)
+        column = QWidget()
+        vbox(above, self.tiles, 1, on=column, margins=0, spacing=0)
+        self.setWidget(column)
         self.setFocusProxy(self.tiles)
         self.setMinimumWidth(SIDE + 2 * PAD + 20)
         self.tiles.pointed.connect(self._reveal)
 
     def _reveal(self, head: int) -> None:
-        area = self.tiles.box(head)
-        self.ensureVisible(round(area.center().x()), round(area.center().y()), 10, SIDE)
+        place = self.tiles.mapTo(present(self.widget()), self.tiles.box(head).center().toPoint())
+        self.ensureVisible(place.x(), place.y(), 10, SIDE)
 
     def sizeHint(self) -> QSize:
         return QSize(4 * (SIDE + GAP) + 2 * PAD, 400)

@@ -14,7 +14,7 @@ from app.views.interpret.head_grid import heat_image
 from app.views.ui import theme
 from app.views.ui.widgets.painting import elided, start
 
-LEFT, TOP = 58, 22  # of the axes
+LEFT, TOP = 58, 22  # of the axes, at the design's text size
 
 
 class MapView(QWidget):
@@ -45,11 +45,18 @@ class MapView(QWidget):
         self.query = min(self.query, rows - 1)
         self.update()
 
+    @staticmethod
+    def _axes() -> tuple[int, int]:
+        """Return the room left of the map and above it."""
+        scale = theme.manager().scale
+        return round(LEFT * scale), round(TOP * scale)
+
     def _area(self) -> QRectF:
         rows, columns = self._values.shape if self._values is not None else (1, 1)
-        wide, high = self.width() - LEFT - 6, self.height() - TOP - 6
+        left, top = self._axes()
+        wide, high = self.width() - left - 6, self.height() - top - 6
         scale = max(min(wide / columns, high / rows), 0.01)
-        return QRectF(LEFT, TOP, columns * scale, rows * scale)
+        return QRectF(left, top, columns * scale, rows * scale)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         area = self._area()
@@ -70,35 +77,36 @@ class MapView(QWidget):
             self.chosen.emit(self.query)
 
     def sizeHint(self) -> QSize:
-        return QSize(300, 280)
+        return QSize(180, 120)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(180, 160)
+        return QSize(150, 100)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         if self._values is None or self._image is None:
             return
+        left, _top = self._axes()
         painter, look, area = start(self), theme.current(), self._area()
         rows, columns = self._values.shape
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, columns > area.width())
         painter.drawImage(area, self._image)
         elided("keys", "caption", area.width()).draw(painter, area.left(), 3, look.text3)
-        elided("queries", "caption", LEFT - 8).draw(painter, 2, 3, look.text3)
+        elided("queries", "caption", left - 8).draw(painter, 2, 3, look.text3)
         unit = area.height() / rows
         every = max(math.ceil(14 / unit), 1)
         for row in range(0, rows, every):
             name = self._labels[row] if self._labels else str(row * self._pooled)
-            line = QRectF(0, area.top() + row * unit, LEFT - 8, unit * every if unit < 14 else unit)
-            text = elided(name, "axis", LEFT - 8)
-            text.draw_in(painter, LEFT - 6 - text.width, QRectF(line.left(), line.top(), line.width(), max(unit, 1)),
+            line = QRectF(0, area.top() + row * unit, left - 8, unit * every if unit < 14 else unit)
+            text = elided(name, "axis", left - 8)
+            text.draw_in(painter, left - 6 - text.width, QRectF(line.left(), line.top(), line.width(), max(unit, 1)),
                          look.text2 if row == self.query else look.text3)  # fmt: skip
-        step = area.width() / columns
+        step, first = area.width() / columns, elided("keys", "caption", area.width()).width + 8
         every = max(math.ceil(26 / step), 1)
         for column in range(every if columns > 3 else 0, columns, every):
             name = self._labels[column] if self._labels else str(column * self._pooled)
             text = elided(name, "axis", max(every * step - 4, 10))
             place = area.left() + (column + 0.5) * step - text.width / 2
-            if place > area.left() + 34 and place + text.width < self.width():
+            if place > area.left() + first and place + text.width < self.width():
                 text.draw(painter, place, 3, look.text3)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(look.accent, 2 if self.hasFocus() else 1.5))
@@ -135,10 +143,10 @@ class OverlayView(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(220, 220)
+        return QSize(120, 96)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(120, 120)
+        return QSize(90, 90)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         if self._picture is None:

@@ -26,6 +26,7 @@ from app.views.interpret.head_grid import HeadGrid
 from app.views.interpret.map_view import MapView, OverlayView, attention_wash
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.scrolled import Column
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -70,7 +71,7 @@ class InterpretPage(QWidget):
         body = QWidget()
         self._stack = QStackedLayout(body)
         self.changes = ChangesView()
-        for page in (self.empty, self._attention, self.changes, self._attribution):
+        for page in (self.empty, self._attention, self.changes, self.attributions):
             self._stack.addWidget(page)
         vbox(self._tools, self.banner, (body, 1), on=self, margins=0, spacing=0)
         self._connect()
@@ -112,7 +113,6 @@ class InterpretPage(QWidget):
         self.group.setFixedWidth(64)
         self._of_groups = label("Window", "caption", "text2")
         self.facts = label("", "caption", "text3", wrap=True)
-        self.heads = HeadGrid()
         self.rank = Button("Measure heads")
         self.rank.setToolTip("Mutes the heads one at a time and measures the loss of this sample")
         self.unmute = Button("Unmute all")
@@ -123,10 +123,12 @@ class InterpretPage(QWidget):
         self.sample_words = label("", "label", wrap=True)
         self.weights_words = label("", "caption", "text3", wrap=True)
         top = hbox((self.list, 1), self._of_groups, self.group, margins=(12, 6, 12, 2), spacing=8)
-        left = QWidget()
-        muting = hbox((self.effect, 1), self.rank, self.unmute, spacing=8)
-        under = vbox(self.facts, muting, margins=(12, 0, 12, 2), spacing=4)
-        vbox(top, under, (self.heads, 1), on=left, margins=0, spacing=2)
+        left, above = QWidget(), QWidget()
+        buttons = QWidget()
+        FlowLayout(buttons, (0, 0, 0, 0), 8).put(self.rank, self.unmute)
+        vbox(self.facts, self.effect, buttons, on=above, margins=(12, 0, 12, 2), spacing=4)
+        self.heads = HeadGrid(above)
+        vbox(top, (self.heads, 1), on=left, margins=0, spacing=2)
         right = QWidget()
         vbox(
             self.sample_words, self.weights_words, (self.overlay, 4), self.query_words, (self.map, 5),
@@ -134,7 +136,7 @@ class InterpretPage(QWidget):
             margins=(12, 8, 12, 8), spacing=6,
         )  # fmt: skip
         self._attention = QSplitter(Qt.Orientation.Horizontal)
-        for widget, share in ((left, 3), (right, 2)):
+        for widget, share in ((left, 3), (Column(right), 2)):
             self._attention.addWidget(widget)
             self._attention.setStretchFactor(self._attention.count() - 1, share)
         self._attention.setSizes([620, 380])
@@ -149,14 +151,13 @@ class InterpretPage(QWidget):
         self.target.setFixedWidth(132)
         self.which = Segmented([("sample", "This sample"), ("worst", "Worst 6")], "Samples to explain")
         self.explain = Button("Attribute", "primary", "run")
-        self.attributions = AttributionView()
         self.legend = label(LEGEND, "caption", "text3", wrap=True)
-        row = hbox(self.method, self.target, self.which, self.explain, 1, margins=(12, 6, 12, 2), spacing=8)
-        self._attribution = QWidget()
+        controls, above = QWidget(), QWidget()
+        FlowLayout(controls, (0, 6, 0, 2), 8).put(self.method, self.target, self.which, self.explain)
         scale = ColorScale(signed=True)
         scale.set_ends("−largest", "largest of each sample")
-        under = vbox(self.legend, scale, margins=(12, 0, 12, 2), spacing=4)
-        vbox(row, under, (self.attributions, 1), on=self._attribution, margins=0, spacing=2)
+        vbox(controls, self.legend, scale, on=above, margins=(12, 0, 12, 2), spacing=4)
+        self.attributions = AttributionView(above)
 
     def _connect(self) -> None:
         self.empty.acted.connect(self.readRequested)
@@ -248,7 +249,7 @@ class InterpretPage(QWidget):
             self.readRequested.emit()
 
     def _show_view(self) -> None:
-        beside = {ATTRIBUTION: self._attribution, CHANGES: self.changes}.get(self.view.value())
+        beside = {ATTRIBUTION: self.attributions, CHANGES: self.changes}.get(self.view.value())
         if beside is not None and self.net is not None:
             self._stack.setCurrentWidget(beside)
         else:

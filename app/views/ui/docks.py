@@ -20,21 +20,23 @@ class TabbedPane(QWidget):
     """Tabs over a stack of pages. `shown(key)` is emitted with the page in front.
 
     Controls of a page are at the right end of the row of tabs. No tab moves when a page with other controls comes to
-    the front: the tabs are fitted to what the widest controls leave, and where that is too little for their names, all
-    controls have a row below the tabs.
+    the front, or is made: the tabs are fitted to what the widest controls leave, `reserve` px at least, and where that
+    is too little for their names, all controls have a row below the tabs.
     """
 
     shown = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None, *, central: bool = False) -> None:
+    def __init__(self, parent: QWidget | None = None, *, central: bool = False, reserve: int = 0) -> None:
         super().__init__(parent)
-        self.tabs = ToolTabs(self, central=central)
+        self._reserve = reserve
+        self.tabs = ToolTabs(self, central=central, hidden_count=reserve > 0)
         self.stack = QStackedWidget(self)
         # A page that would rather be wider must not push a dock out of the window.
         self.stack.setMinimumSize(160, 80)
         self._keys: list[str] = []
         self._controls: dict[str, QWidget] = {}
-        self._reserved = 0  # the most that controls wanted until now
+        self._reserved = 0  # the most that controls wanted until now, at this text size
+        self._scale = 0.0
         self.bar, self._row_below, self._extras = QWidget(self), QWidget(self), QWidget(self)
         for row in (self.bar, self._row_below):
             row.setProperty("role", "tabbar")
@@ -114,6 +116,8 @@ class TabbedPane(QWidget):
 
     def _fit(self) -> None:
         """Fit the tabs to what the controls leave, or put these below."""
+        if self._scale != manager().scale:
+            self._scale, self._reserved = manager().scale, beside_text(self._reserve)
         wanted = (controls.sizeHint().width() + GAP for controls in self._controls.values())
         self._reserved = max(self._reserved, *wanted, 0)
         room = self.width() - sum(EDGES)
@@ -128,8 +132,8 @@ class TabbedPane(QWidget):
 class _DockPane(TabbedPane):
     """A pane whose size hint is the initial size of its dock, independent of its pages."""
 
-    def __init__(self, size: QSize, parent: QWidget) -> None:
-        super().__init__(parent)
+    def __init__(self, size: QSize, reserve: int, parent: QWidget) -> None:
+        super().__init__(parent, reserve=reserve)
         self._size = size
 
         manager().changed.connect(self.updateGeometry)
@@ -146,12 +150,14 @@ def beside_text(width: int) -> int:
 class TabbedDock(QDockWidget):
     """A dock with a `TabbedPane`; it is resized at its edge, hidden and shown from the View menu."""
 
-    def __init__(self, name: str, title: str, size: QSize, least: int, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, name: str, title: str, size: QSize, least: int, parent: QWidget | None = None, *, reserve: int = 0
+    ) -> None:
         super().__init__(title, parent)
         self.setObjectName(name)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
         self.setTitleBarWidget(QWidget(self))
-        self.pane = _DockPane(size, self)
+        self.pane = _DockPane(size, reserve, self)
         self._least = min(size.width(), least), min(size.height(), 120)
         self.set_least()
         self.setWidget(self.pane)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -27,6 +26,7 @@ class SnippetDeck(QWidget):
         super().__init__(parent)
         self.player = player
         self._stopped = ""
+        self._parts: list[str] = []
         self.deck = BackwardTransport()
         self.count = label("", "counter")
         self.words = label("", "label", "text2")
@@ -69,33 +69,38 @@ class SnippetDeck(QWidget):
         self.count.setVisible(not blocked)
         self.speed.setVisible(not blocked and self.width() >= NARROW)
         if blocked or tape is None:
-            self._show_status(self._stopped)
+            self._show_status([self._stopped])
             return
         self.count.setText(f"{min(player.position + 1, len(player)):,}/{len(player):,}")
         self._show_status(self._where())
 
-    def _where(self) -> str:
-        """Describe what runs next and its incoming gradients; after the last step why it ended."""
+    def _where(self) -> list[str]:
+        """Describe what runs next and its incoming gradients, in parts; after the last step why it ended."""
         player, tape = self.player, self.player.tape
         assert tape is not None
         if player.next_node is None:
             if player.position < len(tape.order) and self._stopped:
-                return f"The backward pass ended here. {self._stopped}"
-            return f"All nodes have run. {self._stopped}".strip()
+                return ["The backward pass ended here.", f" {self._stopped}"]
+            return [f"All nodes have run. {self._stopped}".strip()]
         node = tape.nodes[player.next_node]
         where = f" of {node.parameters[0]}" if node.parameters else f", line {node.line}" if node.line else ""
         norms = [stats.norm for stats in player.arriving if stats is not None] if player.keeps else []
         said = f", grad_out {' and '.join(map(figure, norms))}" if norms else ""
-        return f"{node.name}{where} runs next{said} · {bytes_text(player.held[player.position])} held"
+        return [f"{node.name}{where}", " runs next", said, f" · {bytes_text(player.held[player.position])} held"]
 
-    def _show_status(self, words: str) -> None:
+    def _show_status(self, parts: list[str]) -> None:
+        """Show as many parts as there is room for, and all as the tool tip."""
+        self._parts = parts
+        words, metrics = "".join(parts), self.words.fontMetrics()
         self.words.setToolTip(words)
-        room = max(self.words.width() - 8, 0)
-        self.words.setText(self.words.fontMetrics().elidedText(words, Qt.TextElideMode.ElideRight, room))
         self.words.setAccessibleName(words)
+        shown = parts
+        while len(shown) > 1 and metrics.horizontalAdvance("".join(shown)) > self.words.width():
+            shown = shown[:-1]
+        self.words.setText("".join(shown))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.speed.setVisible(self.count.isVisibleTo(self) and self.width() >= NARROW)
         present(self.layout()).activate()
-        self._show_status(self.words.toolTip())
+        self._show_status(self._parts)

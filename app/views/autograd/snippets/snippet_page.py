@@ -6,7 +6,7 @@ import html
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
 from app.autograd.grouping import LayerGroup
@@ -24,6 +24,7 @@ from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
+from app.views.ui.scrolled import Column
 from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property, start
 
@@ -32,8 +33,11 @@ OWN = "My snippet"
 RUN_AGAIN = "Run the snippet again (Ctrl+Enter)."
 AT_FIRST = "torch, nn and F are imported already; the seed of torch is 0."
 WIDEST = 460  # px of the choice of a snippet
-LEAST = 230  # px of the editor's column
-SPLIT = ((340, 420), (420, 200), (420, 150))  # the first sizes: columns, editor over output, graph over tensors
+LEAST = 200  # px of the editor's column
+SPLIT = ((340, 420), (420, 200), (420, 90))  # the first sizes: columns, editor over output, graph over tensors
+ROOM, TABLE = 150, 72  # px, the least heights of graph and tensors: where there is less, they are scrolled
+SHARE = 0.4  # of the column, the most that the tensors get by themselves
+NARROW = 600  # px below which the limits are in the tool tip of Run alone
 
 
 class SnippetPage(QWidget):
@@ -68,12 +72,13 @@ class SnippetPage(QWidget):
         self.banner.hide()
         self.edit = SnippetEdit()
         self.run = Button("Run", "primary", "run")
-        self.run.setToolTip("Run these lines in a separate process (Ctrl+Enter)")
         self.stop = Button("Stop", icon="stop")
         self.stop.setToolTip("End the process of the snippet")
         self.stop.setEnabled(False)
         memory = f", {bytes_text(limits.memory)}" if WATCHED else ""
-        self.limits = label(f"up to {limits.seconds:g} s{memory}", "caption", "text3")
+        bound = f"up to {limits.seconds:g} s{memory}"
+        self.run.setToolTip(f"Run these lines in a separate process (Ctrl+Enter), {bound}")
+        self.limits = label(bound, "caption", "text3")
         self.limits.setToolTip("Limits of a snippet, not counting torch itself; a snippet that exceeds them is ended")
         self.status = label("", "caption", "text3", wrap=True)
         self.output = SnippetOutput()
@@ -83,6 +88,7 @@ class SnippetPage(QWidget):
         self._graph = PlayedGraph(self.room, self.player, self)
         self.table = TensorTable()
         self._split = self._laid_out()
+        self._arranged = False  # whether the user has given the tensors another height
         self._connect()
         self.load_ready(ready()[0])
 
@@ -106,11 +112,10 @@ class SnippetPage(QWidget):
         right.addWidget(self.table)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.addWidget(left)
-        both.addWidget(right)
+        both.addWidget(Column(right))
         both.setStretchFactor(0, 2)
         both.setStretchFactor(1, 3)
         left.setMinimumWidth(LEAST)
-        right.setMinimumWidth(LEAST)
         for splitter, sizes in zip((both, left, right), SPLIT, strict=True):
             splitter.setChildrenCollapsible(False)
             splitter.setHandleWidth(1)
@@ -133,6 +138,19 @@ class SnippetPage(QWidget):
         self.edit.setMinimumHeight(70)
         return part
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.limits.setVisible(self.width() >= NARROW)
+        self._share_column()
+
+    def _share_column(self) -> None:
+        """Give the tensors the height of their rows, and the graph the rest, unless the user chose heights."""
+        right = self._split[2]
+        if self._arranged:
+            return
+        tensors = min(self.table.wanted_height(), round(right.height() * SHARE))
+        right.setSizes([max(right.height() - tensors, 0), tensors])
+
     def _connect(self) -> None:
         self.ready.edited.connect(self._choose_ready)
         self.open.clicked.connect(self.openRequested)
@@ -150,6 +168,7 @@ class SnippetPage(QWidget):
         self.room.nodeHovered.connect(self._hovered)
         self.room.captureRequested.connect(lambda _train: self.runRequested.emit())
         self.player.moved.connect(lambda _before, _now: self._played())
+        self._split[2].splitterMoved.connect(lambda _place, _handle: setattr(self, "_arranged", True))
 
     # -- the text ------------------------------------------------------------------------------------------------------
 
@@ -228,6 +247,7 @@ class SnippetPage(QWidget):
         """Show the result of the text; None empties the page."""
         self.answer = answer
         self.table.set_answer(answer)
+        self._share_column()
         if answer is None:
             self.output.show_output("")
             self.edit.mark_error(None)
@@ -361,9 +381,10 @@ class _SnippetRoom(AutogradPage):
             present(head.layout()).removeWidget(widget)
             widget.hide()
         head._spare = tuple(widget for widget in head._spare if widget is not head.mode)
+        head.two_lines = False  # the inspector and the status say the same, and the graph needs the room
         self._empty.set_text(*NONE)
         self._empty.button.setText("Run")
-        self.setMinimumHeight(120)
+        self.setMinimumHeight(ROOM)
 
     def set_graph(self, graph: TensorGraph | None) -> None:
         """Show the graph below one tensor; None empties the room."""

@@ -107,6 +107,12 @@ class TensorTable(QTableView):
             widest = max([heads.horizontalAdvance(name), *map(measure.horizontalAdvance, texts)])
             self.setColumnWidth(column, min(widest, WIDEST) + ROOM)
 
+    def wanted_height(self) -> int:
+        """Return the height that shows all rows."""
+        rows = self.tensors.rowCount() * self.verticalHeader().defaultSectionSize()
+        bar = self.horizontalScrollBar().sizeHint().height()
+        return self.horizontalHeader().sizeHint().height() + rows + bar + 2 * self.frameWidth()
+
     def choose(self, name: str) -> None:
         """Select a row without a word of it."""
         row = next((at for at, tensor in enumerate(self.tensors.tensors) if tensor.name == name), None)

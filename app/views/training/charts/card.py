@@ -121,6 +121,7 @@ class ChartLegend(QWidget):
         super().__init__()
         self._entries: tuple[LegendEntry, ...] = ()
         self._lines = 1
+        self._in_one_line = False
         self.fits_text = True
         theme.manager().scaled.connect(self._rescale)
         self.setFixedHeight(_line())
@@ -140,10 +141,16 @@ class ChartLegend(QWidget):
             self.setAccessibleName(", ".join(self.texts))
             self.update()
 
+    def set_in_one_line(self, on: bool) -> None:
+        """Insist on one line, in charts that are too low for two."""
+        self._in_one_line = on
+        self.updateGeometry()
+
     def minimumSizeHint(self) -> QSize:
-        """Leave room for the widest entry on a separate line."""
+        """Leave room for the widest entry on a separate line, or for all in one."""
         usual = [replace(entry, value=max(entry.value, "0.0000", key=len)) for entry in self._entries]
-        widest = max((width for *_, width in _widths(usual, True, True)), default=40.0)
+        widths = [width for *_, width in _widths(usual, True, True)]
+        widest = sum(widths) if self._in_one_line else max(widths, default=40.0)
         return QSize(round(min(widest, MOST_LEGEND * theme.manager().scale)), _line())
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -175,6 +175,8 @@ class Curves(QWidget):
         if self._pairs[0].orientation() != wanted:
             for pair in self._pairs:
                 pair.setOrientation(wanted)
+            for chart in self.charts:
+                chart.legend.set_in_one_line(not high)
             self._share_room()
 
     def _share_room(self) -> None:

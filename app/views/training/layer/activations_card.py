@@ -9,7 +9,7 @@ from app.training.monitoring.looks import Channels, LayerInside, StepLayer
 from app.views.training.charts.card import ChartCard
 from app.views.training.layer.picture_grid import PictureGrid
 from app.views.ui.layouts import hbox
-from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
@@ -35,7 +35,7 @@ class InsideCard(ChartCard):
         self.sample.setAccessibleName("Training sample")
         self.sample.setFixedWidth(72)
         self.sample.edited.connect(lambda value: self.wanted.emit(int(value)))
-        self.look = Button("Refresh")
+        self.look = icon_button("redo", "Refresh")
         self.look.clicked.connect(lambda: self.wanted.emit(int(self.sample.value())))
         self.tools.addWidget(self.what)
         self.words = FittingLabel("", "caption", "text3", at_right=True)
@@ -85,7 +85,7 @@ class InsideCard(ChartCard):
         if self._past:
             self.words.set_whole(self._past.note or short, self._past.note or text)
         else:
-            self.words.set_whole(text)
+            self.words.set_whole(text, short=short)
         self._show_sample(inside.picture)
         found = self.shown_channels
         if found is None:

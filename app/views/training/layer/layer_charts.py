@@ -105,7 +105,7 @@ class RatioChart(Chart):
     """The norm of each update over the norm of the weights, with a line at the usual ratio."""
 
     def __init__(self) -> None:
-        super().__init__("Update / weight", "log scale", legend=False)
+        super().__init__("Update / weight", "log scale", legend=False, short="Update")
         self.plot.show_epochs = False
         self.plot.left.set_kind("log")
         self._curve = Curve(self.plot, 0, 1.5)

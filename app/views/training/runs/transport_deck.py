@@ -55,7 +55,7 @@ class RunDeck(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.transport, self.counter = Transport(self), Counter(self)
+        self.transport, self.counter = Transport(self), Counter(self, ("Samples/s", "Batch"))
         self.counter.reserve(word for _, _, word, _, _ in LOOKS.values())
         self.step_button = Button(CAPTURE["none"])
         widest = max((Button(text).sizeHint().width() for text in CAPTURE.values()), default=0)

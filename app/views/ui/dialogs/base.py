@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.views.ui.cut_texts import ShowsCutTexts
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.scaling import fit
@@ -16,7 +17,7 @@ from app.views.ui.widgets.painting import Glyph, label
 FRAME = 48  # of the window manager and its panels, px
 
 
-class Dialog(QDialog):
+class Dialog(ShowsCutTexts, QDialog):
     """A column for content (`body`) above a row of buttons; the button added last is the default action, rightmost."""
 
     def __init__(self, title: str, parent: QWidget | None = None, *, icon: str = "", color: str | None = None) -> None:

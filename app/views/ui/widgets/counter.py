@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
@@ -46,14 +46,16 @@ class _Figure:
 class Counter(QWidget):
     """The tape counter of the training deck, 38 px high, in `sunken`.
 
-    A message about an error leads there: a click on it emits `followed`.
+    A message about an error leads there: a click on it emits `followed`. Where there is no room for all figures, those
+    with a caption of `spare` go first, in that order, then the last ones.
     """
 
     followed = Signal()
     fits_text = True
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, spare: Sequence[str] = ()) -> None:
         super().__init__(parent)
+        self._spare = spare
         self.setFixedHeight(self._high)
         manager().scaled.connect(self._rescale)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
@@ -68,7 +70,7 @@ class Counter(QWidget):
         self._text, self._icon, self._tone = "", "", "text2"
         self._message = TextLine("", "message")
         self._gap = float(GAP)
-        self._fitting = 0  # figures that have room
+        self._fitting: list[int] = []  # the places of figures that have room
         self._reserved = 0.0  # for a message
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
@@ -99,7 +101,7 @@ class Counter(QWidget):
         known = {(f.caption.text, f.value): f for f in self._figures}
         self._figures = tuple(known.get(field) or _Figure(*field) for field in fields)
         widths = [max(f.width, w) for f, w in zip(self._figures, old, strict=True)]
-        if widths != self._widths:
+        if widths != self._widths or not same:
             self._widths = widths
             self._fit()
         self.setAccessibleDescription(", ".join(f"{c} {v}" for c, v in fields))
@@ -181,20 +183,23 @@ class Counter(QWidget):
     # where it is
 
     def _fit(self) -> None:
-        """Give the message what the figures leave, which stand closer where it would be cut, and go from the end where
-        it still would be."""
+        """Give the message what the figures leave, which stand closer where it would be cut, and go where it still
+        would be."""
         full = TextLine(self._text, "message")
         wanted = max(full.width, self._reserved)
-        self._fitting = len(self._widths)
+        captions = [figure.caption.text for figure in self._figures]
+        kept = list(range(len(self._widths)))
         while True:
-            gaps = max(self._fitting - 1, 0)
-            room = self.width() - FIELDS - sum(self._widths[: self._fitting]) - 14
+            gaps = max(len(kept) - 1, 0)
+            room = self.width() - FIELDS - sum(self._widths[place] for place in kept) - 14
             room -= ICON_ROOM if self._icon or self._reserved else 8
             self._gap = min(max((room - wanted) / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
             room -= self._gap * gaps
-            if room >= full.width or self._fitting <= 2:
+            if room >= full.width or len(kept) <= 2:
                 break
-            self._fitting -= 1
+            spare = [place for caption in self._spare for place in kept if captions[place] == caption]
+            kept.remove(spare[0] if spare else kept[-1])
+        self._fitting = kept
         self._message = full if full.width <= room else elided(self._text, "message", room)
 
     def _cut(self) -> None:
@@ -260,7 +265,8 @@ class Counter(QWidget):
     def _paint_figures(self, painter: QPainter, theme: Theme) -> None:
         x = float(FIELDS)
         rest, below = self._color == "text4", round(14 * manager().scale)
-        for figure, width in zip(self._figures[: self._fitting], self._widths, strict=False):
+        for place in self._fitting:
+            figure, width = self._figures[place], self._widths[place]
             figure.caption.draw(painter, x, 2, theme.text3)
             figure.head.draw(painter, x, below, theme.text2 if rest else theme.text)
             figure.tail.draw(painter, x + figure.head.width, below, theme.text3)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QSizePolicy, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
 from shiboken6 import isValid
 
 from app.views.ui import icons
@@ -270,14 +270,25 @@ def ends_click(event: QEvent) -> bool:
     return event.type() in (QEvent.Type.ShortcutOverride, QEvent.Type.Leave)
 
 
-class StillComboBox(QComboBox):
+class ElidingComboBox(QComboBox):
+    """Ends its text with an ellipsis where it is cut; its window shows the whole text as a tool tip."""
+
+    def initStyleOption(self, option: QStyleOptionComboBox) -> None:
+        super().initStyleOption(option)
+        style, part = self.style(), QStyle.SubControl.SC_ComboBoxEditField
+        room = style.subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, self).width() - 2
+        room -= 0 if option.currentIcon.isNull() else option.iconSize.width() + 4
+        option.currentText = self.fontMetrics().elidedText(option.currentText, Qt.TextElideMode.ElideRight, room)
+
+
+class StillComboBox(ElidingComboBox):
     """A combo box that the wheel does not change."""
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
 
-class ChoiceField(Marked, QComboBox):
+class ChoiceField(Marked, ElidingComboBox):
     """One of a few values.
 
     Args:

@@ -17,7 +17,7 @@ class FittingLabel(QLabel):
 
     def __init__(self, text: str, role: str, tone: str = "", tip: str = "", *, at_right: bool = False) -> None:
         super().__init__(text)
-        self._whole, self._tip = text, tip or text
+        self._whole, self._tip, self._short = text, tip or text, ""
         self._mode = Qt.TextElideMode.ElideRight if at_right else Qt.TextElideMode.ElideMiddle
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(font(role))
@@ -27,9 +27,9 @@ class FittingLabel(QLabel):
         if tone:
             self.setProperty("tone", tone)
 
-    def set_whole(self, text: str, tip: str = "") -> None:
-        """Show another text."""
-        self._whole = text
+    def set_whole(self, text: str, tip: str = "", short: str = "") -> None:
+        """Show another text, or its short form where there is no room for it."""
+        self._whole, self._short = text, short
         self.setToolTip(tip or text)
         self.setAccessibleName(text)
         self.updateGeometry()
@@ -49,4 +49,6 @@ class FittingLabel(QLabel):
         self._fit()
 
     def _fit(self) -> None:
-        self.setText(self.fontMetrics().elidedText(self._whole, self._mode, self.width()))
+        fits = not self._short or self._width() <= self.width()
+        shown = self._whole if fits else self._short
+        self.setText(self.fontMetrics().elidedText(shown, self._mode, self.width()))

@@ -170,9 +170,25 @@ class Divider(QWidget):
         painter.end()
 
 
+class Words(QLabel):
+    """A label that ends with an ellipsis where a line is cut; its window shows the whole text as a tool tip."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        text, area, metrics = self.text(), self.contentsRect(), self.fontMetrics()
+        plain = self.textFormat() == Qt.TextFormat.PlainText and not self.wordWrap() and "\n" not in text
+        if not plain or metrics.horizontalAdvance(text) <= area.width():
+            super().paintEvent(event)
+            return
+        shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, area.width())
+        painter = QPainter(self)
+        flags = int(self.alignment()) | Qt.TextFlag.TextSingleLine
+        self.style().drawItemText(painter, area, flags, self.palette(), self.isEnabled(), shown, self.foregroundRole())
+        painter.end()
+
+
 def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False) -> QLabel:
     """Return a plain text label. `tone` is one of text2, text3, error, warn, run, accent, back."""
-    result = QLabel(text)
+    result = Words(text)
     result.setTextFormat(Qt.TextFormat.PlainText)
     result.setFont(font(role))
     result.setWordWrap(wrap)

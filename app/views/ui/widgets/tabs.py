@@ -12,7 +12,7 @@ from app.views.ui.theme import Theme, current
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
 
 HEIGHT = 34
-PAD, BARE_PAD = 14, 9
+PADS, BARE_PAD = (14, 11, 9), 9  # of icon and name, from the roomiest, and of an icon alone
 NAME_PADS = (12, 10, 8, 6, 5, 4)  # of names without icons, from the roomiest
 ICON = 15
 BADGE, BADGE_GAP = 16, 7  # least width of a badge, and its distance from the name, px
@@ -28,15 +28,16 @@ class _Tab:
     badge_fill: str = "errorFill"
     badge_room: float = 0  # kept when the badge goes, so that no other tab moves
     bare: bool = False  # only its icon, for want of room
-    name_pad: int = 0  # only its name, with so much on either side; 0 for icon and name
+    pad: int = PADS[0]
+    named: bool = False  # only its name
 
-    def width(self, bare: bool, name_pad: int = 0) -> float:
+    def width(self, bare: bool, pad: int, named: bool = False) -> float:
         """Return the width with icon and words, with its icon alone, or with its name alone."""
         badge = BADGE_GAP + self.badge_room if self.badge_room else 0
-        if name_pad and not bare:
-            return 2 * name_pad + self.text.width + badge
+        if named and not bare:
+            return 2 * pad + self.text.width + badge
         words = 0.0 if bare else (6 if self.icon else 0) + self.text.width
-        return 2 * (BARE_PAD if bare else PAD) + (ICON if self.icon else 0) + words + badge
+        return 2 * (BARE_PAD if bare else pad) + (ICON if self.icon else 0) + words + badge
 
     @property
     def badge_width(self) -> float:
@@ -51,13 +52,14 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     Args:
         central: Whether they are over the centre, where the line is `accent` or the `edge` given to `add`.
+        hidden_count: Whether hidden tabs have room too, so that those in sight look the same when one is shown.
     """
 
     selected = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None, *, central: bool = False) -> None:
+    def __init__(self, parent: QWidget | None = None, *, central: bool = False, hidden_count: bool = False) -> None:
         super().__init__(parent)
-        self._central = central
+        self._central, self._hidden_count = central, hidden_count
         self._tabs: list[_Tab] = []
         self._room: int | None = None
         self.setDrawBase(False)
@@ -142,27 +144,24 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     def least_width(self) -> int:
         """Return the width that shows all names."""
-        return self._width_of_names(self._shown(), NAME_PADS[-1])
-
-    def _shown(self) -> list[_Tab]:
-        return [tab for index, tab in enumerate(self._tabs) if self.isTabVisible(index)]
+        return self._width_of_all(NAME_PADS[-1], True)
 
     def _fit(self) -> None:
         """Choose what the tabs show: icons and names, names alone, or as few icons alone as need be, from the end."""
-        before = [(tab.bare, tab.name_pad) for tab in self._tabs]
+        before = [(tab.bare, tab.pad, tab.named) for tab in self._tabs]
         room = self.width() if self._room is None else self._room
-        over = self.sizeHint().width() - room
-        named = next((pad for pad in NAME_PADS if over > 0 and self._width_of_names(self._shown(), pad) <= room), 0)
+        looks = [*((pad, False) for pad in PADS), *((pad, True) for pad in NAME_PADS)]
+        fits = next((look for look in looks if self._width_of_all(*look) <= room), None)
         for tab in self._tabs:
-            tab.name_pad = named
-        over = 0 if named else over
+            tab.pad, tab.named = fits or (PADS[0], False)
+        over = 0 if fits else self.sizeHint().width() - room
         for index in reversed(range(len(self._tabs))):
             tab = self._tabs[index]
             tab.bare = over > 0 and bool(tab.icon) and index != self.currentIndex()
             if tab.bare and self.isTabVisible(index):
                 over -= self._full(tab) - self.tabSizeHint(index).width()
         for index, (tab, was) in enumerate(zip(self._tabs, before, strict=True)):
-            if (tab.bare, tab.name_pad) != was:
+            if (tab.bare, tab.pad, tab.named) != was:
                 self.setTabToolTip(index, tab.text.text if tab.bare else "")
                 self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
 
@@ -174,11 +173,12 @@ class ToolTabs(KeyboardFocus, QTabBar):
         """Return the room for the icons, or less: `_fit` makes do with what it gets."""
         return QSize(HEIGHT, HEIGHT)
 
-    def _width_of_names(self, tabs: list[_Tab], pad: int) -> int:
-        return sum(at_least(tab.width(False, pad), HEIGHT).width() for tab in tabs)
+    def _width_of_all(self, pad: int, named: bool) -> int:
+        counted = [tab for index, tab in enumerate(self._tabs) if self._hidden_count or self.isTabVisible(index)]
+        return sum(at_least(tab.width(False, pad, named), HEIGHT).width() for tab in counted)
 
     def _full(self, tab: _Tab) -> int:
-        return at_least(tab.width(bare=False), HEIGHT).width()
+        return at_least(tab.width(False, PADS[0]), HEIGHT).width()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit()
@@ -191,7 +191,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     def tabSizeHint(self, index: int) -> QSize:
         tab = self._tabs[index] if index < len(self._tabs) else None
-        return at_least(tab.width(tab.bare, tab.name_pad), HEIGHT) if tab is not None else QSize(0, HEIGHT)
+        return at_least(tab.width(tab.bare, tab.pad, tab.named), HEIGHT) if tab is not None else QSize(0, HEIGHT)
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return self.tabSizeHint(index)
@@ -221,12 +221,12 @@ class ToolTabs(KeyboardFocus, QTabBar):
                 painter.fillRect(QRectF(x, 0, 1, self.height()), theme.line)
             self.paint_ring(painter, area.adjusted(3, 4, -3, -4), 4)
         color = "text4" if not self.isTabEnabled(index) else "text" if active or hovered else "text3"
-        x = area.left() + (BARE_PAD if tab.bare else tab.name_pad or PAD)
-        if tab.icon and not tab.name_pad:
+        x = area.left() + (BARE_PAD if tab.bare else tab.pad)
+        if tab.icon and (tab.bare or not tab.named):
             icons.draw(painter, tab.icon, color, x, (HEIGHT - ICON) / 2, ICON)
             x += ICON
         if not tab.bare:
-            x += 6 if tab.icon and not tab.name_pad else 0
+            x += 6 if tab.icon and not tab.named else 0
             tab.text.draw_in(painter, x, area, theme.color(color))
             x += tab.text.width
         if tab.badge is not None:
