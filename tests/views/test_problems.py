@@ -106,6 +106,18 @@ def test_everything_by_keyboard(qtbot: QtBot, panel: ProblemsPanel) -> None:
     assert cured.args == [FLATTEN]
 
 
+def test_the_fixes_of_the_selected_node_are_a_menu_away(
+    qtbot: QtBot, panel: ProblemsPanel, selection: Selection
+) -> None:
+    show(panel, ERROR, WARNING)
+    for ids, cure in (({"n2"}, REMOVE), ((), FLATTEN)):
+        selection.set(ids)
+        panel.offer_fixes()
+        with qtbot.waitSignal(panel.cure_requested) as cured:
+            qtbot.keyClick(QApplication.activePopupWidget(), Qt.Key.Key_Return)
+        assert cured.args == [cure]
+
+
 def test_the_menu_has_every_cure_and_the_text(qtbot: QtBot, panel: ProblemsPanel) -> None:
     show(panel, ERROR)
     actions = {action.text(): action for action in panel.rows[0].menu().actions()}

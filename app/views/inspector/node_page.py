@@ -310,7 +310,8 @@ class NodePage(TabDown):
             return
         words, tone = "", "text3"
         if failed:
-            words, tone = "It fails on its input: see Problems.", "error"
+            ends = spec.kind in ("input", "output")  # they compute nothing that could fail
+            words, tone = "See Problems above." if ends else "It fails on its input: see Problems.", "error"
         elif any(one.state == "assumed" for one in inputs):
             words = "Its input is unknown: a node before it is missing or has an error."
         elif spec.inputs and not inputs:

@@ -22,12 +22,17 @@ class ProblemsFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         yield Action("next-problem", "Go to the next p&roblem", self._go_to_next, "F4", "error", menu="view")
+        yield Action("fix-problem", "Fi&x the problem", self._offer_fixes, "Ctrl+.", "error", menu="view")
 
     def _go_to_next(self) -> None:
         """Show a problem where it is: its node on the canvas, else its row in the list."""
         self.workspace.pages.show("problems")
         if self.problems_panel.go_to_next():
             self.workspace.drawing.take_focus()
+
+    def _offer_fixes(self) -> None:
+        self.workspace.pages.show("problems")
+        self.problems_panel.offer_fixes()
 
     def begin(self) -> None:
         workspace, panel = self.workspace, self.problems_panel

@@ -110,10 +110,16 @@ class ProblemRow(ListRow):
         menu.addAction(icons.icon("copy"), "Copy text", lambda: QGuiApplication.clipboard().setText(text))
         return menu
 
-    def _open_menu(self, place: QPoint) -> None:
+    def offer(self) -> None:
+        """Open the menu below its button, with the first entry chosen."""
+        menu = self._open_menu(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+        menu.setActiveAction(menu.actions()[0])
+
+    def _open_menu(self, place: QPoint) -> QMenu:
         menu = self.menu()
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(place)
+        return menu
 
     def _jump(self) -> None:
         self.jumped.emit(self.problem.node)
@@ -333,6 +339,15 @@ class ProblemsPanel(QWidget):
         self._scroll.ensureWidgetVisible(row, 0, 0)
         self._jump(row.problem.node, row.problem.path)
         return row.problem.node is not None
+
+    def offer_fixes(self) -> None:
+        """Open the menu of a problem: of the selected node, else of the one that was followed last, else the first."""
+        ids = self._selection.ids if self._selection is not None else frozenset()
+        rank = (lambda row: row.problem.node in ids, lambda row: row.key == self._followed, lambda _row: True)
+        row = next((row for suits in rank for row in self.rows if suits(row)), None)
+        if row is not None:
+            self._scroll.ensureWidgetVisible(row, 0, 0)
+            row.offer()
 
     def _move_focus(self, step: int) -> None:
         at = next((i for i, row in enumerate(self.rows) if row.hasFocus()), 0)

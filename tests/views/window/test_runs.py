@@ -105,9 +105,14 @@ def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_neve
         assert again.curves.gradients.history.layers and again.curves.history.started.device == "cpu"
         again.runs.choose(stopped)
         assert again.runs.go_on.isEnabled()
+        moved: list[bool] = []
+        again.run_control.moved_on.connect(moved.append)
+        noted = replace(again.document.project, notes="amid the run")  # no edit of the network
+        again.run_control.started.connect(lambda _run: again.document.apply("Note", noted))
         again.actions_by_key["continue"].trigger()
         qtbot.waitUntil(lambda: bool(again.session.runs))
         wait_for(qtbot, again, "done")
+        assert again.document.project is noted and moved and not any(moved)
         assert np.array_equal(again.session.history.steps["loss"], whole)
         assert len(listed(qtbot, again, 2)) == 2 and cell(again, 0, "State") == "Done"
         there = store.history_of(store.find(store.runs_beside(path), "2"))

@@ -332,11 +332,13 @@ class RunControl(QObject):
         return started
 
     def _on_begin(self, run: Run, project: Project) -> None:
-        self._drawn[run.number] = project
+        now = self._document.project
+        moved = project.graph != now.graph or project.blocks != now.blocks
+        self._drawn[run.number] = project if moved else now  # a stored one has other objects of the same network
         self.started.emit(run)
         if self._keeper is not None:
             self._keeper.announce_start()
-        self.moved_on.emit(project is not self._document.project and project.graph != self._document.project.graph)
+        self.moved_on.emit(moved)
 
     def _analysed(self, _analysis: object) -> None:
         self._check.stop()
