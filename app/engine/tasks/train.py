@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -32,12 +33,13 @@ from app.telemetry.ring import Ring
 from app.training import loop
 from app.training.checkpoints import checkpoint
 from app.training.control import Control, RunEndedError
-from app.training.events import Event, StepDone
+from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started, StepDone
 from app.training.job import JobError
 from app.training.monitoring.live_model import LiveRun
 from app.util import tensor_files
 
-EVERY = 0.05  # seconds between two lists of events
+EVERY, BUSY = 0.05, 0.5  # seconds between two lists of events; the longer if the run uses every core
+_AT_ONCE = (Started, Paused, Resumed, Cut, Finished, Failed)  # a person may wait for these
 
 
 @handles(Train)
@@ -46,13 +48,16 @@ def train(request: Train, context: Context) -> Trained:
     for said in request.said:
         _do(said, control, context)
     threading.Thread(target=_listen, args=(control, context), name="hands", daemon=True).start()
-    outbox = _Outbox(context.progress)
+    threads = request.job.training.threads or request.threads or torch.get_num_threads()
+    outbox = _Outbox(context.progress, EVERY if threads < (os.cpu_count() or 1) else BUSY)
     put, kind = outbox.put, StepDone
     events = loop.train(request.job, control, threads=request.threads, folder=request.folder, resume=request.resume)
     for event in events:
         put(event)
         if type(event) is kind:
             mark.set(event.epoch, event.step)
+        elif isinstance(event, _AT_ONCE):
+            outbox.hurry()
     outbox.close()
     result = control.result
     assert result is not None
@@ -98,18 +103,24 @@ def _answer(context: Context, number: int, done: Future[Any]) -> None:
 
 
 class _Outbox:
-    """Sends events in batches from its own thread, so that the training loop only appends to a queue."""
+    """Sends events in batches from its own thread, so that the training loop only appends to a queue.
 
-    def __init__(self, tell: Callable[[list[Event]], None]) -> None:
-        self._tell = tell
+    Sends every `every` seconds: each list costs both processes a change of threads.
+    """
+
+    def __init__(self, tell: Callable[[list[Event]], None], every: float) -> None:
+        self._tell, self._every = tell, every
         self._ring: Ring[Event] = Ring()
-        self._closing = threading.Event()
+        self._wake = threading.Event()
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
         self.put = self._ring.append
 
     def _run(self) -> None:
-        while not self._closing.wait(EVERY):
+        while not self._closing:
+            self._wake.wait(self._every)
+            self._wake.clear()
             self._send()
         self._send()
 
@@ -118,9 +129,14 @@ class _Outbox:
         if events:
             self._tell(events)  # a list, so that neither end remembers it
 
+    def hurry(self) -> None:
+        """Send the events so far without waiting for the next time."""
+        self._wake.set()
+
     def close(self) -> None:
         """Send the remaining events."""
-        self._closing.set()
+        self._closing = True
+        self._wake.set()
         self._thread.join()
 
 

@@ -17,7 +17,7 @@ from app.training.events import Saved
 if TYPE_CHECKING:
     from torch import Tensor
 
-REST = 1.0  # seconds between two best checkpoints: an epoch of a small net takes less than writing does
+REST = 2.0  # seconds between two best checkpoints: an epoch of a small net takes less than writing does
 
 
 class Saver:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 GRADIENTS = "Gradients"
-STRIPS = 1.0  # seconds between two paintings of the gradient strips
+STRIPS = 2.0  # seconds between two paintings of the gradient strips
 
 
 class ChartsFeature(Feature):

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from app.runs.recorder import Recorder
     from app.training_thread import TrainingThread
 
-POLL, SLOWEST = 83, 500  # milliseconds between two polls: 12 times a second, at least 2
-SHARE = 0.015  # of a CPU core for polls and their painting: the run may need the same core
+POLL, SLOWEST = 83, 1000  # milliseconds between two polls: 12 times a second, at least one
+SHARE = 0.01  # of a CPU core for polls and their painting: the run may need the same core
 ROOMY = 3  # factor for time and rate of polls if the run leaves a core to the window
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 
