@@ -106,7 +106,12 @@ _PICTURES = (
     Option("pin_memory", "bool", False, doc="Copy batches to a GPU from pinned memory, asynchronously."),
 )
 _DATASET = (
-    Option("dataset", "str", "", doc="Name of the class; may be empty if the file has only one."),
+    Option(
+        "dataset",
+        "str",
+        "",
+        doc="Name of the class: one that was found in the file, or typed; may be empty if there is only one.",
+    ),
     Option(
         "workers",
         "int",

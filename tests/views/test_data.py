@@ -234,6 +234,47 @@ def test_a_dataset_class_waits_until_its_file_is_trusted(qtbot, section, tmp_pat
     assert "30 samples of 3 float32, 3 classes" in section.state.text() and not section.trust.isVisible()
 
 
+TWO = """\
+from torch.utils import data as sets
+
+raise SystemExit("nothing of this runs")
+
+
+class First(sets.Dataset):
+    pass
+
+
+class Helper:
+    pass
+
+
+if True:
+
+    class Second(First):
+        pass
+"""
+
+
+def test_the_classes_of_a_file_are_chosen_from_a_menu_before_any_of_it_runs(qtbot, section, tmp_path):
+    (tmp_path / "two.py").write_text(TWO)
+    with qtbot.waitSignal(section.chosen) as chosen:
+        section.show_config(DataConfig("file.dataset", path=str(tmp_path / "two.py")))
+        editor = section.options.editor("dataset")
+        qtbot.waitUntil(lambda: editor.choose is not None and editor.choose.isVisible())
+        qtbot.keyClick(editor.choose, Qt.Key.Key_Space)
+        assert [each.text() for each in editor.menu.actions()] == ["First", "Second"]
+        qtbot.keyClick(editor.menu, Qt.Key.Key_Down)
+        qtbot.keyClick(editor.menu, Qt.Key.Key_Down)
+        qtbot.keyClick(editor.menu, Qt.Key.Key_Return)
+    config = chosen.args[0]
+    assert config.options["dataset"] == "Second"
+    section.show_config(config)
+    assert editor.field.text() == "Second" and not editor.field.isReadOnly()
+    (tmp_path / "own.py").write_text(OWN)
+    section.show_config(DataConfig("file.dataset", path=str(tmp_path / "own.py")))
+    qtbot.waitUntil(lambda: editor.field.placeholderText() == "Own")
+
+
 SLOW = """\
 import time
 from pathlib import Path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 from app.data.config import DataConfig
@@ -12,6 +14,8 @@ from app.util import regular_files
 
 KEY = "file.dataset"
 LONGEST = 2_000_000
+_PACKAGES = ("torch.utils.data", "torchvision.datasets")  # where a class that is derived from is a Dataset
+_NO_DATASETS = {"Sampler", "DataLoader"}
 
 
 class NotTrustedError(DataError):
@@ -43,3 +47,51 @@ def trusted(config: DataConfig) -> list[str]:
     except DataError:
         return []
     return [sha256] if sha256 and layer_files.allowed(sha256) else []
+
+
+def classes_in(text: str) -> tuple[str, ...]:
+    """Return the names of the Dataset classes of a file in their order, without running it; none if it has an error.
+
+    Those are classes derived from one of torch.utils.data or torchvision.datasets, from one of the file, or from a
+    class whose name ends in Dataset.
+
+    >>> classes_in("from torch.utils import data\\nclass A(data.Dataset): ...\\nclass B(A): ...\\nclass C: ...")
+    ('A', 'B')
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    names, found = dict[str, str](), list[str]()
+    for node in _statements(tree.body):
+        if isinstance(node, ast.Import):
+            names.update({alias.asname: alias.name for alias in node.names if alias.asname})
+        elif isinstance(node, ast.ImportFrom):
+            names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+        elif isinstance(node, ast.ClassDef):
+            bases = [_dotted(base, names) for base in node.bases]
+            if any(base in found or _is_dataset(base) for base in bases):
+                found.append(node.name)
+    return tuple(dict.fromkeys(found))
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, with those in conditions and in `try`."""
+    for node in body:
+        yield node
+        for part in ("body", "orelse", "handlers", "finalbody") if isinstance(node, ast.If | ast.Try) else ():
+            for each in getattr(node, part, ()):
+                yield from _statements(each.body if isinstance(each, ast.ExceptHandler) else [each])
+
+
+def _dotted(base: ast.expr, names: dict[str, str]) -> str:
+    """Return the full name of a base class, as far as the imports tell; of `Dataset[int]` that of Dataset."""
+    written = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+    first, dot, rest = written.partition(".")
+    return f"{names.get(first, first)}{dot}{rest}"
+
+
+def _is_dataset(name: str) -> bool:
+    package, _, last = name.rpartition(".")
+    known = any(package == each or package.startswith(f"{each}.") for each in _PACKAGES)
+    return last.endswith("Dataset") or (known and last not in _NO_DATASETS and not last.endswith("Sampler"))

@@ -1,4 +1,4 @@
-"""Requests about data: read them with a preview batch, and their downloads."""
+"""Requests about data: read them with a preview batch, the classes of a file, and downloads."""
 
 from __future__ import annotations
 
@@ -49,3 +49,11 @@ class FindAddresses(Request[Addresses]):
 
     lane: ClassVar[str] = "data"
     source: str
+
+
+@dataclass(frozen=True)
+class FindDatasetClasses(Request[tuple[str, ...]]):
+    """List the Dataset classes of a Python file, without running it. Raises DataError for a file that is unreadable."""
+
+    lane: ClassVar[str] = "data files"
+    path: Path

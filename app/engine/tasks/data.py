@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.data.downloads.addresses import addresses
 from app.data.downloads.archives import Addresses
-from app.data.own_files import cache
+from app.data.own_files import cache, dataset_class
 from app.data.preview import preview
 from app.data.spec import DataError, ReadingCancelledError
-from app.engine.requests.data import FindAddresses, Read, ReadData, ReadProgress
+from app.engine.requests.data import FindAddresses, FindDatasetClasses, Read, ReadData, ReadProgress
 from app.engine.server import Context, handles
 from app.util.pace import Pace
 
@@ -32,3 +32,8 @@ def read_data(request: ReadData, context: Context) -> Read:
 @handles(FindAddresses)
 def find_addresses(request: FindAddresses, _context: Context) -> Addresses:
     return addresses(request.source)
+
+
+@handles(FindDatasetClasses)
+def find_dataset_classes(request: FindDatasetClasses, _context: Context) -> tuple[str, ...]:
+    return dataset_class.classes_in(dataset_class.file_of(request.path).text)

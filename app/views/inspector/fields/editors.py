@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from app.views.inspector.fields.values import (
     text_of,
 )
 from app.views.ui.layouts import hbox
-from app.views.ui.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
+from app.views.ui.widgets import Button, ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
 from app.views.ui.widgets.focus import focus_in
 
 LEAST, SINGLE = 62, 106  # width of a field for one number, px
@@ -258,6 +258,25 @@ class TextEditor(Editor):
     def __init__(self, param: ParamLike, scope: BlockScope | None = None) -> None:
         super().__init__(param, ValueField("", self.parse_text, lambda value: text_of(param, value)), scope)
         self.field.setPlaceholderText("None" if param.optional else "")
+        self.choose: Button | None = None
+
+    def offer(self, values: Sequence[Any]) -> None:
+        """Offer values in a menu beside the field, which can still be typed into; none takes the menu away."""
+        if self.choose is None and values:
+            self.choose = icon_button("chevron-down", f"Choose {self.param.name}")
+            self.choose.setFixedWidth(18)
+            self.menu = QMenu(self.choose)
+            self.choose.clicked.connect(self._open_menu)
+            self.row.addWidget(self.choose)
+        if self.choose is not None:
+            self.menu.clear()
+            for value in values:
+                self.menu.addAction(show(value), partial(self._edited, value))
+            self.choose.setVisible(bool(values))
+
+    def _open_menu(self) -> None:
+        self.menu.setMinimumWidth(self.width())
+        self.menu.popup(self.field.mapToGlobal(self.field.rect().bottomLeft()))
 
     def parse_text(self, text: str) -> Any:
         return self.parse(text)

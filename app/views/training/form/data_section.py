@@ -15,6 +15,7 @@ from app.data.own_files import dataset_class
 from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
 from app.data.spec import VALUES, BatchPreview, ReadingCancelledError, SourceSpec
 from app.data.transform_list import is_random
+from app.engine.requests.data import FindDatasetClasses
 from app.preflight import synthetic_data
 from app.training.choices import ChoiceParam
 from app.training.config import TrainingConfig
@@ -22,6 +23,7 @@ from app.training.job import JobError, check_data
 from app.util.formatting import counted, grouped_digits, megabytes
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
+from app.views.inspector.fields.editors import TextEditor
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import equal_values
 from app.views.training.form.batch_view import BatchView
@@ -83,6 +85,7 @@ class DataSection(Section):
 
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Data", parent=parent)
+        self._engine = engine
         self._root: Path = default_root()
         self.folder: Path | None = None  # of the project, where its data are looked for first
         self._config = DataConfig()
@@ -278,6 +281,25 @@ class DataSection(Section):
         if self.options is not None:
             self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
             self._show_taken()
+            self._request_classes()
+
+    def _request_classes(self) -> None:
+        """Have the engine list the Dataset classes of a Python file, whose text it reads without running it."""
+        if self._options_of != dataset_class.KEY:
+            return
+        if not self._config.path:
+            self._offer_classes(())
+            return
+        self._engine.ask(
+            "data.classes", FindDatasetClasses(Path(self._config.path)), on_answer=self._offer_classes,
+            on_error=lambda _failure: self._offer_classes(()),  # what is wrong is said where the file is read
+        )  # fmt: skip
+
+    def _offer_classes(self, names: tuple[str, ...]) -> None:
+        row = self.options.rows.get("dataset") if self.options is not None else None
+        if row is not None and isinstance(row.editor, TextEditor):
+            row.editor.offer(names)
+            row.editor.field.setPlaceholderText(names[0] if len(names) == 1 else "choose one" if names else "")
 
     def _show_taken(self) -> None:
         """Show in the empty fields of an array file which of its arrays were taken."""
