@@ -86,8 +86,9 @@ class TrainingThread(QThread):
             for event in events:
                 if isinstance(event, Cut):
                     self._note_stage(event)
+                problem = recorder.take(event) if recorder is not None else None  # first: what is shown is stored
                 self._ring.append(event)
-                if recorder is not None and (problem := recorder.take(event)) is not None:
+                if problem is not None:
                     self._ring.append(problem)
                 if isinstance(event, _STATE_EVENTS):
                     self.state_changed.emit(event)

@@ -32,6 +32,7 @@ from app.training.events import (
     Hashing,
     LossParts,
     MemorySample,
+    Paused,
     RateSet,
     Saved,
     Saving,
@@ -150,6 +151,10 @@ class Recorder:
             self._set_up(event)
         elif isinstance(event, Saving | Cut):
             self._write()
+        elif isinstance(event, Paused):  # its steps may be recomputed now
+            with self._noting():
+                self._write()
+                self._write_summary()
         return self.unsaid()
 
     def unsaid(self) -> Saved | None:

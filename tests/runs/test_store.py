@@ -17,7 +17,7 @@ from app.runs.resume import as_before, further, going_on
 from app.training.checkpoints import checkpoint
 from app.training.config import TrainingConfig
 from app.training.control import Control
-from app.training.events import Event, StepDone
+from app.training.events import Event, Paused, StepDone
 from app.training.history import History
 from app.training.job import Job
 from app.training.loop import train
@@ -143,6 +143,23 @@ def test_a_run_that_goes_on_tells_the_rest_as_if_it_had_never_stopped(tmp_path: 
     assert second.kept.record.continued == (23,) and second.kept.state == "done"
     assert same(store.history_of(second.kept), store.history_of(whole.kept))
     assert second.kept.record.summary.best_loss == whole.kept.record.summary.best_loss
+
+
+def test_a_run_that_pauses_is_stored_up_to_its_pause(tmp_path: Path) -> None:
+    a_job, control = job(), Control()
+    kept = store.begin(tmp_path, project(a_job))
+    recorder = Recorder(kept, project(a_job), a_job.source.text)
+    assert recorder.begin() == ""
+    control.step()  # takes one step, and pauses
+    stored: list[store.Kept] = []
+    for event in train(a_job, control, folder=recorder.checkpoints):
+        recorder.take(event)
+        if isinstance(event, Paused):
+            stored = store.listed(tmp_path)
+            assert store.history_of(stored[0]).steps["step"].tolist() == [1]
+            control.stop()
+    assert stored[0].record.beginning is not None, "what its steps are recomputed with"
+    recorder.close()
 
 
 def test_history_goes_on_after_the_checkpoint() -> None:

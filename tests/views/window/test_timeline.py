@@ -113,16 +113,17 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     assert bar.recompute.text() == CANCEL
     qtbot.waitUntil(lambda: bar.recompute.text() == RECOMPUTE, timeout=60_000)
     assert "verified" in bar.words.text()
-    qtbot.waitUntil(lambda: trained.room.tape is not None and control.batch_dialog is not None)
+    page = trained.layer_page
+    qtbot.waitUntil(lambda: trained.room.tape is not None and page.batch.isVisible())
+    assert control.batch_dialog is None, "it would cover the graph"
+    qtbot.mouseClick(page.batch, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: control.batch_dialog is not None)
     assert trained.room.tape.loss == pytest.approx(history.steps["loss"][step - 1], rel=0, abs=0)
     losses = [float(control.batch_dialog.table.item(row, 3).text()) for row in range(64)]
     assert np.mean(losses) == pytest.approx(trained.room.tape.loss, rel=1e-2)
     control.batch_dialog.close()
     control.debug(step)  # held: it is not computed again
     assert bar.recompute.text() == RECOMPUTE
-    qtbot.waitUntil(lambda: control.batch_dialog is not None)
-    control.batch_dialog.close()
-    page = trained.layer_page
     qtbot.waitUntil(lambda: page.values.at_step.shown is not None, timeout=60_000)
     played = norms_played(qtbot, trained)
     recorded = dict(zip(history.layers, history.gradients.matrix()[:, 1], strict=True))
@@ -146,8 +147,6 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     assert (
         trained.pages.front("centre") == "autograd" and page.run_words.text() == f"Step {step + 1} of Run 1, recomputed"
     )
-    qtbot.waitUntil(lambda: control.batch_dialog is not None)
-    control.batch_dialog.close()
     trained.pages.show("layer")
     qtbot.mouseClick(page.newest, Qt.MouseButton.LeftButton)
     assert trained.shown_run.step is None and page.values.at_step.isHidden() and not page.values.plot.isHidden()
@@ -212,7 +211,9 @@ def test_the_step_that_ended_a_run_is_debugged_from_its_message(qtbot, trained: 
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     past = trained.shown_run
     qtbot.waitUntil(lambda: past.past is not None and past.past.step == step, timeout=60_000)
-    control = timeline(trained).step_control
+    control, page = timeline(trained).step_control, trained.layer_page
+    qtbot.waitUntil(lambda: trained.room.tape is not None and page.batch.isVisible(), timeout=60_000)
+    qtbot.mouseClick(page.batch, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: control.batch_dialog is not None, timeout=60_000)
     assert control.batch_dialog.table.item(0, 3).text() == "nan" and math.isnan(trained.room.tape.loss)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog
 
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
@@ -37,7 +38,7 @@ def with_points(qtbot, qapp) -> Iterator[WholeWindow]:
         yield made
 
 
-def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot, with_points):
+def test_a_gradient_above_its_bound_pauses_says_where_shows_the_batch_and_debugs_the_step(qtbot, with_points):
     window = with_points
     assert window.watch_control.section.points == WatchPoints(gradient_norm=1e-6)
     window.run_control.run()
@@ -53,6 +54,13 @@ def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot,
     headers = [dialog.table.horizontalHeaderItem(c).text() for c in range(dialog.table.columnCount())]
     assert headers == ["", "Label", "Largest output", "Loss", "Input"]
     dialog.accept()
+    # Of the paused run the step is computed again, with its graph in front and nothing over it.
+    qtbot.mouseClick(banner.button("Debug step 1"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: window.shown_run.past is not None and window.room.tape is not None, timeout=60_000)
+    assert window.session.state == "paused" and window.shown_run.past.step == 1
+    assert window.pages.front("centre") == "autograd"
+    assert window.room.tape.loss == pytest.approx(float(window.session.history.steps["loss"][0]), rel=0, abs=0)
+    assert not [one for one in window.findChildren(QDialog) if one.isVisible()]
     window.session.step()
     qtbot.waitUntil(lambda: not banner.isVisible())  # it is of a step that is no longer the newest
 

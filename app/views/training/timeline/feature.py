@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QTimer
 
 from app.views.feature import Action, Feature
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from app.views.training.timeline.step_control import StepControl
     from app.views.training.timeline.timeline_bar import TimelineBar
 
-DEBUG = "Recompute the selected step and open its graph, layers and batch"
+DEBUG = "Recompute the selected step and open its graph and layers; its batch is a click away"
 FIRST = "Search the shown run for the first step that exceeds a bound"
 LEAVE = "Fork the shown run before the selected step, without its batch"
 
@@ -25,6 +28,7 @@ class TimelineFeature(Feature):
     recompute_control: RecomputeControl
     step_control: StepControl
     timeline: TimelineBar
+    _waiting: Callable[[], object] | None = None
 
     def actions(self) -> Iterable[Action]:
         with_step = self._with_step
@@ -42,7 +46,7 @@ class TimelineFeature(Feature):
         )  # fmt: skip
 
     def _with_step(self, does: Callable[..., object]) -> Callable[..., object]:
-        """Return a command that first has the page with the timeline made."""
+        """Return a command that first has the page with the timeline made; of several until then the last is done."""
 
         def act(*given: Any) -> None:
             if hasattr(self, "step_control"):
@@ -50,9 +54,15 @@ class TimelineFeature(Feature):
             elif self.workspace.shown_run.figures is None:
                 self.workspace.notifier.say("No run is shown", "Run the network first, or choose a stored run.")
             else:
+                self._waiting = partial(does, *given)
                 self.workspace.pages.show("curves")
 
         return act
+
+    def _do_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting()
 
     def _furnish(self, curves: Curves) -> None:
         """Put the bar under the charts of a page."""
@@ -74,6 +84,7 @@ class TimelineFeature(Feature):
         curves.menuWanted.connect(control.show_menu)
         bar.menu.aboutToShow.connect(lambda: control.fill(bar.menu, control.step or 1))
         self._show()
+        QTimer.singleShot(0, self, self._do_waiting)  # once the page shows the run
 
     def _show(self) -> None:
         from app.views.training.timeline.recompute_control import NOT_STORED

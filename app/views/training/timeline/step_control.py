@@ -72,7 +72,7 @@ class StepControl(QObject):
         for words, act, reason, tip in (
             (f"Show {title}", lambda: self._workspace.shown_run.choose_step(step), "", ""),
             (f"Debug {title}", lambda: self.debug(step), why,
-             "Recompute it and open its graph, layers and batch"),
+             "Recompute it and open its graph and layers; its batch is a click away"),
             ("Find first step where…", self.find_first, why, "Search the run for the first step that exceeds a bound"),
             (f"Leave out the batch of {title}…", lambda: self.ask_leave_out(step), why or (ACTIVE if active else ""),
              "Fork the run before this step, without its batch"),
@@ -92,7 +92,9 @@ class StepControl(QObject):
     # -- debugging ----------------------------------------------------------------------------------------------------
 
     def debug(self, step: int | None = None) -> None:
-        """Recompute a step, the chosen one if None; open its graph, its batch and the layer of the largest gradient."""
+        """Recompute a step, the chosen one if None; open its graph and the layer of the largest gradient, on whose page
+        its batch can be shown: by itself that would cover the graph.
+        """
         step = self.step if step is None else step
         if step is None:
             self._workspace.notifier.say("There is no step to debug", "Run the network first, or choose a stored run.")
@@ -105,7 +107,6 @@ class StepControl(QObject):
         self._workspace.pages.show("layer")
         if norms:
             self._workspace.commands.trigger("choose-layer", max(norms, key=norms.__getitem__))
-        self.show_batch()
 
     def show_batch(self) -> None:
         """Show the batch of the step that was recomputed."""
