@@ -275,7 +275,7 @@ class CanvasView(PanZoomView):
         return super().viewportEvent(event)
 
     def _tip(self, position: QPoint) -> str:
-        """Describe the port or wire at a point."""
+        """Describe the port, wire, node or note at a point."""
         scene = self.canvas_scene
         hit = scene.hit(self.mapToScene(position), self.zoom)
         if hit.node is not None and hit.pin is not None:
@@ -290,6 +290,8 @@ class CanvasView(PanZoomView):
             return "Fold or unfold (U)"
         if hit.node is not None and hit.inside:
             return scene.nodes[hit.node].words_of(hit.inside)
-        if hit.node is not None and hit.node in scene.problems:
-            return scene.problems[hit.node][0].message
-        return ""
+        if hit.node is not None:
+            problems = scene.problems.get(hit.node, ())
+            return "\n".join((scene.nodes[hit.node].words, *(problem.message for problem in problems[:1])))
+        note = scene.notes.comments.get(hit.note) if hit.note is not None else None
+        return note.text if note is not None else ""

@@ -28,6 +28,7 @@ from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost
 
 ROW_HEIGHT = 26
+LEAST = 70  # px, of the height of the table; a page that is lower is scrolled
 _ARROW = 22
 NOT_YET = ("Not computed yet", "The cost of each layer is shown here once computed.")
 
@@ -184,7 +186,8 @@ class CostTable(QWidget):
         vbox((self.table, 1), Divider(color="line2"), self.total, self.note, on=page, margins=(0, 0, 0, 6), spacing=0)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
-        self._stack.addWidget(page)
+        self.table.setMinimumHeight(LEAST)
+        self._stack.addWidget(Scrolled(page))
 
     def _connect(self) -> None:
         header = self.table.horizontalHeader()

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 
 import pytest
-from PySide6.QtCore import QModelIndex, Qt
-from PySide6.QtGui import QFontMetrics, QFontMetricsF
+from PySide6.QtCore import QEvent, QModelIndex, Qt
+from PySide6.QtGui import QFontMetrics, QFontMetricsF, QHelpEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -19,14 +19,19 @@ from PySide6.QtWidgets import (
     QListView,
     QStyledItemDelegate,
     QStyleOptionViewItem,
+    QToolTip,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 
+from app.views.ui import theme
 from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import Words
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
+GRAPH = "a graph"
+LOOKS = (((1280, 800), 1.0), ((1024, 700), 1.0), ((1280, 800), 1.5), ((1280, 800), 2.0), ((1024, 700), 2.0))
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 PIXELS = 2  # by which a text may be wider than its room: bearings
 
@@ -42,15 +47,32 @@ def cut(window: WholeWindow, elided: Collection[str] = ()) -> Iterator[str]:
             yield from _of_view(widget)
         elif not widget.toolTip():
             own = widget.text() if isinstance(widget, QLabel | QAbstractButton) else ""
-            if text := _cut_text(widget) or (own if own in elided else ""):
+            text = _cut_text(widget) or (own if own in elided else "")
+            if text and (_lacks_lines(widget) or _tip(widget) != text):
                 yield f"{text!r} in {_place(widget)}"
 
 
+def _tip(widget: QWidget) -> str:
+    """Return the tool tip that the window shows for a widget under the pointer."""
+    place = widget.visibleRegion().boundingRect().center()
+    window = widget.window()
+    QToolTip.hideText()
+    asked = QHelpEvent(QEvent.Type.ToolTip, widget.mapTo(window, place), widget.mapToGlobal(place))
+    QApplication.sendEvent(window, asked)
+    return QToolTip.text()
+
+
+def _lacks_lines(widget: QWidget) -> bool:
+    return isinstance(widget, QLabel) and widget.wordWrap() and not widget.toolTip()
+
+
 class Elisions:
-    """What is elided from now on by somebody who has no tool tip for it: painted, and put on a label or a button."""
+    """What is elided from now on by somebody who has no tool tip for it: painted, drawn in a graph, and put on a label
+    or a button."""
 
     def __init__(self) -> None:
         self.painted: set[str] = set()
+        self.drawn: set[str] = set()
         self.texts: set[str] = set()
 
     def watch(self, real: Callable[..., str]) -> Callable[..., str]:
@@ -60,6 +82,8 @@ class Elisions:
                 place = _painter_without_tip()
                 if place is None:
                     self.texts.add(shown)
+                elif place == GRAPH:
+                    self.drawn.add(text)
                 elif place:
                     self.painted.add(f"{text!r} painted as {shown!r} in {place}")
             return shown
@@ -76,20 +100,21 @@ def elisions(monkeypatch: pytest.MonkeyPatch) -> Elisions:
 
 
 def _painter_without_tip() -> str | None:
-    """Return the widget or delegate that is painting, "" if it shows tool tips; None if nobody paints."""
+    """Return the widget or delegate that is painting, "" if it shows tool tips, `GRAPH` for an item of a graph; None if
+    nobody paints."""
     frame, names = sys._getframe(2), []
     while frame is not None:
         who, index = frame.f_locals.get("self"), frame.f_locals.get("index")
         names.append(frame.f_code.co_name)
         if isinstance(who, QGraphicsItem):
-            return ""  # what is cut in a graph is whole at a larger zoom, and in the inspector
+            return GRAPH
         if isinstance(who, QStyledItemDelegate) and isinstance(index, QModelIndex):
             helps = type(who).helpEvent is not QStyledItemDelegate.helpEvent
             tells = helps or index.data(Qt.ItemDataRole.ToolTipRole)
             return "" if tells else f"{type(who).__name__} of {type(index.model()).__name__}"
         if isinstance(who, QWidget) and "paintEvent" in names:
             handles = any("event" in vars(kind) for kind in type(who).__mro__ if kind.__module__.startswith("app."))
-            return "" if who.toolTip() or handles else _place(who)
+            return "" if who.toolTip() or handles or isinstance(who, Words | QComboBox) else _place(who)
         frame = frame.f_back
     return None
 
@@ -151,22 +176,41 @@ def _place(widget: QWidget) -> str:
     return " < ".join(names[:5])
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (1024, 700)])
-def test_no_text_is_cut_without_a_tool_tip(
-    qtbot: QtBot, window: WholeWindow, elisions: Elisions, size: tuple[int, int]
+def _tips_of_graphs(window: WholeWindow) -> str:
+    """Return the tool tips of all nodes, groups and notes in graphs, one after the other."""
+    canvas = window.canvas.scene
+    parts = [item.words for item in canvas.nodes.values()]
+    parts += [note.text for note in canvas.notes.comments.values()]
+    for scene in (window.room.scene, window.diff.structure.scene):
+        parts += [part.tooltip for part in (*scene.boxes.values(), *scene.groups.values())]
+    return "\n".join(parts)
+
+
+def test_no_text_is_cut_without_a_tool_tip_in_any_size_and_text_size(
+    qtbot: QtBot, window: WholeWindow, elisions: Elisions
 ) -> None:
-    window.resize(*size)
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     window.pages.make_all()
     window.selection.set([next(key for key, each in window.sheet.project.graph.nodes.items() if each.name == "conv1")])
+    for key in ("attention", "diff"):
+        window.pages.show(key)
+    qtbot.waitUntil(lambda: hasattr(window.diff, "structure"))
     found = set()
-    for pane in (window.centre, window.left.pane, window.right.pane, window.bottom.pane):
-        for key in pane._keys:
-            if pane.tabs.isTabVisible(pane.tabs.index(key)):
-                pane.show_page(key)
-                QApplication.processEvents()
-                found |= {f"{key}: {each}" for each in cut(window, elisions.texts)}
-                window.grab()
-    found |= elisions.painted
+    try:
+        for size, text in LOOKS:
+            window.resize(*size)
+            theme.manager().set_scale(text)
+            QApplication.processEvents()
+            for pane in (window.centre, window.left.pane, window.right.pane, window.bottom.pane):
+                for key in pane._keys:
+                    if pane.tabs.isTabVisible(pane.tabs.index(key)):
+                        pane.show_page(key)
+                        QApplication.processEvents()
+                        found |= {f"{size} {text} {key}: {each}" for each in cut(window, elisions.texts)}
+                        window.grab()
+        tips = _tips_of_graphs(window)
+        found |= elisions.painted | {f"{each!r} in a graph" for each in elisions.drawn if each not in tips}
+    finally:
+        theme.manager().set_scale(1.0)
     assert not found, "\n".join(sorted(found))

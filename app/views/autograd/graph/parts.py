@@ -104,6 +104,12 @@ class GroupPart(Part):
         super().__init__(face.group.id, face.group.link, rect)
         self.face = face
 
+    @property
+    def tooltip(self) -> str:
+        """Return the text of its header, for a tooltip."""
+        group = self.face.group
+        return "\n".join(filter(None, (group.title, group.caption)))
+
     def in_header(self, at: QPointF) -> bool:
         """Return whether a point of the scene is in the header."""
         return 0 <= at.y() - self.place.y <= HEADER and 0 <= at.x() - self.place.x <= self.place.width

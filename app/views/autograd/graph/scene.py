@@ -248,7 +248,7 @@ class TapeScene(QGraphicsScene):
         for kind, key in here:
             if kind == "label" and key in flows:
                 return f"{label_of(self._drawing.arrows[key])}\n{flows[key].words}"
-        if here and isinstance(part, BoxPart):
+        if here and (isinstance(part, BoxPart) or (part is not None and part.in_header(at))):
             return part.tooltip
         over = (key for kind, key in here if kind == "arrow" and key in flows and self.path_of(key).near(at))
         return next((flows[number].words for number in over), "")

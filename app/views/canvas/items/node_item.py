@@ -131,13 +131,18 @@ class NodeItem:
     def y(self) -> float:
         return self._place.y()
 
+    @property
+    def words(self) -> str:
+        """All its text: name, layer with its values, and details."""
+        return "\n".join(line for line in (self.face.name, self.face.line, self.face.detail) if line)
+
     def words_of(self, way: Sequence[str]) -> str:
         """Describe a node inside by its path: its name, its op and its output shape."""
         found = self._inside(way)
         if found is None:
             return ""
         item, inner = found
-        lines = [item.face.name, item.face.line, item.face.detail]
+        lines = [item.words]
         lines += [inner.inner.carried.get((item.node, number), "") for number in range(len(item.face.outputs))]
         return "\n".join(line for line in lines if line)
 
