@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QSize, QTimer
 from PySide6.QtGui import QColor, QFontInfo, QIcon, QImage
 from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
 
@@ -204,3 +204,25 @@ def test_what_is_out_of_sight_is_styled_in_its_turn_and_before_it_is_shown(qapp,
     stack.setCurrentIndex(1)
     assert ink()[1] == light
     qtbot.waitUntil(lambda: ink() == [light] * 3)
+
+
+def test_a_change_within_the_event_loop_is_painted_once_all_in_sight_is_styled(qapp, qtbot):
+    theme.apply(qapp, "dark", 1.0)
+    button = QPushButton("in sight")
+    button.setFont(theme.font("title"))
+    qtbot.addWidget(button)
+    button.show()
+    before, frozen = button.font().pixelSize(), []
+
+    def change() -> None:
+        theme.apply(qapp, "light", 1.5)
+        theme.manager().set_scale(2.0)  # before anybody has heard of the first
+        frozen.append(not button.updatesEnabled())
+
+    QTimer.singleShot(0, change)
+    try:
+        qtbot.waitUntil(lambda: frozen == [True] and button.updatesEnabled())
+        assert button.palette().color(button.foregroundRole()) == theme.load("light").text
+        assert button.font().pixelSize() == 2 * before and qapp.font() == theme.font("body")
+    finally:
+        theme.apply(qapp, "dark", 1.0)

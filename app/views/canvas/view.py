@@ -292,6 +292,6 @@ class CanvasView(PanZoomView):
             return scene.nodes[hit.node].words_of(hit.inside)
         if hit.node is not None:
             problems = scene.problems.get(hit.node, ())
-            return "\n".join((scene.nodes[hit.node].words, *(problem.message for problem in problems[:1])))
+            return "\n".join((scene.nodes[hit.node].text, *(problem.message for problem in problems[:1])))
         note = scene.notes.comments.get(hit.note) if hit.note is not None else None
         return note.text if note is not None else ""

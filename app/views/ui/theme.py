@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QFontMetricsF, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
@@ -288,6 +288,7 @@ class ThemeManager(QObject):
         self._restyling: Restyling | None = None
         self._sheets: dict[tuple[str, float], str] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
+        self._shown_scale: float | None = None  # of the text, while others have not heard of a change
 
     @property
     def theme(self) -> Theme:
@@ -381,10 +382,22 @@ class ThemeManager(QObject):
         app.setPalette(colors)
         if self._restyling is None:
             self._restyling = Restyling(app)
-        self._restyling.set_sheet(sheet)
-        self._set_fonts(app)
-        grows = self._scale / (before or self._scale)
-        if before is None or grows == 1.0:
+        pending = self._shown_scale is not None
+        self._shown_scale = self._shown_scale or before or self._scale
+        if self._restyling.set_sheet(sheet) and self._shown_scale != self._scale:
+            if not pending:  # in a turn of its own: nothing is painted until then
+                QTimer.singleShot(0, self, self._spread)
+        else:
+            self._spread()
+
+    def _spread(self) -> None:
+        """Set the fonts, and have everybody take the theme and the text size that are in force."""
+        before, self._shown_scale = self._shown_scale, None
+        if before is None or self._app is None:
+            return
+        self._set_fonts(self._app)
+        grows = self._scale / before
+        if grows == 1.0:
             self.changed.emit()
             return
         from app.views.ui import scaling

@@ -179,7 +179,7 @@ def _place(widget: QWidget) -> str:
 def _tips_of_graphs(window: WholeWindow) -> str:
     """Return the tool tips of all nodes, groups and notes in graphs, one after the other."""
     canvas = window.canvas.scene
-    parts = [item.words for item in canvas.nodes.values()]
+    parts = [item.text for item in canvas.nodes.values()]
     parts += [note.text for note in canvas.notes.comments.values()]
     for scene in (window.room.scene, window.diff.structure.scene):
         parts += [part.tooltip for part in (*scene.boxes.values(), *scene.groups.values())]

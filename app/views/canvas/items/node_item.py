@@ -132,7 +132,7 @@ class NodeItem:
         return self._place.y()
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """All its text: name, layer with its values, and details."""
         return "\n".join(line for line in (self.face.name, self.face.line, self.face.detail) if line)
 
@@ -142,7 +142,7 @@ class NodeItem:
         if found is None:
             return ""
         item, inner = found
-        lines = [item.words]
+        lines = [item.text]
         lines += [inner.inner.carried.get((item.node, number), "") for number in range(len(item.face.outputs))]
         return "\n".join(line for line in lines if line)
 
