@@ -160,7 +160,7 @@ class InterpretPage(QWidget):
         self.attributions = AttributionView(above)
 
     def _connect(self) -> None:
-        self.empty.acted.connect(self.readRequested)
+        self.empty.acted.connect(self._empty_acted)
         self.look.clicked.connect(self.readRequested)
         self.cancel.clicked.connect(self.cancelRequested)
         self.view.changed.connect(lambda _key: self._view_changed())
@@ -180,7 +180,8 @@ class InterpretPage(QWidget):
 
     def set_busy(self, words: str) -> None:
         """Show what is in progress; "" when idle."""
-        self.look.setVisible(not words)
+        self._busy = bool(words)
+        self._show_look()
         self.cancel.setVisible(bool(words))
         self.empty.button.setEnabled(not words)
         self.explain.setEnabled(not words)
@@ -243,12 +244,23 @@ class InterpretPage(QWidget):
         self._show_count()
         self.sampleChosen.emit()
 
+    def _show_look(self) -> None:
+        """Offer to inspect, but where *Attribute* is what to press."""
+        self.look.setVisible(not self._busy and (self.net is None or self.view.value() != ATTRIBUTION))
+
+    def _empty_acted(self) -> None:
+        if self.found is None:
+            self.readRequested.emit()
+        else:  # there is no attention to inspect
+            self.view.set_value(ATTRIBUTION)
+
     def _view_changed(self) -> None:
         self._show_view()
         if self.net is None:
             self.readRequested.emit()
 
     def _show_view(self) -> None:
+        self._show_look()
         beside = {ATTRIBUTION: self.attributions, CHANGES: self.changes}.get(self.view.value())
         if beside is not None and self.net is not None:
             self._stack.setCurrentWidget(beside)
@@ -280,8 +292,10 @@ class InterpretPage(QWidget):
                 "No attention",
                 "The forward pass computes no scaled-dot-product attention. Attribution works for every network.",
             )
+            self.empty.button.setText("Show attribution")
         elif found is None:
             self.empty.set_text("Nothing inspected yet", HINT)
+            self.empty.button.setText("Inspect")
         self._show_maps()
         self._show_view()
 

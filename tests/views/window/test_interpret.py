@@ -15,9 +15,9 @@ from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
 from app.engine.client import shared
-from app.engine.requests.interpret.reading import MeasureEffect, Samples
+from app.engine.requests.interpret.reading import InterpretedNet, MeasureEffect, Samples
 from app.engine.tasks.interpret import reading
-from app.interpret.results import Intervention
+from app.interpret.results import AttentionFound, Intervention
 from app.preflight import preflight
 from app.sources.spec import AskedModel
 from app.training.evaluation.evaluator import Evaluator
@@ -187,6 +187,17 @@ def test_what_a_query_of_an_opened_model_looks_at_lies_over_the_picture(qtbot: Q
     for _ in range(6):
         qtbot.keyClick(page.map, Qt.Key.Key_Down)
     assert page.map.query == 6 and "query 6, patch 1, 1" in page.query_words.text()
+
+
+def test_without_attention_the_page_leads_to_attribution(qtbot: QtBot) -> None:
+    page = InterpretPage()
+    qtbot.addWidget(page)
+    page.show()
+    page.set_net(InterpretedNet(net=None, counts=(("validation", 9),), classes=(), words="", layers=()))
+    page.set_found(AttentionFound(sample=None, attentions=()))
+    assert page.empty.isVisible() and page.look.isVisible()
+    page.empty.button.click()
+    assert page.attributions.isVisible() and not page.look.isVisible()
 
 
 def test_integrated_gradients_of_the_worst_samples_are_shown(qtbot: QtBot, drawn: WholeWindow) -> None:

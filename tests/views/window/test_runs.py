@@ -185,9 +185,10 @@ def test_deleting_asks_first(qtbot, window: WholeWindow, monkeypatch: pytest.Mon
     answers = [message.DialogAnswer.CANCEL, message.DialogAnswer.DISCARD]
     monkeypatch.setattr(message.QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
     window.runs.deleted.emit([kept])
-    assert kept.folder.exists()
+    assert kept.folder.exists() and window.workspace.shown_run.figures is not None
     window.runs.deleted.emit([kept])
     listed(qtbot, window, 0)
+    assert window.workspace.shown_run.figures is None, "no page shows the run that is gone"
     assert not kept.folder.exists() and window.runs.empty.isVisibleTo(window.runs)
 
 

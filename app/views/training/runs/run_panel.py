@@ -367,7 +367,7 @@ class RunPanel(QWidget):
     def _tell(self) -> None:
         """Say how the selected run ended, and what its checkpoints for revisiting take."""
         rows, (_, count, size) = self.selected_rows, self._disk
-        hint = f"{len(rows)} runs" if rows else "Choose two to compare them"
+        hint = f"{len(rows)} runs." if rows else "Choose two to compare them." if len(self.model.rows) > 1 else ""
         said = [rows[0].outcome] if len(rows) == 1 else [hint]
         if self._refused:
             said = [self._refused]

@@ -218,6 +218,12 @@ class RunsControl(QObject):
         def done(problem: str) -> None:
             if problem:
                 self._workspace.notifier.refuse("Not everything was deleted", problem)
+            figures, gone = (
+                self._workspace.shown_run.figures,
+                {each.folder for each in kept if not each.folder.exists()},
+            )
+            if gone and figures is not None and (figures.beside or figures.folder in gone):
+                self._workspace.shown_run.show(None)
             self._workspace.runs_keeper.refresh()
 
         self._ask("runs deleted", "The runs were not deleted", _deleted, tuple(kept), then=done)
