@@ -26,7 +26,7 @@ from app.views.autograd.graph.playback_paint import (
     paint_tick,
 )
 from app.views.ui import icons
-from app.views.ui.graphview.small_names import LEGIBLE, SMALLEST, paint_names
+from app.views.ui.graphview.small_names import LEGIBLE, SMALLEST, line_height, paint_names
 from app.views.ui.theme import ROLES, Theme, faded, mix, scene_font
 
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
@@ -36,6 +36,7 @@ MARKS = {"added": "run", "removed": "error", "moved": "accent", "changed": "warn
 MARKED = 0.12  # share of its colour in what is marked
 SIDE = 2.0  # pixels of the screen left free beside a small name
 TAG_OVERHANG = 8.0  # by which the text of a tag may be wider than its box
+BAR = 6.0  # at the lower edge of a closed group, for its progress
 
 
 @cache
@@ -220,8 +221,12 @@ class BoxFace:
         count = played.text if played is not None and box.shape == "folded" else ""
         below = (count, box.subtitle, *([] if count else box.lines))
         names = [(short_name(box), theme.text), *((text, theme.text2) for text in below if text)]
-        side = SIDE / zoom
-        paint_names(painter, QRectF(side, 1, self.width - 2 * side, self.height - 2), names, zoom)
+        side, each = SIDE / zoom, line_height(zoom)
+        room = QRectF(side, 1, self.width - 2 * side, self.height - 2)
+        if box.shape == "folded" and names[1:] and each <= min(HEADER, self.height - HEADER - BAR):
+            paint_names(painter, QRectF(side, 0, room.width(), HEADER), names[:1], zoom)
+            room, names = QRectF(side, HEADER, room.width(), self.height - HEADER - BAR), names[1:]
+        paint_names(painter, room, names, zoom)
 
     def _texts(self, played: Played | None) -> list[Text]:
         """Return the current texts: a closed group counts what ran."""
