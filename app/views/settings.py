@@ -291,6 +291,12 @@ class Settings(QObject):
     def export_folder(self, value: Path) -> None:
         self._put("files/export_folder", str(value))
 
+    def export_folder_of(self, project: Path | None) -> Path:
+        """Return where to export first: the last folder, else that of the project's file, else the home folder."""
+        if project is None or self._path("files/export_folder") is not None:
+            return self.export_folder
+        return project.parent
+
     def _put(self, key: str, value: object) -> None:
         if self._store.value(key) != value:
             self._store.setValue(key, value)

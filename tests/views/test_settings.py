@@ -246,7 +246,15 @@ def test_a_first_start_has_defaults(settings: Settings) -> None:
     assert settings.theme == "dark" and not settings.reduced_motion
     assert settings.recent_files == ()
     assert settings.data_folder == default_root()
-    assert settings.export_folder == Path.home()
+    assert settings.export_folder == settings.export_folder_of(None) == Path.home()
+
+
+def test_an_export_goes_beside_the_project_until_a_folder_was_chosen(settings: Settings, tmp_path: Path) -> None:
+    project = tmp_path / "net.tape"
+    assert settings.export_folder_of(project) == tmp_path
+    settings.export_folder = chosen = tmp_path / "exports"
+    chosen.mkdir()
+    assert settings.export_folder_of(project) == chosen
 
 
 def test_other_names_have_other_settings(settings: Settings, own_folders: Path) -> None:

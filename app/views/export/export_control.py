@@ -45,7 +45,7 @@ class ExportControl(QObject):
                 "Nothing was exported", f"The network cannot run yet: {first.message}. {first.reason}"
             )
             return
-        folder = self._settings.export_folder / self._document.title
+        folder = self._settings.export_folder_of(self._document.path) / self._document.title
         opened = self._document.project.opened is not None
         dialog = ExportDialog(folder, "are looked for", self._window, opened=opened)
         dialog.chosen.connect(self.export)
