@@ -150,8 +150,9 @@ class ChartLegend(QWidget):
         """Leave room for the widest entry on a separate line, or for all in one."""
         usual = [replace(entry, value=max(entry.value, "0.0000", key=len)) for entry in self._entries]
         widths = [width for *_, width in _widths(usual, True, True)]
-        widest = sum(widths) if self._in_one_line else max(widths, default=40.0)
-        return QSize(round(min(widest, MOST_LEGEND * theme.manager().scale)), _line())
+        most = MOST_LEGEND * theme.manager().scale
+        widest = sum(widths) if self._in_one_line and len(widths) < 3 else min(max(widths, default=40.0), most)
+        return QSize(round(widest), _line())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit()

@@ -33,6 +33,7 @@ from app.views.ui.widgets.heatbar import HeatBar
 from app.views.ui.widgets.painting import label
 
 LABEL_ROOM = 11.0  # pixels that a row's name needs
+LEAST_MAP = 70  # pixels of the map beside the names
 NO_GRADIENT = 255  # the last entry of the table: nothing is painted
 
 
@@ -257,14 +258,19 @@ class GradientMap(Chart):
         self._axis.select(rows)
         self._heat.select(rows)
 
+    def _name_rows(self) -> None:
+        """Show the names of the layers, beside a map that can be read."""
+        self._axis.set_names(self.layers)
+        self.plot.setMinimumWidth(round(self._axis.maximumWidth()) + LEAST_MAP)
+
     def set_history(self, history: History, mode: Mode) -> None:
         super().set_history(history, mode)
-        self._axis.set_names(self.layers)
+        self._name_rows()
         self._show_selected()
 
     def redraw(self) -> None:
         if tuple(self._axis._names) != self.layers:
-            self._axis.set_names(self.layers)
+            self._name_rows()
             self._show_selected()
         self._judge()
         bounds = self._bounds_now()

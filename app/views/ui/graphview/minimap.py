@@ -100,7 +100,7 @@ class Minimap(QWidget):
         """Update the visible area, and hide if there is no room or nothing to show."""
         if not isValid(self._parent):  # the view still moves while both are being deleted
             return
-        room = self._parent.size()
+        room = self._parent.size() / self.view.unit  # with larger text less of a graph is in sight
         self.fits = room.width() >= TIGHT.width() and room.height() >= TIGHT.height()
         wanted = SIZE if room.width() >= ROOMY.width() and room.height() >= ROOMY.height() else SMALL
         if wanted != self.size():
