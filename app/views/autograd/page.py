@@ -309,7 +309,7 @@ class AutogradPage(QWidget):
     # -- gestures ------------------------------------------------------------------------------------------------------
 
     def toggle(self, key: str) -> None:
-        """Open or close a group; its header stays where it was in the window, as far as all else stays in sight."""
+        """Open or close a group; its header stays where it was in the window, unless half of that were empty then."""
         if self._tape is None or self._grouping == "none":
             return
         before = self._corner(key)
@@ -318,7 +318,7 @@ class AutogradPage(QWidget):
         after = self._corner(key)
         if before is not None and after is not None:
             self.view.pan(before.x() - after.x(), before.y() - after.y())
-        self.view.show_if_it_fits()
+        self.view.fill_view()
         self.scene.choose(key if key in self.scene.groups else f"fold:{key}")
         self.view.setFocus()
 

@@ -209,6 +209,19 @@ def test_folding_leaves_what_fits_in_sight(room) -> None:
         assert part.width() * part.height() >= 0.8 * whole.width() * whole.height()
 
 
+def test_a_group_opened_at_the_side_of_a_low_view_leaves_no_empty_side(room) -> None:
+    room.set_tape(small_tape())
+    room.toggle("loss")
+    room.resize(room.width(), 250)
+    room.view.zoom_to(0.5)
+    part = room.scene.part("fold:loss")
+    room.view.pan(room.view.viewport().width() - 20 - room.view.mapFromScene(part.extent.topLeft()).x(), 0)
+    room.toggle("loss")
+    seen, whole = room.view.visible_area(), room.scene.itemsBoundingRect()
+    assert seen.height() < whole.height() and whole.width() < seen.width()
+    assert seen.left() <= whole.left() + 2 and whole.right() <= seen.right() + 2
+
+
 def test_enter_folds_the_layer_of_the_selected_operation(room) -> None:
     room.set_tape(small_tape())
     room.scene.choose(box_named(room, "ConvolutionBackward0"))

@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
 
+from app.autograd.pictures.diagram import summary
 from app.engine.requests.capture import WeightsFile
 from app.engine.requests.playback import Edit, Trouble
 from app.engine.tasks.capture import batch_of
@@ -277,7 +278,10 @@ def test_another_batch_another_project_and_the_windows_end_let_go_of_it(window, 
     deck(window, "step")
     stands(qtbot, window, 1)
     if how == "capture":
+        change(window, batch_size=8)
+        ready(qtbot, window)
         capture(qtbot, window)
+        assert summary(player.tape) in window.room.head.summary.toolTip(), "the line above is of this batch"
     elif how == "project":
         window.document.undo_stack.setClean()
         window.files.new()

@@ -104,17 +104,20 @@ class TapeView(PanZoomView):
         else:
             self.ensure_seen(area)
 
-    def show_if_it_fits(self) -> None:
-        """Scroll to show the whole drawing if it fits at this scale and much of it is hidden.
+    def fill_view(self) -> None:
+        """Scroll as little as needed to show the drawing in each direction in which it fits at this scale, and no empty
+        side in the other one, if much of it is hidden.
 
         A little may stay hidden, so that what is under the pointer stays there.
         """
-        area, room = self._scene.itemsBoundingRect(), self.viewport().size()
-        seen = self.visible_area().intersected(area)
-        hidden = 1 - seen.width() * seen.height() / max(area.width() * area.height(), 1.0)
-        fits = area.width() * self.zoom <= room.width() and area.height() * self.zoom <= room.height()
-        if fits and hidden > HIDDEN:
-            self.ensure_seen(area)
+        area, seen = self._scene.itemsBoundingRect(), self.visible_area()
+        room = min(seen.width(), area.width()) * min(seen.height(), area.height())
+        both = seen.intersected(area)
+        if 1 - both.width() * both.height() / max(room, 1.0) <= HIDDEN:
+            return
+        right = _way_to_fill(area.left(), area.right(), seen.left(), seen.right())
+        down = _way_to_fill(area.top(), area.bottom(), seen.top(), seen.bottom())
+        self.pan(-right * self.zoom, -down * self.zoom)
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
@@ -225,3 +228,13 @@ class TapeView(PanZoomView):
                 self._scene.choose("")
         else:
             super().keyPressEvent(event)
+
+
+def _way_to_fill(low: float, high: float, seen_low: float, seen_high: float) -> float:
+    """Return how far a view has to move, at the least, so that it shows as much as it can.
+
+    >>> _way_to_fill(0, 10, 4, 24), _way_to_fill(0, 50, -8, 12), _way_to_fill(0, 50, 3, 23)
+    (-4, 8, 0)
+    """
+    least, most = sorted((low - seen_low, high - seen_high))
+    return min(max(0, least), most)
