@@ -94,7 +94,7 @@ def test_the_sentence_says_more_where_it_is_more() -> None:
     even = WhatIf("b", "Block", StepCost(0, 2048, (0.470, 0.010, 0.012)), StepCost(0, 2048, (0.13, 0.011, 0.013)), 0.0)
     assert even.sentence == (
         "With b checkpointed a step takes as much at the peak as without (2.00 KiB) and no measurable time more: the "
-        "difference was -340.0 to +1.0 ms in 3 rounds, so noise exceeds the effect; the gradients are the same."
+        "difference was −340.0 to +1.0 ms in 3 rounds, so noise exceeds the effect; the gradients are the same."
     )
 
 

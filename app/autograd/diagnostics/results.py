@@ -13,7 +13,7 @@ from app.autograd.diagnostics.gradient_gain import Ladder
 from app.autograd.grouping import group_by_layer
 from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
-from app.util.formatting import bytes_text
+from app.util.formatting import MINUS, bytes_text
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -227,7 +227,7 @@ class WhatIf:
     @property
     def sentence(self) -> str:
         """Bytes against time, and the setting of a training that does it."""
-        low, high = (f"{bound * 1000:+.1f}" for bound in self.spread)
+        low, high = (f"{bound * 1000:+.1f}".replace("-", MINUS) for bound in self.spread)
         rounds = f"{low} to {high} ms in {len(self._apart)} rounds"
         if self.measurable:
             time = f"{self.slower * 1000:+.1f} ms ({self.slower / self.plain.seconds:+.0%}; {rounds})"

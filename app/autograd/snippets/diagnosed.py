@@ -7,8 +7,6 @@ parameters; the rest up to its first backward pass is the forward pass.
 from __future__ import annotations
 
 import ast
-import contextlib
-import io
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -86,8 +84,7 @@ class _Text:
     scope: dict[str, Any] = field(default_factory=dict)
 
     def run(self, statements: list[ast.stmt]) -> None:
-        printed = io.StringIO()
-        with _WithoutBackward(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with _WithoutBackward():
             self.execute(ast.Module(statements, []), self.filename, self.scope)
 
     def names(self) -> ScopeNames:

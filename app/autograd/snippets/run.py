@@ -63,7 +63,7 @@ def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], N
     answer = session.answer(error, perf_counter() - began)
     if not snippet.diagnose or error is not None and error.kind in ("SyntaxError", "IndentationError"):
         return answer
-    with _as_main(session.module, snippet.folder):
+    with _as_main(session.module, snippet.folder), _silent():
         found, why_not = session.diagnosed(execute)
     return replace(answer, findings=found, undiagnosed=why_not)
 
@@ -204,7 +204,8 @@ class _Session:
         rows = names.rows()
         if self._snippet.play:
             graphs = self._played(graphs, ends)
-        told, found = self._looked_into() if error is None else ([], 0)
+        with _silent():
+            told, found = self._looked_into() if error is None else ([], 0)
         words = unread
         if not words and graphs and _compiles(self._snippet.text):
             words = DEAF
@@ -228,7 +229,7 @@ class _Session:
                     words = f"The graphs before it took the {PATIENCE:.0f} seconds that playing may take."
                     graph = replace(graph, stopped=words)
                 else:
-                    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                    with _silent():
                         graph = self._played_now(graph, ends[graph.name])
             elif graph.played is None and graph.freed_at is not None and not graph.stopped:
                 graph = replace(graph, stopped=_too_many(graph) if len(graph.tape.nodes) > MOST_PLAYED else NOT_SEEN)
@@ -321,6 +322,13 @@ class _Session:
         if before is None:
             return TensorGraph(name, tape, 0)
         return TensorGraph(name, before.tape, before.line, played, stopped)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Discard what lines and hooks of the snippet print when they run again."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ optimizer = torch.optim.SGD([*net.parameters(), scale], 0.1)
 for step in range(2):
     loss = (net(torch.randn(5, 4)) * scale.detach()).pow(2).mean()
     optimizer.zero_grad()
+    loss.register_hook(lambda _: print("in a hook"))
     loss.backward()
     optimizer.step()
     print(step)
@@ -29,7 +30,7 @@ def test_a_training_loop_is_looked_at_up_to_its_first_backward_and_in_the_modes_
     states = {name: one.state for name, one in answer.findings.paths.answers.items()}
     assert states["net.a.weight"] == "flows", "in train mode the dropout would pass nothing"
     assert states["scale"] == "none" and answer.findings.ladder.rungs
-    assert answer.output == "0\n1\n", "what is printed there is said once"
+    assert answer.output == "in a hook\n0\nin a hook\n1\n", "what is printed there is said once"
 
 
 def test_a_write_in_place_before_backward_is_found_at_its_line() -> None:
