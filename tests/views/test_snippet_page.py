@@ -11,7 +11,7 @@ from PySide6.QtGui import QKeySequence, QShortcut, QTextCursor
 from PySide6.QtTest import QTest
 
 from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_snippet
-from app.views.autograd.snippets.snippet_page import OWN, SnippetPage
+from app.views.autograd.snippets.snippet_page import EDITED, OWN, SnippetPage
 from app.views.autograd.snippets.table import COLUMNS
 from app.views.ui import theme
 from tests.support.snippet_answers import ran, shown
@@ -108,6 +108,11 @@ def test_lines_are_indented_as_python_wants_them(page) -> None:
     page.edit.selectAll()
     QTest.keyClick(page.edit, Qt.Key.Key_Backtab)
     assert page.edit.text() == "for i in x:\n    print(i)\ny"
+    page.load("    return x")
+    page.edit.moveCursor(QTextCursor.MoveOperation.End)
+    QTest.keyClick(page.edit, Qt.Key.Key_Return)
+    QTest.keyClicks(page.edit, "z")
+    assert page.edit.text() == "    return x\nz"
 
 
 def test_ctrl_enter_runs_from_anywhere_and_escape_leaves_the_editor(page, qtbot) -> None:
@@ -161,6 +166,8 @@ def test_named_tensors_stand_in_a_table_and_their_graphs_a_row_away(page) -> Non
 def test_a_graph_that_backward_freed_is_said_to_be(page) -> None:
     show(page, "retain_grad")
     assert "was freed by backward in line 9" in page.status.text()
+    QTest.keyClicks(page.edit, "#")
+    assert page.status.text() == EDITED
 
 
 def test_an_error_marks_its_line_and_says_what_was_changed(page) -> None:
@@ -177,10 +184,13 @@ def test_an_error_marks_its_line_and_says_what_was_changed(page) -> None:
     caret.setPosition(page.edit.document().findBlockByNumber(7).position())
     page.edit.setTextCursor(caret)
     QTest.keyClicks(page.edit, "#")
-    assert page.edit.error_line == 0 and "The line of this RuntimeError was edited" in page.status.text()
+    assert page.edit.error_line == 0 and page.status.text() == EDITED
     end = QTextCursor(page.output.document())
     end.movePosition(QTextCursor.MoveOperation.End)
     assert page.output.toPlainText() == text and end.charFormat().foreground().color() == theme.current().text3
+    while page.edit.error_line == 0:
+        QTest.keyClick(page.edit, Qt.Key.Key_Z, CONTROL)
+    assert page.edit.error_line == 7 and "RuntimeError in line 7" in page.status.text()
 
 
 def test_boxes_carry_the_names_of_variables_and_lines_their_boxes(page, qtbot) -> None:

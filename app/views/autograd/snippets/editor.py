@@ -11,17 +11,16 @@ from app.views.code.highlighting import lexed
 from app.views.ui import theme
 
 INDENT = 4
+LAST_OF_BLOCK = {"return", "raise", "pass", "break", "continue"}
 _KEY = Qt.Key
 _ENTER = (_KEY.Key_Return, _KEY.Key_Enter)
 
 
 class SnippetEdit(CodeEdit):
-    """`run_wanted()` is emitted by Ctrl+Enter, `left()` by Esc, since Tab indents. `error_edited()` is emitted when the
-    line of an error was edited or removed."""
+    """`run_wanted()` comes with Ctrl+Enter, `left()` with Esc: Tab indents here."""
 
     run_wanted = Signal()
     left = Signal()
-    error_edited = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -103,7 +102,6 @@ class SnippetEdit(CodeEdit):
             self._mark()
         else:
             self.mark_error(None)
-            self.error_edited.emit()
 
     # --- Keys
 
@@ -155,11 +153,13 @@ class SnippetEdit(CodeEdit):
         return cursor.block().text()[: cursor.positionInBlock()]
 
     def _break_line(self) -> None:
-        """Insert a line break with the previous line's indentation, deeper after a colon."""
+        """Insert a line break, indented as the line before; deeper after a colon, less after `return`."""
         before = self._before_caret()
         indent = len(before) - len(before.lstrip())
         if before.rstrip().endswith(":"):
             indent += INDENT
+        elif LAST_OF_BLOCK.intersection(before.split()[:1]):
+            indent = max(indent - INDENT, 0)
         self.textCursor().insertText("\n" + " " * indent)
         self.ensureCursorVisible()
 

@@ -200,7 +200,7 @@ class SnippetControl(QObject):
         snippet = self.page.snippet(diagnose or self._workspace.pages.is_front("findings"))
         run = partial(snippet_process.run, snippet, LIMITS, self._stop.is_set)
         self._task = task = BackgroundTask(lambda report, _: run(report))
-        task.ended.connect(self._ended)
+        task.ended.connect(partial(self._ended, snippet.text))
         self.page.set_running(True)
         self._poll.start()
         task.begin()
@@ -214,13 +214,13 @@ class SnippetControl(QObject):
         if self._task is not None and self._task.progress:
             self.page.show_output(self._task.progress)
 
-    def _ended(self, answer: SnippetAnswer | WorkerFailure) -> None:
+    def _ended(self, text: str, answer: SnippetAnswer | WorkerFailure) -> None:
         self._poll.stop()
         self._task = None
         self.page.set_running(False)
         if isinstance(answer, WorkerFailure):
             answer = SnippetAnswer("died", f"The snippet process cannot be started: {answer.error}.")
-        self.page.set_answer(answer)
+        self.page.set_answer(answer, text)
 
     def close(self) -> None:
         """End what runs, and keep the person's own lines for the next time."""

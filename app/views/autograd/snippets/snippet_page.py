@@ -30,7 +30,7 @@ from app.views.ui.widgets.painting import Divider, label, set_property, start
 
 NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient adds a node here.")
 OWN = "My snippet"
-RUN_AGAIN = "Run the snippet again (Ctrl+Enter)."
+EDITED = "Edited since this run: Ctrl+Enter runs it again."
 AT_FIRST = "torch, nn and F are imported already; the seed of torch is 0."
 WIDEST = 460  # px of the choice of a snippet
 LEAST = 200  # px of the editor's column
@@ -61,6 +61,8 @@ class SnippetPage(QWidget):
         self.answer: SnippetAnswer | None = None
         self.shown: TensorGraph | None = None
         self._loaded = ""
+        self._ran = ""  # the text that the answer is of
+        self._edited = False  # since then
         self.foreign: Path | None = None
         self.ready = ChoiceField([(None, OWN), *((one.key, one.title) for one in ready())], pairs=True)
         self.ready.setAccessibleName("Ready snippets")
@@ -161,7 +163,7 @@ class SnippetPage(QWidget):
         self.edit.run_wanted.connect(self.runRequested)
         self.edit.left.connect(lambda: self.run.setFocus(Qt.FocusReason.TabFocusReason))
         self.edit.textChanged.connect(self._text_changed)
-        self.edit.error_edited.connect(self._error_edited)
+        self.edit.textChanged.connect(self._show_age)
         self.edit.line_chosen.connect(self._line_chosen)
         self.table.chosen.connect(self.show_graph)
         self.room.detail.connect(self._detail)
@@ -222,11 +224,21 @@ class SnippetPage(QWidget):
         if self.foreign is not None and not self.edit.text().strip():
             self.load("")
 
-    def _error_edited(self) -> None:
-        """Show that the error is that of a line that is another by now."""
-        if self.answer is not None and (error := self.answer.error) is not None:
-            self.output.show_output(self.answer.output, error.traceback, outdated=True)
-            self._show_status(f"The line of this {error.kind} was edited. {RUN_AGAIN}", "text2")
+    def _show_age(self) -> None:
+        """Show whether the answer is still of this text; an error is as long as its line is the one that raised it."""
+        answer = self.answer
+        if answer is None or not self.run.isEnabled():
+            return
+        error, edited = answer.error, self.edit.text() != self._ran
+        if error is not None and edited:
+            edited = self.edit.error_line == 0
+        if edited == self._edited:
+            return
+        self._edited = edited
+        if error is not None:
+            self.output.show_output(answer.output, error.traceback, outdated=edited)
+            self.edit.mark_error(None if edited else error.line)
+        self._show_status(*self._summary(answer))
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -243,9 +255,10 @@ class SnippetPage(QWidget):
         """Show the output so far."""
         self.output.show_output(text)
 
-    def set_answer(self, answer: SnippetAnswer | None) -> None:
-        """Show the result of the text; None empties the page."""
-        self.answer = answer
+    def set_answer(self, answer: SnippetAnswer | None, text: str | None = None) -> None:
+        """Show the result of a text, None for that in the editor; without an answer empty the page."""
+        self.answer, self._edited = answer, False
+        self._ran = self.edit.text() if text is None else text
         self.table.set_answer(answer)
         self._share_column()
         if answer is None:
@@ -259,12 +272,15 @@ class SnippetPage(QWidget):
         self.output.show_output(answer.output, error.traceback if error else "")
         self._show(answer.graph)
         self._show_status(*self._summary(answer))
-        self.edit.mark_error(error.line if error else None)
+        self.edit.mark_error(error.line if error and self._ran == self.edit.text() else None)
+        self._show_age()
         self.answered.emit()
 
     def _summary(self, answer: SnippetAnswer) -> tuple[str, str]:
         """Describe the end of the run in a line or two, with the tone of the text."""
         error = answer.error
+        if self._edited:
+            return EDITED, "text2"
         if answer.words and answer.ended != "done":
             where = f" It was line {error.line}." if error and error.line else ""
             return answer.words + where, "text2" if answer.ended == "stopped" else "error"
