@@ -270,7 +270,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _home(self) -> QWidget | None:
         """Return the widget that gets the focus when the focused one is gone: that of the page in the centre."""
         page = next(page for page in self._pages if page.key == self.centre.page)
-        return page.home() if page.home is not None else self.centre.tabs
+        made = self._owners[page.key] not in self._unmade  # one on demand is made in the turns after its first click
+        return page.home() if page.home is not None and made else self.centre.tabs
 
     def _restore(self) -> None:
         """Restore size, position, docks, the pages in front and the overlay."""

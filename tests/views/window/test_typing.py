@@ -18,6 +18,7 @@ from app.views.code.typing_keys import TypingEdit
 from app.views.inspector.fields.form import ParamForm
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.focus import keeping_focus
+from tests.support import windows
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
@@ -202,6 +203,13 @@ def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, windo
     settle(qtbot, window)
     shape = {node.params.get("shape") for node in window.document.project.graph.nodes.values() if node.op == "input"}
     assert shape == {(3, 8, 8)} and QApplication.focusWidget() is window.canvas.view
+
+
+def test_the_focus_has_a_place_while_a_page_is_made_that_is_shown_first(qtbot: QtBot, qapp) -> None:
+    with windows.shown(qapp, "first look") as window:
+        for key in ("diff", "attention"):
+            window.pages.put_in_front("centre", key)  # as a click does before the page is made
+            assert window._home() is window.centre.tabs
 
 
 def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: QtBot, window: WholeWindow) -> None:
