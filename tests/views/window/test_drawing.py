@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QUrl
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.views.files.files import project_in
+from app.project.file import dumps
+from app.project.picture_file import as_element
 from tests.support.whole_window import WholeWindow
 
 
@@ -45,15 +47,16 @@ def test_the_menu_writes_the_drawing_as_it_stands(
     with qtbot.waitSignal(pictures.said) as said:
         dialog.save_button.click()
     assert said.args[0] == "Saved net.png" and said.args[1].startswith("8.5 × ")
-    project = window.document.project
-    window.document.new()
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(tmp_path / "net.png"))])
-    assert project_in(data) == tmp_path / "net.png"
-    before = (tmp_path / "net.png").read_bytes()
-    assert window.files.open(project_in(data))
-    assert window.document.project.graph == project.graph and window.document.path is None
-    assert (tmp_path / "net.png").read_bytes() == before
+    project, svg = window.document.project, tmp_path / "net.svg"
+    svg.write_text(f'<svg xmlns="http://www.w3.org/2000/svg">{as_element(dumps(project))}</svg>', "utf-8")
+    for picture in (tmp_path / "net.png", svg):
+        window.document.new()
+        data, before = QMimeData(), picture.read_bytes()
+        data.setUrls([QUrl.fromLocalFile(str(picture))])
+        window.dropEvent(QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton,
+                                    Qt.KeyboardModifier.NoModifier))  # fmt: skip
+        assert window.document.project.graph == project.graph and window.document.path is None
+        assert picture.read_bytes() == before
 
 
 def test_an_empty_canvas_says_so(window: WholeWindow, monkeypatch: pytest.MonkeyPatch) -> None:
