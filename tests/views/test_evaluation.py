@@ -295,6 +295,6 @@ def test_metrics_are_drawn_beside_the_accuracy_and_alone_where_there_is_none(qtb
         assert chart.heading.texts[0] == title
         told = {entry.label: entry.value for entry in chart.entries(None)}
         if accuracy:
-            assert told == {"train": "50.00", "validation": "50.00", "F1": "40.00", "Perplexity": "7.00"}
+            assert told == {"training": "50.00", "validation": "50.00", "F1": "40.00", "Perplexity": "7.00"}
         else:
             assert told == {"MAE": "3.00", "R²": "0.200"}
