@@ -54,7 +54,7 @@ def cut(window: WholeWindow, elided: Collection[str] = ()) -> Iterator[str]:
 
 
 def _settled(window: WholeWindow, elisions: Elisions) -> set[str]:
-    """Return what stays cut: an answer of the engine may have just put another text, which is laid out in later turns."""
+    """Return what stays cut: a text that an answer of the engine has just put is laid out in later turns."""
     found: set[str] = set()
     for _ in range(PASSES):
         QApplication.processEvents()
