@@ -39,7 +39,7 @@ from app.training.monitoring.live_model import LiveRun
 from app.util import tensor_files
 
 EVERY, BUSY = 0.05, 0.5  # seconds between two lists of events; the longer if the run uses every core
-_AT_ONCE = (Started, Paused, Resumed, Cut, Finished, Failed)  # a person may wait for these
+_AT_ONCE = (Started, Paused, Resumed, Cut, Finished, Failed)  # the user may wait for these
 
 
 @handles(Train)

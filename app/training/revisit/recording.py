@@ -16,7 +16,7 @@ from app.training.events import Event, Hashing, StepHashes
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-SHARE = 0.004  # of the run's time, of which the promise is 2 %: the rest is for what is not measured here
+SHARE = 0.004  # of the run's time; the promise is 2 %, which includes what this meter does not measure
 
 
 class HashRecording:

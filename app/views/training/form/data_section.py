@@ -292,7 +292,7 @@ class DataSection(Section):
             return
         self._engine.ask(
             "data.classes", FindDatasetClasses(Path(self._config.path)), on_answer=self._offer_classes,
-            on_error=lambda _failure: self._offer_classes(()),  # what is wrong is said where the file is read
+            on_error=lambda _failure: self._offer_classes(()),  # the error is shown where the file is read
         )  # fmt: skip
 
     def _offer_classes(self, names: tuple[str, ...]) -> None:

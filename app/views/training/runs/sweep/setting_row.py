@@ -125,7 +125,7 @@ class SettingRow(QWidget):
         return parse_values(self.name.value(), self.values.text().strip())
 
     def show_problem(self, text: str) -> None:
-        """Show what is wrong with the values, "" for nothing."""
+        """Show the error in the values, "" for none."""
         if text and text != self.problem.text():
             announce(self.values, text)
         self.problem.setText(text)
