@@ -86,7 +86,7 @@ class TrainingThread(QThread):
             for event in events:
                 if isinstance(event, Cut):
                     self._note_stage(event)
-                problem = recorder.take(event) if recorder is not None else None  # first: what is shown is stored
+                problem = recorder.take(event) if recorder is not None else None  # before the window sees it
                 self._ring.append(event)
                 if problem is not None:
                     self._ring.append(problem)

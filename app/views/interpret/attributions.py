@@ -48,7 +48,7 @@ class _Rows(QWidget):
         self.update()
 
     def _lines_about(self, one: Attribution) -> tuple[list[str], list[str]]:
-        """Return the lines on an attribution: the sample, and what is known of its values."""
+        """Return the lines on an attribution: the sample and its values."""
         first, second = describe(one)
         width = self.width() - 2 * PAD
         return in_lines(first, "label", width).split("\n"), in_lines(second, "caption", width).split("\n")
@@ -139,7 +139,7 @@ def _of_picture(picture: np.ndarray) -> QImage:
 
 
 def describe(one: Attribution) -> tuple[str, str]:
-    """Return two lines on an attribution: the sample with its class, and what is known of its values."""
+    """Return two lines on an attribution: the sample with its class, and its values."""
     sample = one.sample
     label = f", labelled {sample.label}" if sample.label else ""
     first = f"Sample {sample.number}{label}, predicted {sample.prediction or one.target}"

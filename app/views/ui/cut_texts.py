@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QComboBox, QHeaderView, QLabel, QToolTip, QWidget
 
-ARROW = 34  # px of a list that its text does not get: the arrow and what is around it
+ARROW = 34  # px of a combo box taken by its arrow and margins
 
 if TYPE_CHECKING:
     _Widget = QWidget
@@ -20,7 +20,7 @@ else:
 
 
 class ShowsCutTexts(_Widget):
-    """Mixin of windows: what is cut under the pointer, and has no tool tip, gets its whole text as one."""
+    """Mixin of windows: a cut text without a tool tip gets its whole text as one."""
 
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:

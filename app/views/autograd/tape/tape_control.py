@@ -176,7 +176,7 @@ class TapeControl(QObject):
     # -- what happened -------------------------------------------------------------------------------------------------
 
     def _captured(self, tape: Tape, batch: AnyCapture) -> None:
-        self.player.release()  # what it reports of the tape before is not of the one that is shown from here on
+        self.player.release()  # its reports are of the previous tape
         self._room.set_tape(tape)
         self.player.set_tape(tape, batch, self._capture.engine)
 

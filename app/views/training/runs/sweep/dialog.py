@@ -128,7 +128,9 @@ class SweepDialog(Dialog):
     def _fit(self) -> None:
         """Make room for the rows, up to some; more are scrolled to."""
         heights = [row.sizeHint().height() + 6 for row in self.rows]
-        self.area.setFixedHeight(sum(heights[:ROWS]) + 2)
+        inside = present(self.area.widget())  # an error that wraps wants more than its row's hint
+        least = inside.minimumSizeHint().height() if len(heights) <= ROWS else 0
+        self.area.setFixedHeight(max(sum(heights[:ROWS]) + 2, least))
         self.add.setEnabled(bool(self._params) and len(self.rows) < len(self._params))
         self._grow()
 
