@@ -179,7 +179,8 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
         regular_files.check(file)
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise cli.CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise cli.CommandError(f"{file}: {reason}") from error
     if not options.trust and not TrustStore(default_file()).is_trusted(layer_files.digest(text)):
         raise cli.CommandError(f"{file} was not run; review it, then pass --trust", 1)
     return text
@@ -192,8 +193,7 @@ def _selected_graph(answer: SnippetAnswer, name: str | None) -> TensorGraph | No
 def _no_graph_reason(answer: SnippetAnswer, name: str | None) -> str:
     """Explain in one line why there is no graph."""
     if answer.error is not None:
-        where = f" in line {answer.error.line}" if answer.error.line else ""
-        return f"{answer.error.kind}{where}: {answer.error.message}".strip()
+        return answer.error.sentence(answer.error.message)
     if answer.words:
         return answer.words
     known = ", ".join(graph.name for graph in answer.graphs)

@@ -26,7 +26,7 @@ from app.util.leftovers import TemporaryFolder
 START = 120.0  # seconds that torch may take to load
 POLL_INTERVAL = 0.02  # seconds between two polls of the process
 MOST = 64 << 20  # bytes of an answer
-OUTPUT_LIMIT = 200_000  # bytes of output that are kept
+HALF = 100_000  # bytes of output that are kept of its beginning, and as many of its end
 WATCHED = sys.platform == "linux"  # whether memory can be watched here
 THREADS = "2"
 SURROUNDINGS = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
@@ -113,10 +113,10 @@ class _Attempt:
 
 
 class _Printed:
-    """Collects a process's output: its beginning is kept, the rest is counted."""
+    """Collects a process's output: its beginning and its end are kept, what is between them is counted."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._kept = bytearray()
+        self._begin, self._end = bytearray(), bytearray()
         self.count = 0
         self._thread = threading.Thread(target=self._read, args=(stream,), name="output of a snippet", daemon=True)
         self._thread.start()
@@ -124,13 +124,19 @@ class _Printed:
     def _read(self, stream: IO[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError):  # it was closed while something held its other end
             while data := os.read(stream.fileno(), 1 << 16):
-                self._kept += data[: max(0, OUTPUT_LIMIT - len(self._kept))]
+                room = HALF - len(self._begin)
+                self._begin += data[:room]
+                self._end += data[room:]
+                del self._end[:-HALF]
                 self.count += len(data)
 
     def text(self, now: bool = False) -> str:
         """Return the output, after the process has ended or `now`."""
         if not now:
             self._thread.join(2.0)
-        text = bytes(self._kept).decode("utf-8", "replace")
-        left = self.count - OUTPUT_LIMIT
-        return text if left <= 0 else f"{text}\n… and {bytes_text(left)} more"
+        begin, end, left = bytes(self._begin), bytes(self._end), self.count - 2 * HALF
+        if left <= 0:
+            return (begin + end).decode("utf-8", "replace")
+        whole = begin.rpartition(b"\n")[0] or begin, end.partition(b"\n")[2] or end
+        first, last = (part.decode("utf-8", "replace") for part in whole)
+        return f"{first}\n… {bytes_text(self.count - sum(map(len, whole)))} left out …\n{last}"

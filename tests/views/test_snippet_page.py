@@ -14,6 +14,7 @@ from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_sn
 from app.views.autograd.snippets.snippet_page import EDITED, OWN, SnippetPage
 from app.views.autograd.snippets.table import COLUMNS
 from app.views.ui import theme
+from app.views.ui.widgets import Button
 from tests.support.snippet_answers import ran, shown
 
 CONTROL, NONE = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
@@ -123,6 +124,34 @@ def test_ctrl_enter_runs_from_anywhere_and_escape_leaves_the_editor(page, qtbot)
     assert page.run.hasFocus()
     with qtbot.waitSignal(page.runRequested):
         QTest.keyClick(page.table, Qt.Key.Key_Return, CONTROL)
+
+
+def test_escape_stops_what_runs_and_run_is_offered_nowhere_meanwhile(page, qtbot) -> None:
+    (offer,) = (button for button in page.room.findChildren(Button) if button.text() == "Run")
+    assert offer.isVisible()
+    page.set_running(True)
+    assert not offer.isVisible()
+    for widget in (page.edit, page.table):
+        with qtbot.waitSignal(page.stopRequested):
+            QTest.keyClick(widget, Qt.Key.Key_Escape)
+    page.set_running(False)
+    assert offer.isVisible()
+
+
+def test_a_line_break_behind_a_line_that_is_too_long_shows_lines_from_their_beginning(page) -> None:
+    page.load("")
+    page.resize(760, 600)
+    bar = page.edit.horizontalScrollBar()
+    for line in ("while True:", "x"):
+        while bar.value() == 0:
+            QTest.keyClicks(page.edit, "x + ")
+        page.edit.insertPlainText(line)
+        QTest.keyClick(page.edit, Qt.Key.Key_Return)
+        assert bar.value() == 0
+    while bar.value() == 0:
+        QTest.keyClicks(page.edit, "x + ")
+    QTest.keyClick(page.edit, Qt.Key.Key_Home)
+    assert bar.value() == 0
 
 
 def test_a_text_that_is_not_trusted_cannot_come_back_by_undo(page, qtbot) -> None:

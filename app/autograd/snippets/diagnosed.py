@@ -7,9 +7,10 @@ parameters; the rest up to its first backward pass is the forward pass.
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from types import FrameType
 from typing import Any
@@ -106,11 +107,21 @@ class _Text:
             before = made()
             try:
                 self.run([statement])
-            except (Exception, SystemExit, _Reached):
+            except BaseException:  # a snippet may call exit(), too
                 return number
             if made() != before and not (_calls_check(statement) and not self._graphs()):
                 return number
         return len(self.statements)
+
+
+@contextlib.contextmanager
+def suppress_exit() -> Iterator[None]:
+    """Take an exit with success as the end of the snippet."""
+    try:
+        yield
+    except SystemExit as ended:
+        if ended.code:
+            raise
 
 
 class SnippetModule(nn.Module):
@@ -133,7 +144,8 @@ class SnippetModule(nn.Module):
     def forward(self) -> Any:
         text, before = self._text, dict(self._text.scope)
         try:
-            text.run(self._forward)
+            with suppress_exit():
+                text.run(self._forward)
             return self._result()
         except _Reached as reached:
             return reached.tensors

@@ -98,6 +98,7 @@ class _Session:
         self._made: Any = None
         self._inputs: tuple[Tensor, ...] = ()
         self._last = ""
+        self._exit_line: int | None = None  # the line at which the snippet ended itself, with success
         if not snippet.function:
             self._scope.update(torch=torch, nn=nn, F=nn.functional)
         self._given = set(self._scope)
@@ -119,7 +120,11 @@ class _Session:
             if self._last and self._scope.get(LAST) is not None:
                 print(repr(self._scope[LAST]))
         except BaseException as error:  # any error of the snippet is part of its answer
-            return self._error(error)
+            found = self._error(error)
+            if isinstance(error, SystemExit) and not error.code:
+                self._exit_line = found.line
+                return None
+            return found
         return None
 
     def _keep_last(self, tree: ast.Module, text: str) -> None:
@@ -165,7 +170,7 @@ class _Session:
     def _error(self, error: BaseException) -> SnippetError:
         """Describe an error with the innermost line of the snippet and the traceback from its first frame on."""
         name, kind = self._source.filename, type(error).__name__
-        words = str(error) or (f"the snippet calls {kind}" if isinstance(error, SystemExit) else "")
+        words = _message(error)
         if isinstance(error, SyntaxError) and error.filename == name:
             return SnippetError(kind, error.msg, error.lineno, "".join(traceback.format_exception_only(error)))
         frames = list(traceback.walk_tb(error.__traceback__))
@@ -211,6 +216,8 @@ class _Session:
             words = DEAF
         elif not (words or graphs or error):
             words = _why_no_graph(names)
+        if self._exit_line is not None:
+            words = f"It exited in line {self._exit_line}. {words}".strip()
         return SnippetAnswer(
             _ending(error), words, rows, tuple(graphs), error, "", seconds, tuple(told), found
         )  # fmt: skip
@@ -241,8 +248,8 @@ class _Session:
         live = LiveGraph(graph.tape, walk([tensor])[0], [tensor], nn.Module(), (), None)
         try:
             played, stopped = play_through(live, ones=True)
-        except Exception as error:  # user hooks and Functions may raise anything
-            return replace(graph, stopped=f"Backward cannot be played: {type(error).__name__}: {error}")
+        except BaseException as error:  # user hooks and Functions may raise anything, and call exit()
+            return replace(graph, stopped=f"Backward cannot be played: {_described(error)}")
         return replace(graph, played=played, stopped=stopped)
 
     def diagnosed(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> tuple[Findings | None, str]:
@@ -262,8 +269,8 @@ class _Session:
             return find_all(batch_of(tree, self._source, execute, fresh, LAST, SEED)), ""
         except CaptureError as error:
             return None, str(error)
-        except Exception as error:  # user code runs there and may raise anything
-            return None, f"{type(error).__name__}: {error}"
+        except BaseException as error:  # user code runs there and may raise anything, and call exit()
+            return None, _described(error)
 
     def _looked_into(self) -> tuple[list[str], int]:
         """Run the diagnostics and the gradient check on the function or its result."""
@@ -349,6 +356,22 @@ def _warnings_at_lines_of(name: str) -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = show
+
+
+def _message(error: BaseException) -> str:
+    """Return the text of an error, whose class may be the snippet's; of exit() the status, of input() what to do."""
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        return f"exit status {error.code}"
+    if isinstance(error, EOFError) and error.args == ("EOF when reading a line",):
+        return "input() has no keyboard here: write the value into the snippet"
+    try:
+        return str(error)
+    except Exception:
+        return "its text cannot be read, as __str__ raises an error"
+
+
+def _described(error: BaseException) -> str:
+    return SnippetError(type(error).__name__, "").sentence(_message(error))
 
 
 def _root_name(name: str) -> str:

@@ -96,6 +96,15 @@ class SnippetError:
     line: int | None = None
     traceback: str = ""
 
+    def sentence(self, message: str) -> str:
+        """Join kind, line and a message, which may be empty.
+
+        >>> SnippetError("EOFError", "", 2).sentence("no input"), SnippetError("KeyboardInterrupt", "").sentence("")
+        ('EOFError in line 2: no input', 'KeyboardInterrupt')
+        """
+        where = f"{self.kind} in line {self.line}" if self.line else self.kind
+        return f"{where}: {message}" if message else where
+
 
 @dataclass(frozen=True)
 class SnippetAnswer:

@@ -137,6 +137,8 @@ class CodeEdit(QPlainTextEdit):
         return mark
 
     def _caret_moved(self) -> None:
+        if self.textCursor().atBlockStart():  # Qt scrolls no further than to the caret, which is behind the margin
+            self.horizontalScrollBar().setValue(0)
         if not self._quiet and self.hasFocus() and not self.textCursor().hasSelection():
             self.line_chosen.emit(self.textCursor().blockNumber() + 1)
 

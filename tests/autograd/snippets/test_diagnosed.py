@@ -38,6 +38,13 @@ def test_a_write_in_place_before_backward_is_found_at_its_line() -> None:
     assert found.error is not None and [(one.kind, one.line) for one in found.findings.found] == [("in place", 3)]
 
 
+def test_a_text_that_ends_itself_is_looked_at_up_to_there_and_an_interrupt_harms_nothing() -> None:
+    text = "import sys\nw = torch.zeros(2, requires_grad=True)\nloss = (w * 0).sum()\n"
+    ended, whole = ran(f"{text}sys.exit()", diagnose=True), ran(text, diagnose=True)
+    assert ended.findings.found == whole.findings.found and ended.findings.found
+    assert ran(f"{text}raise KeyboardInterrupt", diagnose=True).undiagnosed == "KeyboardInterrupt"
+
+
 def test_a_text_without_leaves_that_require_a_gradient_is_not_diagnosed() -> None:
     answer = ran("x = torch.ones(3)\ny = x * 2", diagnose=True)
     assert answer.findings is None and "no parameter to look at" in answer.undiagnosed

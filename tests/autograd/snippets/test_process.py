@@ -51,6 +51,14 @@ def test_one_that_lifts_its_limit_is_ended_from_outside() -> None:
     assert answer.ended == "memory" and not answer.tensors
 
 
+def test_of_much_output_the_beginning_and_the_end_are_kept() -> None:
+    answer = run(Snippet("for i in range(100_000):\n    print(f'{i:08} {1:060}')\nprint('the end')"), LONG)
+    lines = answer.output.splitlines()
+    assert lines[0].startswith("00000000 ") and lines[-2].startswith("00099999 ") and lines[-1] == "the end"
+    assert len(answer.output) < 210_000 and all(len(line) == 69 for line in lines if line.startswith("0000"))
+    assert [line for line in lines if "left out" in line] == ["… 6.49 MiB left out …"]
+
+
 def test_a_crash_of_native_code_is_said_and_hurts_nobody() -> None:
     answer = run(Snippet("import os\nprint('last words', flush=True)\nos.abort()"), LONG)
     assert answer.ended == "died" and "SIGABRT" in answer.words or sys.platform == "win32"

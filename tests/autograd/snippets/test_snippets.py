@@ -121,8 +121,34 @@ def test_an_error_says_its_line_and_what_was_made_before_it_is_shown() -> None:
     assert answer.graph.name == "y"
     wrong = ran("x = (1\n")
     assert (wrong.error.kind, wrong.error.line) == ("SyntaxError", 1) and not wrong.graphs
-    ended = ran("x = 1\nraise SystemExit")
-    assert (ended.error.kind, ended.error.line) == ("SystemExit", 2)
+    ended = ran("x = 1\nraise SystemExit(3)")
+    assert ended.error.sentence(ended.error.message) == "SystemExit in line 2: exit status 3"
+
+
+def test_an_exit_without_an_error_is_the_end_and_no_failure() -> None:
+    answer = ran("import sys\nx = torch.ones(2, requires_grad=True)\ny = x.exp()\nsys.exit()\nz = y * 2")
+    assert (answer.ended, answer.error, answer.words) == ("done", None, "It exited in line 4.")
+    assert [graph.name for graph in answer.graphs] == ["y"]
+    assert ran("import sys\nsys.exit('no more')").error.message == "no more"
+
+
+def test_errors_without_a_text_and_with_one_that_raises_are_said_in_a_sentence() -> None:
+    text = "class Odd(BaseException):\n    def __str__(self):\n        raise ValueError\nraise Odd"
+    assert "Odd in line 4: its text cannot be read" in _said(text)
+    assert _said("raise KeyboardInterrupt") == "KeyboardInterrupt in line 1"
+    assert "input() has no keyboard here" in _said("raise EOFError('EOF when reading a line')")
+    assert _said("raise EOFError('mine')") == "EOFError in line 1: mine"
+
+
+def _said(text: str) -> str:
+    error = ran(text).error
+    return error.sentence(error.message)
+
+
+def test_a_hook_that_exits_ends_the_snippet_and_not_the_process_that_plays_it() -> None:
+    text = "x = torch.ones(2, requires_grad=True)\ny = x.exp().sum()\nx.register_hook(lambda _: exit())\n"
+    assert ran(f"{text}y.backward()", play=True).words == "It exited in line 3."
+    assert "SystemExit" in ran(text, play=True).graph.stopped
 
 
 def test_the_graph_of_a_backward_that_failed_is_shown_first_with_both_versions() -> None:

@@ -161,6 +161,7 @@ class SnippetEdit(CodeEdit):
         elif LAST_OF_BLOCK.intersection(before.split()[:1]):
             indent = max(indent - INDENT, 0)
         self.textCursor().insertText("\n" + " " * indent)
+        self.horizontalScrollBar().setValue(0)
         self.ensureCursorVisible()
 
     def _indent(self, way: int) -> None:

@@ -245,7 +245,7 @@ class SnippetControl(QObject):
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             self._workspace.notifier.refuse(
-                f"{path.name} cannot be opened", getattr(error, "strerror", None) or str(error)
+                f"{path.name} cannot be opened", getattr(error, "strerror", None) or "It is not UTF-8 text."
             )
             return
         self.show(SNIPPET)

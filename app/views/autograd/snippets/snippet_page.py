@@ -75,7 +75,7 @@ class SnippetPage(QWidget):
         self.edit = SnippetEdit()
         self.run = Button("Run", "primary", "run")
         self.stop = Button("Stop", icon="stop")
-        self.stop.setToolTip("End the process of the snippet")
+        self.stop.setToolTip("End the process of the snippet (Esc)")
         self.stop.setEnabled(False)
         memory = f", {bytes_text(limits.memory)}" if WATCHED else ""
         bound = f"up to {limits.seconds:g} s{memory}"
@@ -161,7 +161,7 @@ class SnippetPage(QWidget):
         self.stop.clicked.connect(self.stopRequested)
         self.banner.acted.connect(self.lookRequested)
         self.edit.run_wanted.connect(self.runRequested)
-        self.edit.left.connect(lambda: self.run.setFocus(Qt.FocusReason.TabFocusReason))
+        self.edit.left.connect(self._leave_editor)
         self.edit.textChanged.connect(self._text_changed)
         self.edit.textChanged.connect(self._show_age)
         self.edit.line_chosen.connect(self._line_chosen)
@@ -246,6 +246,7 @@ class SnippetPage(QWidget):
         """Set whether a snippet runs; its output arrives through `show_output`."""
         self.run.setEnabled(not running)
         self.stop.setEnabled(running)
+        self.room.set_runnable(not running)
         if running:
             self.edit.mark_error(None)
             self.output.show_output("")
@@ -285,8 +286,7 @@ class SnippetPage(QWidget):
             where = f" It was line {error.line}." if error and error.line else ""
             return answer.words + where, "text2" if answer.ended == "stopped" else "error"
         if error is not None:
-            where = f" in line {error.line}" if error.line else ""
-            return f"{error.kind}{where}.{self._changed() or ' ' + _first_line(error.message)}", "error"
+            return error.sentence(self._changed() or _first_line(error.message)), "error"
         words = f"Done in {answer.seconds:.2f} s." if answer.seconds >= 0.005 else "Done."
         return f"{words} {answer.words or self._freed()}".strip(), "text2"
 
@@ -305,7 +305,7 @@ class SnippetPage(QWidget):
             for saved in node.saved:
                 if saved.version != saved.version_now and saved.version is not None:
                     where = f" (line {node.line})" if node.line else ""
-                    return (f" {node.name}{where} saved {saved.name} at version {saved.version}; "
+                    return (f"{node.name}{where} saved {saved.name} at version {saved.version}; "
                             f"it is at version {saved.version_now} now.")  # fmt: skip
         return ""
 
@@ -375,9 +375,18 @@ class SnippetPage(QWidget):
             return True
         return super().event(event)
 
+    def _leave_editor(self) -> None:
+        """Stop what runs, or else move the focus to the button that runs it."""
+        if self.stop.isEnabled():
+            self.stopRequested.emit()
+        else:
+            self.run.setFocus(Qt.FocusReason.TabFocusReason)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if _runs(event):
             self.runRequested.emit()
+        elif event.key() == Qt.Key.Key_Escape and self.stop.isEnabled():
+            self.stopRequested.emit()
         else:
             super().keyPressEvent(event)
 
@@ -401,6 +410,10 @@ class _SnippetRoom(AutogradPage):
         self._empty.set_text(*NONE)
         self._empty.button.setText("Run")
         self.setMinimumHeight(ROOM)
+
+    def set_runnable(self, runnable: bool) -> None:
+        """Offer to run the snippet where no graph is shown, unless it runs."""
+        self._empty.button.setVisible(runnable)
 
     def set_graph(self, graph: TensorGraph | None) -> None:
         """Show the graph below one tensor; None empties the room."""
