@@ -139,4 +139,4 @@ class _Printed:
             return (begin + end).decode("utf-8", "replace")
         whole = begin.rpartition(b"\n")[0] or begin, end.partition(b"\n")[2] or end
         first, last = (part.decode("utf-8", "replace") for part in whole)
-        return f"{first}\n… {bytes_text(self.count - sum(map(len, whole)))} left out …\n{last}"
+        return f"{first}\n… {bytes_text(self.count - sum(map(len, whole)))} left out\n{last}"

@@ -56,7 +56,7 @@ def test_of_much_output_the_beginning_and_the_end_are_kept() -> None:
     lines = answer.output.splitlines()
     assert lines[0].startswith("00000000 ") and lines[-2].startswith("00099999 ") and lines[-1] == "the end"
     assert len(answer.output) < 210_000 and all(len(line) == 69 for line in lines if line.startswith("0000"))
-    assert [line for line in lines if "left out" in line] == ["… 6.49 MiB left out …"]
+    assert [line for line in lines if "left out" in line] == ["… 6.49 MiB left out"]
 
 
 def test_a_crash_of_native_code_is_said_and_hurts_nobody() -> None:
