@@ -38,8 +38,7 @@ def parts(spec: SourceSpec, config: DataConfig) -> tuple[int, int, int]:
     if spec.own_split:
         test = round(spec.held_out * config.test_fraction)
         return sum(spec.per_class), spec.held_out - test, test
-    held = [held_out(count, config.validation_fraction, config.test_fraction) for count in spec.per_class]
-    validation, test = sum(one for one, _ in held), sum(one for _, one in held)
+    validation, test = held_out(spec.per_class, config.validation_fraction, config.test_fraction)
     return spec.count - validation - test, validation, test
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
 from app.data.spec import SourceSpec
@@ -17,11 +19,12 @@ def training_count(config: DataConfig, spec: SourceSpec | None = None) -> int | 
         return None
     if spec.own_split:
         return sum(spec.per_class)
-    shares = (config.validation_fraction, config.test_fraction)
-    return sum(count - sum(held_out(count, *shares)) for count in spec.per_class)
+    return sum(spec.per_class) - sum(held_out(spec.per_class, config.validation_fraction, config.test_fraction))
 
 
-def held_out(count: int, validation: float, test: float) -> tuple[int, int]:
-    """Return how many samples of a class are held out for validation and test."""
-    first = min(round(count * validation), count)
-    return first, min(round(count * test), count - first)
+def held_out(counts: Sequence[int], validation: float, test: float) -> tuple[int, int]:
+    """Return how many samples `app.data.splits` holds out for validation and test, given those of each class."""
+    if any(share and not any(round(count * share) for count in counts) for share in (validation, test)):
+        counts = (sum(counts),)
+    first = [min(round(count * validation), count) for count in counts]
+    return sum(first), sum(min(round(n * test), n - taken) for n, taken in zip(counts, first, strict=True))

@@ -12,11 +12,14 @@ from torch import Tensor
 def stratified_split(labels: Tensor, validation: float, test: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return indices (training, validation, test), stratified by class and seeded.
 
-    `labels` holds class ids, shape (N,). The answers are in ascending order.
+    `labels` holds class ids, shape (N,). The answers are in ascending order. If every class has too few samples for
+    one to be held out, all classes are split as one.
     """
     generator = torch.Generator().manual_seed(seed)
     parts: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
     counts = labels.unique(return_counts=True)[1].tolist()
+    if any(share and not any(round(count * share) for count in counts) for share in (validation, test)):
+        counts = [len(labels)]
     for members in labels.argsort(stable=True).split(counts):
         members = members[torch.randperm(len(members), generator=generator)]
         first = round(len(members) * validation)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from app.builder.diagnostics.problems import Cure, Problem, SetTraining
+from app.builder.diagnostics.problems import Cure, Problem, SetData, SetTraining
+from app.data import description
 from app.data.spec import SourceSpec
 from app.project.module_paths import Layers
 from app.project.project import Project
 from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.config import TrainingConfig
 from app.training.setup import schedule_length
-from app.util.formatting import plural
+from app.util.formatting import counted, plural
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -77,11 +79,18 @@ def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:
 
 
 def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
-    """Report settings that need a validation loss if there is none."""
-    training = project.training
-    if source.own_split or project.data.validation_fraction > 0:
+    """Report settings that need a validation loss if there is none, and a fraction that holds out no sample."""
+    training, fraction = project.training, project.data.validation_fraction
+    none = fraction > 0 and source.per_class and not description.parts(source, project.data)[1]
+    if source.own_split or (fraction > 0 and not none):
         return
     reason = "No samples are held out for validation. Set validation_fraction under Training, Data."
+    if none:
+        enough = ceil(100 / source.count) / 100  # of at least one sample
+        why = f"validation_fraction={fraction:g} of {counted(source.count, 'sample')} is less than one sample."
+        cure = Cure(f"Set validation_fraction to {enough:g}", (SetData("", "validation_fraction", enough),))
+        several = (cure,) if source.count > 1 else ()
+        yield Problem("warning", None, "No samples are held out for validation", why, cures=several)
     if training.schedule is not None and training.schedule.choice.name == PLATEAU:
         cures = _set("Remove the schedule", "schedule", None)
         yield Problem("warning", None, f"{PLATEAU} needs a validation loss, and there is none", reason, cures=cures)

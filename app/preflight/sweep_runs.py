@@ -14,7 +14,17 @@ from app.training.choices import OPTIMIZERS, ChoiceError, ChoiceParam
 from app.training.config import Choice, TrainingConfig
 from app.training.job import AMP, Job, JobError, check_numbers
 from app.training.registry import check_optimizer, optimizer_params
-from app.training.sweep import FIELDS, OPTIMIZER, SweepError, SweepRun, SweepSetting, Values, combinations, text_of
+from app.training.sweep import (
+    FIELDS,
+    OPTIMIZER,
+    SweepError,
+    SweepRun,
+    SweepSetting,
+    Values,
+    combinations,
+    names_of,
+    text_of,
+)
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -26,7 +36,11 @@ def plan(
     project: Project, analysis: Analysis, settings: Sequence[SweepSetting], count: int | None, seed: int
 ) -> tuple[SweepRun, ...]:
     """Return the runs of the grid, or of `count` random draws with a seed. Raises SweepError."""
-    chosen = [SweepRun(each, with_values(project.training, each)) for each in combinations(settings, count, seed)]
+    found = combinations(settings, count, seed)
+    chosen = [
+        SweepRun(name, values, with_values(project.training, values))
+        for name, values in zip(names_of(found), found, strict=True)
+    ]
     known = set[Choice]()  # that torch has constructed
     started = start_weights.problems(project.training.start, analysis.source)
     for run in chosen:

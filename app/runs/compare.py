@@ -9,11 +9,13 @@ from app.project.run_records import data_record, training_record
 from app.runs import store
 from app.runs.record import RunError
 from app.runs.store import Kept
+from app.util.formatting import counted
 from app.util.late_dataclass import dataclass
 
 NOTHING = "–"
 # Rows other than fields of data and training, before and after those.
 NET, WHERE = ("net", "parameters"), ("device", "torch", "threads", "python", "platform")
+START = "start weights"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,11 @@ def _settings_of(kept: Kept) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         project = store.project_of(kept)
-        found |= _flat("data", data_record(project.data)) | _flat("training", training_record(project.training))
+        training = training_record(project.training)
+        start = training.pop("start", None)
+        found |= _flat("data", data_record(project.data)) | _flat("training", training)
+        if start is not None:
+            found[START] = _start_text(start)
         found["net"] = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
     except (RunError, OSError) as error:
         found["net"] = f"cannot be read: {error}"
@@ -52,6 +58,14 @@ def _settings_of(kept: Kept) -> dict[str, str]:
     if where is not None:
         found |= {name: str(getattr(where, name)) for name in WHERE}
     return found
+
+
+def _start_text(start: Mapping[str, Any]) -> str:
+    """Describe start weights by their name and content: each run has a copy of the file, at a path of its own."""
+    keys = start.get("keys")
+    return ", ".join(
+        [start.get("name") or "a file", *([counted(len(keys), "tensor")] if keys else []), start["sha256"][:8]]
+    )
 
 
 def _flat(prefix: str, value: Any) -> dict[str, str]:

@@ -54,8 +54,9 @@ class SweepSetting:
 
 @dataclass(frozen=True)
 class SweepRun:
-    """The settings of one run of a sweep: those that vary, and all."""
+    """One run of a sweep: its name, the values of the settings of the sweep, and all settings."""
 
+    name: str
     values: Values
     training: TrainingConfig
 
@@ -105,12 +106,22 @@ def combinations(settings: Sequence[SweepSetting], count: int | None, seed: int)
 
 
 def text_of(values: Mapping[str, Any]) -> str:
-    """Describe the settings of a run, which is its name.
+    """Describe settings.
 
     >>> text_of({"lr": 0.1, "batch_size": 32})
     'lr 0.1, batch_size 32'
     """
     return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def names_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name runs by the settings that vary between them; by all, if none does.
+
+    >>> names_of([{"epochs": 2, "lr": 0.1}, {"epochs": 2, "lr": 0.01}])
+    ['lr 0.1', 'lr 0.01']
+    """
+    varying = [name for name in runs[0] if len({repr(values[name]) for values in runs}) > 1] if runs else []
+    return [text_of({name: values[name] for name in varying or values}) for values in runs]
 
 
 def next_tag(tags: Iterable[str]) -> str:

@@ -1,13 +1,17 @@
 """The split: every sample once, every class in its share, the same for the same seed."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.data import description
 from app.data.config import DataConfig
 from app.data.loaders import load
-from app.data.sample_counts import held_out
+from app.data.sample_counts import held_out, training_count
 from app.data.sources import DIGITS, SOURCES, DataError, UnknownSourceError
+from app.data.spec import SourceSpec
 
 labels_lists = st.lists(st.integers(0, 4), min_size=1, max_size=120)
 fractions = st.floats(0, 0.99)
@@ -22,12 +26,32 @@ def test_every_sample_is_in_one_part_and_every_class_in_its_share(labels, valida
     labels = torch.tensor(labels)
     parts = stratified_split(labels, validation, test, seed)
     assert sorted(number for part in parts for number in part.tolist()) == list(range(len(labels)))
-    for label in labels.unique():
-        members = int((labels == label).sum())
-        counted = held_out(members, validation, test)
-        assert tuple(int((labels[part] == label).sum()) for part in parts[1:]) == counted
+    counts = labels.unique(return_counts=True)[1].tolist()
+    assert (len(parts[1]), len(parts[2])) == held_out(counts, validation, test)
+    if all(not share or round(max(counts) * share) for share in (validation, test)):  # else all are split as one
+        for label, members in zip(labels.unique(), counts, strict=True):
+            first = min(round(members * validation), members)
+            counted = first, min(round(members * test), members - first)
+            assert tuple(int((labels[part] == label).sum()) for part in parts[1:]) == counted
     again = stratified_split(labels, validation, test, seed)
     assert all(torch.equal(a, b) for a, b in zip(again, parts, strict=True))
+
+
+@pytest.mark.parametrize("shares", [(0.2, 0.0), (0.2, 0.2), (0.4, 0.1)])
+def test_classes_of_one_or_two_samples_are_split_as_one(shares):
+    import torch
+
+    from app.data.splits import stratified_split
+
+    parts = stratified_split(torch.arange(1000) % 500, *shares, 0)
+    assert [len(part) for part in parts[1:]] == [1000 * share for share in shares]
+    spec, config = made(count=1000, classes=500), DataConfig(validation_fraction=shares[0], test_fraction=shares[1])
+    assert description.parts(spec, config) == tuple(map(len, parts))
+    assert training_count(config, spec) == len(parts[0])
+
+
+def made(count: int, classes: int) -> SourceSpec:
+    return replace(SOURCES[DIGITS], classes=tuple(map(str, range(classes))), per_class=(count // classes,) * classes)
 
 
 def test_the_digits_are_what_their_description_says():

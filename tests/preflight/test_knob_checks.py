@@ -34,6 +34,7 @@ WRONG: dict[str, tuple[dict[str, Any], DataConfig, str, str]] = {
     "a cycle that is too short": ({"schedule": ONE_CYCLE}, DataConfig(), "error", "ends before the run"),
     "a plateau nobody sees": ({"schedule": PLATEAU}, UNHELD, "warning", "needs a validation loss"),
     "patience without validation": ({"patience": 3}, UNHELD, "warning", "patience=3 ends the run"),
+    "fewer samples than a fraction": ({}, DataConfig(validation_fraction=1e-4), "warning", "No samples are held out"),
     "a layer that is gone": ({"recompute": ("gone", "fc")}, DataConfig(), "error", "recompute names gone"),
     "a group of nothing": (
         {"groups": (ParameterGroup("fc"), ParameterGroup("gone"))},
@@ -45,7 +46,8 @@ WRONG: dict[str, tuple[dict[str, Any], DataConfig, str, str]] = {
 
 
 def cured(found: Project, problem: Problem) -> Project:
-    return replace(found, training=replace(found.training, **problem.cures[0].settings))
+    cure = problem.cures[0]
+    return replace(found, training=replace(found.training, **cure.settings), data=replace(found.data, **cure.data))
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -77,7 +77,7 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
 
     from app import cli
     from app.preflight import sweep_runs
-    from app.training.sweep import SweepError, text_of
+    from app.training.sweep import SweepError
 
     given = [_setting(text, options.random is not None) for text in options.settings]
     project = cli.read(options)
@@ -90,7 +90,7 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
         runs = sweep_runs.plan(project, analysis, given, options.random, options.seed)
     except SweepError as error:
         raise cli.CommandError(f"--set {error}") from error
-    return [(text_of(run.values), replace(project, training=run.training), analysis) for run in runs]
+    return [(run.name, replace(project, training=run.training), analysis) for run in runs]
 
 
 def _setting(text: str, draws: bool) -> SweepSetting:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLineEdit, QMenu
+from PySide6.QtWidgets import QApplication, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.project import file as project_file
@@ -17,7 +17,8 @@ from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.training.runs.run_panel import RunPanel
-from app.views.training.runs.table_model import COLUMNS
+from app.views.training.runs.table_model import COLUMNS, NAME, STATE
+from app.views.ui import theme
 
 EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
 RATES = (0.1, 0.001, 0.01)
@@ -87,6 +88,28 @@ def test_name_notes_and_tags_are_typed_into_the_table(qtbot: QtBot, panel: RunPa
             qtbot.keyClick(editor, Qt.Key.Key_Return)
             qtbot.waitUntil(lambda: not panel.table.viewport().findChildren(QLineEdit))
     assert told == [("name", "baseline"), ("note", "a note"), ("tags", "a, b")]
+
+
+def test_columns_fit_a_larger_text_and_names_of_sweeps_are_whole(
+    qtbot: QtBot, qapp: QApplication, panel: RunPanel, tmp_path: Path
+) -> None:
+    table, header = panel.table, panel.table.horizontalHeader()
+    store.begin(tmp_path, EXAMPLE, name="batch_size 128, lr 0.0003, weight_decay 0.001")
+    panel.set_stored(store.listed(tmp_path))
+
+    def fits() -> bool:
+        shown = (NAME, STATE, COLUMNS.index("Learning rate"))
+        needed = {at: max(table.sizeHintForColumn(at), header.sectionSizeHint(at)) for at in shown}
+        return all(table.columnWidth(at) >= width for at, width in needed.items())
+
+    theme.apply(qapp, "dark")
+    qtbot.waitUntil(fits)
+    theme.manager().set_scale(1.5)
+    try:
+        assert not fits()
+        qtbot.waitUntil(fits)
+    finally:
+        theme.manager().set_scale(1.0)
 
 
 def test_columns_are_chosen_in_a_menu(qtbot: QtBot, panel: RunPanel) -> None:

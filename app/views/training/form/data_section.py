@@ -54,7 +54,8 @@ _SPLIT = (
         "int",
         DataConfig.split_seed,
         minimum=0,
-        doc="Seed of the random split, which is stratified: each class is split by the same fractions.",
+        doc="Seed of the random split, which is stratified: each class is split by the same fractions, unless all have "
+        "too few samples for that.",
     ),
 )
 _LOADING = (

@@ -320,13 +320,11 @@ class RunControl(QObject):
 
     def start_of_sweep(self, project: Project, analysis: Analysis, run: SweepRun, series: Series) -> Run:
         """Start one run of a sweep, of the project as it was when the sweep began. Raises RunUnderWay."""
-        from app.training.sweep import text_of
-
         each = replace(project, training=run.training)
         job = preflight.job(each, analysis, str(self._settings.data_folder))
         recorder = None
         if self._keeper is not None:
-            recorder = self._keeper.recorder(each, job, None, text_of(run.values)[:MOST_NAME], (series.tag,))
+            recorder = self._keeper.recorder(each, job, None, run.name[:MOST_NAME], (series.tag,))
         started = self._session.start(job, recorder=recorder, series=series)
         self._on_begin(started, each)
         return started

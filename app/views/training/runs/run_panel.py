@@ -28,9 +28,11 @@ from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.sweep.strip import SweepStrip
 from app.views.training.runs.table_model import COLUMNS, KEYS, NAME, STATES, RunRow, RunsModel
+from app.views.ui.docks import beside_text
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.tables import plain
+from app.views.ui.theme import manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label, set_property
@@ -40,7 +42,7 @@ __all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 
 MOST = 5  # runs that are compared
 READABLE = 0.25  # seconds between two figures
-MOST_WIDE = 220  # px of a column, as of a long note
+MOST_WIDE, NAME_WIDE = 220, 400  # px of a column, as of a long note, and of that of the names
 SEARCH = 230  # px
 FILTER_HINT = (
     f"Search words and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\nColumns: {', '.join(BY_KEY)}"
@@ -83,6 +85,7 @@ class RunPanel(QWidget):
         self._disk: tuple[Path | None, int, int] = (None, 0, 0)
         self._fitting = QTimer(self, singleShot=True, interval=FITTING)
         self._fitting.timeout.connect(self._fit_columns)
+        manager().changed.connect(self._fitting.start)  # the size of the text
         self.model = RunsModel(self)
         self.model.annotated.connect(self.annotated)
         self._before: tuple[object, ...] = ()  # the keys of the rows that were selected before a reset
@@ -112,7 +115,6 @@ class RunPanel(QWidget):
         header = table.horizontalHeader()
         header.setStretchLastSection(True)
         header.setSectionsMovable(True)
-        header.setMaximumSectionSize(MOST_WIDE)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
         table.setSortingEnabled(True)
@@ -308,7 +310,10 @@ class RunPanel(QWidget):
     def _fit_columns(self) -> None:
         """Fit the columns to their content: when rows are added or end, not at every update, and only if visible."""
         if self.table.isVisible():
-            self.table.resizeColumnsToContents()
+            header = self.table.horizontalHeader()
+            for at in range(len(KEYS)):
+                width = max(self.table.sizeHintForColumn(at), header.sectionSizeHint(at))
+                header.resizeSection(at, min(width, beside_text(NAME_WIDE if at == NAME else MOST_WIDE)))
 
     # -- what can be done ---------------------------------------------------------------------------------------------
 

@@ -41,10 +41,8 @@ class Sweep:
 
     @property
     def failures(self) -> list[str]:
-        """The settings of the runs that failed, each with the reason."""
-        from app.training.sweep import text_of
-
-        return [f"{text_of(self.runs[place].values)}: {run.failed.message}"
+        """The names of the runs that failed, each with the reason."""
+        return [f"{self.runs[place].name}: {run.failed.message}"
                 for place, run in enumerate(self.started) if run.failed is not None]  # fmt: skip
 
     @property
@@ -124,12 +122,10 @@ class SweepControl(QObject):
         if sweep.stopped or not sweep.left:
             self._end(sweep)
             return
-        from app.training.sweep import text_of
-
         run, number = sweep.runs[len(sweep.started)], len(sweep.started) + 1
         series = Series(sweep.tag, number, len(sweep.runs))
         self._panel.sweep.hide()
-        self._panel.strip.show_run(series.place, text_of(run.values), series.count)
+        self._panel.strip.show_run(series.place, run.name, series.count)
         sweep.started.append(
             self._workspace.run_control.start_of_sweep(sweep.project, sweep.analysis, run, series)
         )  # fmt: skip
@@ -194,15 +190,13 @@ def _next_tag(folder: Path) -> str:
 
 def _best(sweep: Sweep) -> str:
     """Name the run with the smallest validation loss."""
-    from app.training.sweep import text_of
-
     losses = [(record.summary_of(run.history).best_loss, place) for place, run in enumerate(sweep.started)]
     known = [(loss, place) for loss, place in losses if loss is not None and loss == loss]
     if not known:
         return ""
     loss, place = min(known)
     number = sweep.started[place].display_number
-    return f"Smallest validation loss: {figure(loss)}, run {number} ({text_of(sweep.runs[place].values)}). "
+    return f"Smallest validation loss: {figure(loss)}, run {number} ({sweep.runs[place].name}). "
 
 
 def _failed(failures: Sequence[str]) -> str:

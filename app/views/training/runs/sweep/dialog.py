@@ -10,7 +10,7 @@ from app.data.own_files.cache import Fact
 from app.engine.requests.trials import PlanSweep, SweepPlan
 from app.project.project import Project
 from app.training.choices import ChoiceParam
-from app.training.sweep import SweepError, SweepSetting, text_of
+from app.training.sweep import SweepError, SweepSetting
 from app.util.formatting import counted
 from app.views.engine_service import EngineService
 from app.views.training.runs.sweep.setting_row import SettingRow
@@ -248,6 +248,6 @@ class SweepDialog(Dialog):
 
 def _listed(plan: SweepPlan) -> str:
     """Name the first runs."""
-    names = [text_of(run.values) for run in plan.runs[:LISTED]]
+    names = [run.name for run in plan.runs[:LISTED]]
     more = len(plan.runs) - len(names)
     return "\n".join([*names, *([f"… and {more:,} more"] if more else [])])
