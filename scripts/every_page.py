@@ -156,7 +156,7 @@ class Shoot:
         from PySide6.QtCore import Qt
         from PySide6.QtWidgets import QApplication
 
-        from app.views.main_window import BOTTOM_LEAST, BOTTOM_MOST, BOTTOM_SHARE
+        from app.views.main_window import bottom_height
         from app.views.ui import theme
         from app.views.ui.docks import beside_text
 
@@ -166,8 +166,7 @@ class Shoot:
         window = self.window
         window.resize(*size)
         self.idle()
-        height = round(min(max(size[1] * BOTTOM_SHARE, BOTTOM_LEAST), BOTTOM_MOST))
-        window.resizeDocks([window.bottom], [height], Qt.Orientation.Vertical)
+        window.resizeDocks([window.bottom], [bottom_height(size[1])], Qt.Orientation.Vertical)
         window.resizeDocks([window.left, window.right], [beside_text(220), beside_text(304)], Qt.Orientation.Horizontal)
         self.idle()
         name = f"{look}-{size[0]}x{size[1]}" + (f"-text{text:g}" if text != 1 else "")

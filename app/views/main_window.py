@@ -61,6 +61,11 @@ BOTTOM_CONTROLS = 402  # px beside its tabs, of the widest controls: those of th
 MADE = object()
 
 
+def bottom_height(height: int) -> int:
+    """Return the height of the bottom dock in a window of this height: at most a share of it, more for larger text."""
+    return round(min(max(height * BOTTOM_SHARE, BOTTOM_LEAST), beside_text(BOTTOM_MOST)))
+
+
 class MainWindow(ShowsCutTexts, QMainWindow):
     """One window on one project. `start` loads torch behind it; before that the window draws and names already.
 
@@ -371,8 +376,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         """Give the bottom dock its share of the window, unless it comes back as it was left."""
         super().showEvent(event)
         if self.settings.state is None and not event.spontaneous():
-            height = round(min(max(self.height() * BOTTOM_SHARE, BOTTOM_LEAST), BOTTOM_MOST))
-            self.resizeDocks([self.bottom], [height], Qt.Orientation.Vertical)
+            self.resizeDocks([self.bottom], [bottom_height(self.height())], Qt.Orientation.Vertical)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Ask if a run is active or work is unsaved; then stop everything."""

@@ -6,14 +6,15 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QImage, QWheelEvent
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtGui import QFontMetricsF, QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from app.engine.json_lines import Reader
@@ -157,6 +158,26 @@ def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, run_curves, c
     assert picture.pixel(corner) & 0xFFFFFF in ramp
     x, y = run_curves.loss._smooth.points()
     assert len(x) > 10 and np.isfinite(y).all()
+
+
+def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
+    plot, now = run_curves.loss.plot, theme.current()
+    place, label = next((place, label) for place, label in plot.backdrop.epoch_lines() if label)
+    corner = plot.mapFromScene(plot.view.mapToScene(QPointF(place + 4, 0)))
+    size = QFontMetricsF(theme.font("axis")).boundingRect(label).size().toSize()
+
+    def colors():
+        picture = plot.grab(QRect(corner, size)).toImage()
+        return Counter(picture.pixelColor(x, y).name() for x in range(picture.width()) for y in range(picture.height()))
+
+    curve = run_curves.loss._smooth
+    (x0, x1), (y0, y1) = plot.view.viewRange()
+    beside = colors()
+    across = np.linspace(x0, x1, 2000)
+    curve.set_points(across, np.where(np.arange(2000) % 2, y0, y1))  # over all of the plot
+    over = colors()
+    assert now.text3.name() in beside and over[now.text3.name()] >= beside[now.text3.name()]
+    assert now.plot.name() in over, "outlined"
 
 
 def QImage_rgb(color):

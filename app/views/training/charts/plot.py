@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from app.views.training.charts import series
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FLAG = 4.0  # pixels: half the width of the triangle at a marked step
 EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
+LABEL_OUTLINE = 3  # pixels around and between the letters of a label that lies over curves
 CUT_ROOM = 120  # pixels of the label of a cut, at most
 
 
@@ -157,7 +158,11 @@ class Backdrop(PlotLayer):
         for x in plot.bottom.ticks(x0, x1, rect.width())[1] if plot.grid_x else ():
             place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
             painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
-        self._paint_epochs(painter, rect, x0, x1)
+        pen = QPen(now.line3, 1)
+        pen.setDashPattern([2, 3])
+        painter.setPen(pen)
+        for place, _ in self.epoch_lines():
+            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
         pen = QPen(now.warn, 1)
         pen.setDashPattern([4, 3])
         painter.setPen(pen)
@@ -193,28 +198,41 @@ class Backdrop(PlotLayer):
         reach = pixels * (high - low) / max(self._plot.view.width(), 1)
         return [cut for cut in self.cuts if abs(cut.x - x) <= reach]
 
-    def _paint_epochs(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
-        """Paint lines at the ends of epochs, as many as fit; a label names the next epoch."""
+    def epoch_lines(self) -> list[tuple[int, str]]:
+        """Return the pixels of lines at the ends of epochs, as many as fit; each with a label that names the next
+        epoch, "" where it has no room.
+        """
+        rect, (x0, x1) = self.boundingRect(), self._plot.view.viewRange()[0]
         if len(self._epochs) < 2 or not self._plot.show_epochs:
-            return
-        now = theme.current()
+            return []
         apart = (self._epochs[-1] - self._epochs[0]) / (len(self._epochs) - 1) / (x1 - x0) * rect.width()
         every = max(1, round(series.nice_step(EPOCH_ROOM / max(apart, 1e-6), 1)))
-        pen = QPen(now.line3, 1)
-        pen.setDashPattern([2, 3])
-        painter.setFont(theme.font("axis"))
-        metrics = QFontMetricsF(painter.font())
+        metrics, lines = QFontMetricsF(theme.font("axis")), []
         for index in range(max(every - 1, 1), len(self._epochs) + 1, every):
             end = self._epochs[index - 1]
-            if not x0 <= end <= x1:
-                continue
-            place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
-            painter.setPen(pen)
-            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
-            label = f"epoch {index + 1:,}"
-            if place + 4 + metrics.horizontalAdvance(label) < rect.right():
-                painter.setPen(now.text3)
-                painter.drawText(QPointF(place + 4, rect.top() + metrics.ascent() + 2), label)
+            if x0 <= end <= x1:
+                place, label = round(rect.left() + (end - x0) / (x1 - x0) * rect.width()), f"epoch {index + 1:,}"
+                lines.append((place, label if place + 4 + metrics.horizontalAdvance(label) < rect.right() else ""))
+        return lines
+
+
+class EpochLabels(PlotLayer):
+    """The labels of the lines of epochs, above the curves and outlined by the background."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, 5_000)
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        now = theme.current()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(theme.font("axis"))
+        painter.setPen(now.text3)
+        baseline = self.boundingRect().top() + QFontMetricsF(painter.font()).ascent() + 2
+        for place, label in self._plot.backdrop.epoch_lines():
+            outline = QPainterPath()
+            outline.addText(place + 4, baseline, painter.font(), label)
+            painter.strokePath(outline, QPen(now.plot, LABEL_OUTLINE))
+            painter.drawText(QPointF(place + 4, baseline), label)
 
 
 class CursorLine(PlotLayer):
@@ -277,6 +295,7 @@ class StepPlot(pg.PlotWidget):
             menu.setParent(self, menu.windowFlags())
         item.layout.setContentsMargins(0, 8, 14, 0)
         self.backdrop = Backdrop(self)
+        self.epoch_labels = EpochLabels(self)
         self.cursor_line = CursorLine(self)
         self.readout = Readout(self)
         self.setFrameShape(self.Shape.NoFrame)
