@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.compare.results import Added, Apart, Changed, Difference, Distance, First, Layer, finite
-from app.util.formatting import counted
+from app.util.formatting import counted, significant
 from app.util.user_frames import GENERATED
 
 MOST = 20  # lines of a list
@@ -187,7 +187,7 @@ def _distance_lines(found: Difference) -> Iterator[str]:
 def _distance(one: Distance) -> str:
     if math.isinf(one.distance):
         return "has other shapes"
-    return f"{one.distance:.4g}  {_share(one.relative)}  {one.differing:,} of {one.count:,} numbers"
+    return f"{significant(one.distance, 4)}  {_share(one.relative)}  {one.differing:,} of {one.count:,} numbers"
 
 
 def _rest(count: int) -> Iterator[str]:
@@ -198,4 +198,4 @@ def _rest(count: int) -> Iterator[str]:
 def _share(value: float | None) -> str:
     if value is None:
         return "–"
-    return "∞" if math.isinf(value) else f"{value:.2g}"
+    return "∞" if math.isinf(value) else significant(value, 2)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from app.compare.results import Distance
+from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 
 SIGMAS = 8.0  # of the difference of two samples' mean or spread, beyond which they were drawn differently
@@ -76,16 +77,17 @@ def _drawn_differently(a: Tensor, b: Tensor) -> str:
         return ""
     one, other = float(a.std(correction=0)), float(b.std(correction=0))
     mean, others = float(a.mean()), float(b.mean())
+    means = f"{significant(mean, 3)} → {significant(others, 3)}"
     if a.numel() == 1 and not (_is_round(mean) and _is_round(others)):
         return ""  # one number that was drawn
     if not one and not other:
-        return f"{mean:.3g} → {others:.3g}"
-    words = f"standard deviation {one:.3g} → {other:.3g}, mean {mean:.3g} → {others:.3g}"
+        return means
+    words = f"standard deviation {significant(one, 3)} → {significant(other, 3)}, mean {means}"
     if not one or not other:
         return words if a.numel() > 1 else ""
     ratio = float((a @ b) / (a @ a))
     if a.numel() >= 4 and float((b - ratio * a).norm()) < 1e-6 * float(b.norm()):
-        return f"{words}: {ratio:.4g} times the same numbers"
+        return f"{words}: {significant(ratio, 4)} times the same numbers"
     if a.numel() < LEAST:
         return ""
     apart = abs(math.log(other / one)) > SIGMAS / math.sqrt(a.numel())

@@ -21,7 +21,7 @@ from app.data.samples import TensorSamples
 from app.data.sources import Watch
 from app.data.spec import CLASSES, TOKENS, BatchPreview, FieldInfo, SourceSpec
 from app.data.targets import first
-from app.util.formatting import shape_text
+from app.util.formatting import shape_text, significant
 
 SHOWN = 16
 COLUMNS = 4
@@ -93,7 +93,7 @@ def _field_text(field: FieldInfo, values: Tensor) -> str:
         return shape_text(tuple(values.shape))
     if values.dtype == torch.bool:
         return f"{int(values.sum())} of {values.numel()} true"
-    return " ".join(f"{value:.3g}" for value in values.flatten().tolist()[:COLUMNS])
+    return " ".join(significant(value, 3) for value in values.flatten().tolist()[:COLUMNS])
 
 
 def _before(config: DataConfig, data: Dataset, order: Tensor) -> tuple[Any, ...]:
@@ -124,13 +124,13 @@ def _picture(sample: Tensor) -> Any:
 def _caption(spec: SourceSpec, label: Tensor) -> str:
     if spec.task == CLASSES:
         return spec.classes[int(label)]
-    return ", ".join(f"{value:.4g}" for value in label.flatten().tolist()[:3])
+    return ", ".join(significant(value, 4) for value in label.flatten().tolist()[:3])
 
 
 def _rows(spec: SourceSpec, few: Tensor) -> tuple[tuple[str, ...], ...]:
     names = spec.columns or tuple(str(number) for number in range(few.shape[1]))
     more = ("…",) if few.shape[1] > COLUMNS else ()
-    rows = (tuple(f"{value:.3g}" for value in row[:COLUMNS].tolist()) for row in few)
+    rows = (tuple(significant(value, 3) for value in row[:COLUMNS].tolist()) for row in few)
     return ((*names[:COLUMNS], *more), *((*row, *more) for row in rows))
 
 

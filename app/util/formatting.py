@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -81,6 +82,25 @@ def figure(value: float | None, digits: int = 3) -> str:
     else:
         text = f"{value:.{digits - 1 - math.floor(math.log10(size))}f}"
     return text.replace("-", MINUS)
+
+
+def significant(value: float, digits: int = 6) -> str:
+    """Format a value with at most `digits` significant digits, without zeros at its end.
+
+    >>> significant(8.4e-05), significant(-9.83e-6, 2), significant(2.0, 4), significant(1250000.0, 3)
+    ('8.4e−5', '−9.8e−6', '2', '1.25e6')
+    """
+    return typeset(f"{value:.{digits}g}")
+
+
+def typeset(numbers: str) -> str:
+    """Write the numbers of a text of Python's as those of this module.
+
+    >>> typeset("[8.4e-05, -2, 1e+20, nan, -inf]")
+    '[8.4e−5, −2, 1e20, nan, −∞]'
+    """
+    text = re.sub(r"e([+-])0?(?=\d)", lambda sign: "e" + sign[1].strip("+"), numbers)
+    return text.replace("-", MINUS).replace("inf", "∞")
 
 
 def scientific(value: float, decimals: int) -> str:

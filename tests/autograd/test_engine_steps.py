@@ -268,7 +268,7 @@ def test_a_look_at_a_gradient() -> None:
     values = torch.arange(-6.0, 6.0).view(1, 3, 2, 2)
     values[0, 2, 1, 1] = math.inf
     look = describe_gradient(values)
-    assert look.where == "[0, 0, :8, :8]" and look.rows == (("-6", "-5"), ("-4", "-3"))
+    assert look.where == "[0, 0, :8, :8]" and look.rows == (("−6", "−5"), ("−4", "−3"))
     assert sum(look.histogram.counts) == 11 and (look.nan, look.positive_inf, look.negative_inf) == (0, 1, 0)
     assert look.edges[0] == -6.0 and look.edges[-1] == 4.0 and len(look.edges) == len(look.histogram.counts) + 1
     assert len(look.pictures) == 3 and look.leading == (1,)

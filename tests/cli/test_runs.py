@@ -90,7 +90,7 @@ def test_the_layer_at_which_the_gradient_of_a_kept_run_vanishes_is_told(
     head, last, second, first, told = capsys.readouterr().out.splitlines()
     assert head.split()[-6:] == ["1", "5", "9", "12", "16", "20"] and last.split() == ["last", *["0.5"] * 6]
     assert second.split()[1:3] == ["0.05", "5e-06"] and first.split() == ["first", *["-"] * 6]
-    assert told.startswith("Vanishes first at second: at step 20 its gradient norm is 5e-10 of that at the last layer")
+    assert told.startswith("Vanishes first at second: at step 20 its gradient norm is 5e−10 of that at the last layer")
     assert told.endswith("found at 18 of 20 measured steps, from step 3 to 20.")
     assert main(["runs", str(tmp_path), "--gains", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

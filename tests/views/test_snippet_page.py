@@ -182,8 +182,8 @@ def test_named_tensors_stand_in_a_table_and_their_graphs_a_row_away(page) -> Non
     assert list(rows) == ["x", "w", "b", "u", "v", "loss"]
     assert dict(zip(COLUMNS, rows["u"], strict=True)) == {
         "Name": "u", "Shape": "3", "requires_grad": "True", "grad_fn": "MulBackward0",
-        ".grad": "[1.2, -1.8, 6.2]  norm 6.567", "is_leaf": "False", "_version": "0", "dtype": "float32",
-        "Values": "[0.5, -1, 3]",
+        ".grad": "[1.2, −1.8, 6.2]  norm 6.567", "is_leaf": "False", "_version": "0", "dtype": "float32",
+        "Values": "[0.5, −1, 3]",
     }  # fmt: skip
     assert page.shown.name == "loss" and page.room.head.root.text() == "loss.grad_fn"
     page.table.setCurrentIndex(model.index(3, 0))

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from app.autograd.grouping import LayerGroup, group_by_layer
 from app.autograd.tape import LOSS, Tape
+from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 
 VANISHED, EXPLODED = 1e-3, 1e3
@@ -124,10 +125,12 @@ def _find_lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Ite
             kind, rule = "non_finite", "its outgoing gradient or that of its parameters is NaN or infinite"
         elif rung.reach is not None and rung.reach < vanished:
             kind = "vanishes"
-            rule = f"its gradient norm is {rung.reach:.2g} of what reached the last layer, less than {vanished:g}"
+            share = f"{significant(rung.reach, 2)} of what reached the last layer"
+            rule = f"its gradient norm is {share}, less than {vanished:g}"
         elif rung.reach is not None and rung.reach > exploded:
             kind = "explodes"
-            rule = f"its gradient norm is {rung.reach:.2g} times what reached the last layer, more than {exploded:g}"
+            share = f"{significant(rung.reach, 2)} times what reached the last layer"
+            rule = f"its gradient norm is {share}, more than {exploded:g}"
         if kind and kind not in kinds:
             kinds.add(kind)
             yield GainFinding(kind, rung.key, rung.title, rule)

@@ -13,6 +13,7 @@ from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, m
 from app.autograd.errors import NoGraphError
 from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
+from app.util.formatting import significant
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> G
         text = f"The gradient of {name} is exactly zero: {where}{stop.why}."
         place = None if stop.node is None else _location(tape, stop.node)
         return GradAnswer(name, "zero", "zero", text, stop.cure, place, norm=norm, tape_node=stop.node)
-    return GradAnswer(name, "flows", "", f"A gradient reaches {name}; its norm is {norm:.3g}.", norm=norm)
+    return GradAnswer(name, "flows", "", f"A gradient reaches {name}; its norm is {significant(norm, 3)}.", norm=norm)
 
 
 def _stops(tape: Tape, node: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from app.autograd.gradcheck.report import Element, GradcheckReport
+from app.util.formatting import significant
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Finding
@@ -44,4 +45,5 @@ def _worst(one: Element | None) -> str:
         return ""
     where = f"at [{', '.join(map(str, one.index))}]" if one.index else "along a random direction"
     kink = ", where it is not differentiable" if one.kink is not None else ""
-    return f"; worst {where}: backward{one.of_output} {one.analytic:.6g}, finite differences {one.numeric:.6g}{kink}"
+    analytic, numeric = significant(one.analytic, 6), significant(one.numeric, 6)
+    return f"; worst {where}: backward{one.of_output} {analytic}, finite differences {numeric}{kink}"

@@ -13,7 +13,7 @@ from app.autograd.diagnostics.gradient_gain import Ladder
 from app.autograd.grouping import group_by_layer
 from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
-from app.util.formatting import MINUS, bytes_text
+from app.util.formatting import MINUS, bytes_text, scientific
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -238,7 +238,11 @@ class WhatIf:
             memory = f"{bytes_text(abs(self.freed))} {less} at the peak ({bytes_text(self.plain.peak)} without)"
         else:
             memory = f"as much at the peak as without ({bytes_text(self.plain.peak)})"
-        grads = "the gradients are the same" if self.equal else f"gradients differ by up to {self.difference:.1e}"
+        grads = (
+            "the gradients are the same"
+            if self.equal
+            else f"gradients differ by up to {scientific(self.difference, 1)}"
+        )
         text = f"With {self.path} checkpointed a step takes {memory} and {time}; {grads}."
         if self.freed > 0:
             text += f" In training: recompute = {self.path}."

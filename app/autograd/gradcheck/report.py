@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.autograd.place import OpLocation
+from app.util.formatting import scientific, significant
 from app.util.late_dataclass import dataclass
 
 
@@ -142,12 +143,13 @@ def _sentences(report: GradcheckReport) -> list[str]:
     elif report.passed:
         found.append(
             f"The gradient of {report.what} is correct: in float64 it agrees with finite differences to "
-            f"{max(_relative(report), 1e-16):.1e}."
+            f"{scientific(max(_relative(report), 1e-16), 1)}."
         )
     else:
         found.append(
             f"The gradient of {report.what} is wrong: {worst.input}{_index_text(worst.index)} has "
-            f"{worst.analytic:.6g} in backward{worst.of_output}, and finite differences give {worst.numeric:.6g}."
+            f"{significant(worst.analytic, 6)} in backward{worst.of_output}, and finite differences give "
+            f"{significant(worst.numeric, 6)}."
         )
     found += [f"{place.op} {place.where} draws random numbers; the check used the same ones in each call."
               for place in report.random]  # fmt: skip
@@ -163,8 +165,9 @@ def _on_tiny(report: GradcheckReport) -> list[str]:
     if not tiny or not report.passed:
         return []
     one = max(tiny, key=lambda one: one.error)
-    return [f"{one.input}{_index_text(one.index)} has {one.analytic:.3g} in backward and {one.numeric:.3g} by finite "
-            "differences: both so near to 0 that the absolute tolerance of 1e-05 (as in torch.autograd.gradcheck) "
+    analytic, numeric = significant(one.analytic, 3), significant(one.numeric, 3)
+    return [f"{one.input}{_index_text(one.index)} has {analytic} in backward and {numeric} by finite "
+            "differences: both so near to 0 that the absolute tolerance of 1e−5 (as in torch.autograd.gradcheck) "
             "allows it. Scale the loss up to check it more closely."]  # fmt: skip
 
 
@@ -173,15 +176,16 @@ def _on_precision(report: GradcheckReport) -> list[str]:
     if single is None or double is None or not report.passed or double.relative > 1e-4:
         return []  # steps cannot make good what backward has wrong, and a kink has no best step
     text = (
-        f"Finite differences are at their best with a step of {double.eps:.0e} in float64 (relative difference "
-        f"{double.relative:.1e}) and of {single.eps:.0e} in float32 ({single.relative:.1e}): a larger step is cut off "
-        "too early (truncation), a smaller one loses digits (rounding)."
+        f"Finite differences are at their best with a step of {scientific(double.eps, 0)} in float64 (relative "
+        f"difference {scientific(double.relative, 1)}) and of {scientific(single.eps, 0)} in float32 "
+        f"({scientific(single.relative, 1)}): a larger step is cut off too early (truncation), "
+        "a smaller one loses digits (rounding)."
     )
     apart = max((given.single for given in report.inputs if given.single is not None), default=None)
     if apart is None:
         return [text]
-    return [text, f"Backward's own gradient in float32 is within {apart:.1e} of the one in float64: where single "
-                  "precision does not check, it is the finite differences that fail."]  # fmt: skip
+    return [text, f"Backward's own gradient in float32 is within {scientific(apart, 1)} of the one in float64: "
+                  "where single precision does not check, it is the finite differences that fail."]  # fmt: skip
 
 
 def _relative(report: GradcheckReport) -> float:

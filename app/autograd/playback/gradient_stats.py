@@ -9,6 +9,7 @@ import torch
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.gradient_look import GradientLook, Picture
 from app.telemetry.histogram_of import histogram
+from app.util.formatting import significant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +61,7 @@ def _rows(corner: Tensor) -> tuple[tuple[str, ...], ...]:
     if not corner.numel():
         return ()
     values = corner.reshape(-1, corner.shape[-1])[:ROWS, :COLUMNS] if corner.ndim else corner.reshape(1, 1)
-    return tuple(tuple(f"{value:.4g}" for value in row) for row in values.tolist())
+    return tuple(tuple(significant(value, 4) for value in row) for row in values.tolist())
 
 
 def _pictures(shown: Tensor) -> tuple[Picture, ...]:

@@ -18,6 +18,7 @@ from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Picture, Prediction, Sample, Shown, is_picture
 from app.training.inputs import target_fields
 from app.training.metrics import PLAIN, reading
+from app.util.formatting import significant
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def shown(evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]) -> tu
 
 def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) -> Shown:
     columns, right = found.columns, None
-    loss = f"loss {columns['loss'][number]:.3g}"
+    loss = f"loss {significant(columns['loss'][number], 3)}"
     if "true" not in columns:  # of a loss that the model computes itself
         true = called = np.empty(0)
     else:
@@ -49,7 +50,7 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
         title = found.name(int(called[0])) if right else f"{found.name(int(true[0]))} → {found.name(int(called[0]))}"
         shares = columns["shares"][number]
         unit = reading(evaluator.task.loss) != PLAIN
-        first = f"{100 * shares[0]:.0f} %" if unit else f"{shares[0]:.3g}"
+        first = f"{100 * shares[0]:.0f} %" if unit else significant(shares[0], 3)
         detail = f"{first}, {loss}"
         rows = [f"{found.name(int(c))}: {_share(s, unit)}" for c, s in zip(columns["top"][number], shares, strict=True)]
         tip = f"{found.name_of(number)}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
@@ -82,11 +83,11 @@ def _of_one_height(pictures: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _numbers(values: Any) -> str:
-    return ", ".join(f"{value:.4g}" for value in values[:2])
+    return ", ".join(significant(value, 4) for value in values[:2])
 
 
 def _share(value: float, unit: bool) -> str:
-    return f"{100 * value:.1f} %" if unit else f"{value:.4g}"
+    return f"{100 * value:.1f} %" if unit else significant(value, 4)
 
 
 def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
@@ -94,7 +95,7 @@ def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
         names = evaluator.data.info.classes
         return "".join(names[int(token)] for token in inputs.flatten().tolist()).replace("\n", "↵")
     names = spec_of(evaluator.job.data).columns
-    values = [f"{value:.3g}" for value in inputs.flatten().tolist()[:12]]
+    values = [significant(value, 3) for value in inputs.flatten().tolist()[:12]]
     if len(names) == inputs.numel():
         values = [f"{name} {value}" for name, value in zip(names, values, strict=False)]
     return ", ".join(values)

@@ -13,6 +13,7 @@ from app.training.monitoring.looks import LayerInside
 from app.training.monitoring.snapshots import activations, filters
 from app.training.objectives import first_classes, prepared
 from app.training.setup.initial_weights import initial_module
+from app.util.formatting import significant
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -73,4 +74,4 @@ def label_text(label: Tensor, classes: tuple[str, ...]) -> str:
     """Return the class of a label, or the first of its numbers."""
     if label.ndim == 0 and not label.is_floating_point() and classes:
         return classes[int(label)]
-    return ", ".join(f"{float(value):.3g}" for value in label.reshape(-1)[:4])
+    return ", ".join(significant(float(value), 3) for value in label.reshape(-1)[:4])

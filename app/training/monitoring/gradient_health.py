@@ -9,6 +9,7 @@ import numpy as np
 from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.columns import Array
 from app.training.monitoring.layer_history import LayerTable
+from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 
 
@@ -46,10 +47,11 @@ def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> 
     row = int(np.flatnonzero(cells[:, newest])[-1])  # layers are in forward order
     first, last = int(reach.steps[samples[0]]), int(reach.steps[newest])
     value, layer = values[row, newest], reach.layers[row]
+    size = significant(value, 2)
     rule = {
         "non_finite": "its gradient is NaN or infinite",
-        "vanishes": f"its gradient norm is {value:.2g} of that at the last layer, less than {VANISHED:g}",
-        "explodes": f"its gradient norm is {value:.2g} times that at the last layer, more than {EXPLODED:g}",
+        "vanishes": f"its gradient norm is {size} of that at the last layer, less than {VANISHED:g}",
+        "explodes": f"its gradient norm is {size} times that at the last layer, more than {EXPLODED:g}",
     }[kind]
     word = "Not finite" if kind == "non_finite" else kind.capitalize()
     when = "every measured step" if samples.size == count else f"{samples.size:,} of {count:,} measured steps"

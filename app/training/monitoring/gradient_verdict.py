@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.training.columns import Array
+from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 
 RECENT = 8  # measurements that are evaluated together
@@ -37,7 +38,7 @@ def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
     middle[known] = _medians(recent[known])
     for row in reversed(range(len(layers))):
         if middle[row] > EXPLODED:
-            value = "infinite" if np.isinf(middle[row]) else f"{middle[row]:.2g}"
+            value = "infinite" if np.isinf(middle[row]) else significant(middle[row], 2)
             text = (
                 f"The gradient explodes: its norm is {value} at {_named(layers[row])}, the first layer from the loss."
             )
@@ -50,7 +51,7 @@ def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
             return Verdict("vanishing", layers[row], f"No gradient reaches {_named(layers[row])}: its norm is 0.")
         if behind.size and middle[row] < VANISHED * behind.max():
             text = (
-                f"The gradient vanishes: {middle[row]:.2g} at {_named(layers[row])}, "
+                f"The gradient vanishes: {significant(middle[row], 2)} at {_named(layers[row])}, "
                 f"{behind.max() / middle[row]:,.0f} times less than in the layers after it."
             )
             return Verdict("vanishing", layers[row], text)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 
 
@@ -73,8 +74,9 @@ def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[Wat
     bound = points.gradient_norm
     if bound is None:
         return []
+    words = "the gradient norm of {} is {}, above {}"
     return [
-        WatchHit("gradient", layer, norm, f"the gradient norm of {layer} is {norm:.3g}, above {bound:g}")
+        WatchHit("gradient", layer, norm, words.format(layer, significant(norm, 3), significant(bound)))
         for layer, norm in norms.items()
         if norm > bound
     ]

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.sheet import Sheet
-from app.util.formatting import grouped_digits
+from app.util.formatting import grouped_digits, significant
 from app.views.canvas import actions
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
@@ -192,7 +192,7 @@ class Canvas(QWidget):
         An empty mapping takes the strips away. `step` is the last one in them, None for the newest.
         """
         self.scene.set_gradients(norms, low, high)
-        bounds = (f"{low:.2g}", f"{high:.2g}") if norms else None
+        bounds = (significant(low, 2), significant(high, 2)) if norms else None
         caption = NEWEST if step is None else f"Gradient norm until step {grouped_digits(step)}"
         if (bounds, caption) != (self._gradient_bounds, self._gradient_caption):
             self._gradient_bounds, self._gradient_caption = bounds, caption
@@ -211,7 +211,7 @@ class Canvas(QWidget):
         if self._gradient_bounds is not None:
             self.scales.show_heat(self._gradient_bounds, self._gradient_caption)
         elif self._cost_caption:
-            self.scales.show_heat((f"{100 * LEAST_SHARE:g} %", "100 %"), self._cost_caption)
+            self.scales.show_heat((f"{significant(100 * LEAST_SHARE)} %", "100 %"), self._cost_caption)
         else:
             self.scales.hide_heat()
         arrange_overlays(self)

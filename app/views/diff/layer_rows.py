@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.compare.results import Added, Apart, Distance, Layer
+from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 
 COLUMNS = (
@@ -120,11 +121,11 @@ def figure(value: float) -> str:
     >>> figure(0.0), figure(0.00123456), figure(float("inf"))
     ('0', '0.00123', '∞')
     """
-    return "∞" if math.isinf(value) else f"{value:.3g}"
+    return "∞" if math.isinf(value) else significant(value, 3)
 
 
 def _cosine(value: float) -> str:
-    return f"{value:.7g}".replace("-", "−")
+    return significant(value, 7)
 
 
 def _value(layer: Layer, column: int) -> float | None:

@@ -18,7 +18,7 @@ from app.interpret.results import (
     Effect,
     SampleLook,
 )
-from app.util.formatting import counted, figure
+from app.util.formatting import counted, figure, scientific, significant
 from app.views.interpret.attributions import AttributionView
 from app.views.interpret.changes_view import ChangesView
 from app.views.interpret.color_scale import ColorScale
@@ -328,7 +328,7 @@ class InterpretPage(QWidget):
         pooled = f" Blocks of {reading.pooled} × {reading.pooled} are drawn as one." if reading.pooled > 1 else ""
         self.facts.setText(
             f"Computed by {reading.kind}{where}; softmax(qkᵀ · scale + mask) v {check} "
-            f"(relative difference {reading.error:.1e}).{pooled}"
+            f"(relative difference {scientific(reading.error, 1)}).{pooled}"
         )
         self.heads.tiles.show_reading(reading, int(self.group.value()))
         self._show_head()
@@ -342,7 +342,7 @@ class InterpretPage(QWidget):
             return
         group, head = int(self.group.value()), self.heads.tiles.current
         self.map.show_head(reading, group, head, sample.tokens)
-        self.scale.set_ends("0", f"{float(reading.maps[group, head].max()):.3g}, the largest")
+        self.scale.set_ends("0", f"{significant(float(reading.maps[group, head].max()), 3)}, the largest")
         self._show_overlay()
 
     def _show_overlay(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.util.formatting import MINUS, bytes_text
+from app.util.formatting import MINUS, bytes_text, scientific
 from app.views.autograd.findings.figures_table import FiguresTable
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
@@ -27,7 +27,7 @@ def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
     low, high = (f"{bound * 1000:+.1f}" for bound in one.spread)
     time = f"{one.slower * 1000:+.1f} ms" if one.measurable else "within noise"
     time = f"{time} ({low} to {high} ms)".replace("-", MINUS)
-    grads = "equal" if one.equal else f"differ by {one.difference:.1e}"
+    grads = "equal" if one.equal else f"differ by {scientific(one.difference, 1)}"
     freed = f"{MINUS if one.freed < 0 else ''}{bytes_text(abs(one.freed))}"
     held = f"{MINUS if one.held_less < 0 else ''}{bytes_text(abs(one.held_less))}"
     return one.path, one.kind, freed, held, bytes_text(one.plain.peak), time, grads, "recompute" if chosen else ""

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
+from app.util.formatting import significant
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import Divider, label
@@ -53,7 +54,7 @@ def why_section(answers: Iterable[GradAnswer] | None, ask: Callable[[], None], t
         section.body_layout.addWidget(_small("Follows the gradient from the loss to each parameter, on this batch."))
         return section
     for answer in answers:
-        norm = "None" if answer.norm is None else f"norm {answer.norm:.3g}"
+        norm = "None" if answer.norm is None else f"norm {significant(answer.norm, 3)}"
         tone = _TONES.get(answer.state, "")
         section.body_layout.addWidget(FittingLabel(f"{answer.parameter}.grad: {norm}", "formula", tone))
         section.body_layout.addWidget(_wrapped(answer.sentence))

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QScrollArea, QWidget
 
-from app.util.formatting import figure, grouped_digits, shape_text
+from app.util.formatting import figure, grouped_digits, scientific, shape_text, significant
 from app.views.autograd.findings.figures_table import FiguresTable
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.painting import Glyph, label
@@ -33,9 +33,11 @@ def input_row(given: CheckedInput) -> tuple[str, ...]:
     worst = given.worst or given.direction
     checked = f"{grouped_digits(given.checked)} of {grouped_digits(given.elements)}"
     values = (
-        ("–", "–", "–") if worst is None else (f"{worst.analytic:.9g}", f"{worst.numeric:.9g}", f"{worst.relative:.1e}")
+        ("–", "–", "–")
+        if worst is None
+        else (significant(worst.analytic, 9), significant(worst.numeric, 9), scientific(worst.relative, 1))
     )
-    single = "–" if given.single is None else f"{given.single:.1e}"
+    single = "–" if given.single is None else scientific(given.single, 1)
     return (given.name, shape_text(given.shape, "()"), checked, place_of(worst), *values, single)
 
 
@@ -44,10 +46,10 @@ def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:
     both = {(row.dtype, row.eps): row for row in report.table}
     rows = []
     for eps in sorted({row.eps for row in report.table}, reverse=True):
-        cells = [f"{eps:.0e}"]
+        cells = [scientific(eps, 0)]
         for dtype in ("float64", "float32"):
             row = both.get((dtype, eps))
-            cells += ["–", "–"] if row is None else [f"{row.numeric:.9g}", f"{row.relative:.1e}"]
+            cells += ["–", "–"] if row is None else [significant(row.numeric, 9), scientific(row.relative, 1)]
         rows.append(tuple(cells))
     return rows
 
@@ -117,7 +119,7 @@ class GradcheckPage(QScrollArea):
         self.inputs.set_rows([input_row(given) for given in report.inputs], tones)
         rows = eps_rows(report)
         best = report.best("float64")
-        self.table.set_rows(rows, ["run" if best and row[0] == f"{best.eps:.0e}" else "" for row in rows])
+        self.table.set_rows(rows, ["run" if best and row[0] == scientific(best.eps, 0) else "" for row in rows])
         for table in (self.inputs, self.table):
             table.fit_height()
         self._fit()

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.autograd.snippets.snippet import NamedTensor, SnippetAnswer
-from app.util.formatting import shape_text
+from app.util.formatting import shape_text, significant, typeset
 from app.views.ui import theme
 from app.views.ui.tables import ColumnsModel, Index, plain
 
@@ -24,11 +24,12 @@ def cells(tensor: NamedTensor) -> tuple[str, ...]:
     """Return the cells of a row."""
     grad = "None"
     if tensor.grad or tensor.grad_norm is not None:
-        grad = tensor.grad if tensor.grad_norm is None else f"{tensor.grad}  norm {tensor.grad_norm:.4g}"
+        grad = typeset(tensor.grad)
+        grad = grad if tensor.grad_norm is None else f"{grad}  norm {significant(tensor.grad_norm, 4)}"
     version = "not counted" if tensor.version is None else str(tensor.version)
     return (
         tensor.name, shape_text(tensor.shape, "()"), str(tensor.requires_grad),
-        tensor.grad_fn or "None", grad, str(tensor.is_leaf), version, tensor.dtype, tensor.values,
+        tensor.grad_fn or "None", grad, str(tensor.is_leaf), version, tensor.dtype, typeset(tensor.values),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
 from app.autograd.playback.memory_timeline import categories, held_by_step, largest, released_by_step, stretches
 from app.autograd.tape import Tape
-from app.util.formatting import bytes_text
+from app.util.formatting import bytes_text, significant
 from app.views.ui.theme import Theme, faded, mix
 from app.views.ui.widgets.painting import TextLine
 
@@ -124,7 +124,7 @@ class StripFace:
         while value * unit <= most * 1.18:
             y = round(self.y(int(value * unit)))
             painter.fillRect(QRectF(plot.left(), y, plot.width(), 1), theme.line if value else theme.line2)
-            line = TextLine(f"{value:g}", "axis")
+            line = TextLine(significant(value), "axis")
             line.draw(painter, plot.left() - 6 - line.width, y - line.height / 2, theme.text3)
             value += step
         word = TextLine(_unit_name(unit), "axis")

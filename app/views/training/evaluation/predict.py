@@ -12,7 +12,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QStackedLayout, QWidget
 
 from app.training.evaluation.trying import SMALL, InputSurvey, Prediction, Sample, as_digit, as_input, is_picture
-from app.util.formatting import shape_text
+from app.util.formatting import shape_text, significant
 from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
 from app.views.training.evaluation.several_inputs import SeveralInputs
@@ -137,7 +137,9 @@ class TryPage(QWidget):
             name = survey.columns[number] if number < len(survey.columns) else f"input {number}"
             field.setAccessibleName(name)
             field.edited.connect(lambda _value: self._request())
-            span = label(f"{survey.low[number]:.3g} to {survey.high[number]:.3g}", "caption", "text3")
+            span = label(
+                f"{significant(survey.low[number], 3)} to {significant(survey.high[number], 3)}", "caption", "text3"
+            )
             line = hbox(field, span)
             form.addRow(label(name, "label", "text2"), line)
             self.fields.append(field)
@@ -230,7 +232,7 @@ class TryPage(QWidget):
             return
         height, width = survey.shape[-2:]
         size = f"{height}×{width}"
-        span = f"{float(survey.low.min()):.3g} to {float(survey.high.max()):.3g}"
+        span = f"{significant(float(survey.low.min()), 3)} to {significant(float(survey.high.max()), 3)}"
         if self._picture is not None:
             colour = "colour" if survey.shape[0] == 3 and len(survey.shape) == 3 else "grey"
             self.words.setText(f"{self._name}, resized to {size} in {colour}; black to white is {span}.")

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QWidget
 
 from app.training.evaluation.trying import Image, InputSurvey, as_digit, as_input, is_picture
-from app.util.formatting import shape_text
+from app.util.formatting import shape_text, significant
 from app.views.training.evaluation.drawing_pad import Pad, read_picture
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
@@ -143,7 +143,11 @@ class InputEntry(QWidget):
             field = NumberField(round(value, 4), "float")
             field.setAccessibleName(name)
             field.edited.connect(partial(self._put, number))
-            span = label(f"{self.survey.low[number]:.3g} to {self.survey.high[number]:.3g}", "caption", "text3")
+            span = label(
+                f"{significant(self.survey.low[number], 3)} to {significant(self.survey.high[number], 3)}",
+                "caption",
+                "text3",
+            )
             form.addRow(label(name, "label", "text2"), hbox(field, span))
             self.fields.append(field)
         self._column.addWidget(body)

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 
 from app.training.surgery.values import Fate, Outcome
-from app.util.formatting import figure, plural
+from app.util.formatting import figure, plural, significant
 from app.views.ui import theme
 from app.views.ui.tables import ColumnsModel, Index
 
@@ -94,6 +94,8 @@ def function_words(outcome: Outcome, where: str) -> str:
     if difference is None:
         return f"Whether the function is preserved was not measured. {outcome.note}".strip()
     if difference <= PRESERVED:
-        words = "outputs are equal" if not difference else f"outputs differ by {difference:.1g} of the largest"
+        words = (
+            "outputs are equal" if not difference else f"outputs differ by {significant(difference, 1)} of the largest"
+        )
         return f"The function is preserved: {words} {where}, in eval mode."
     return f"The function changes: outputs differ by {figure(100 * difference)} % of the largest {where}, in eval mode."
