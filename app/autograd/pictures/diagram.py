@@ -8,7 +8,7 @@ from app.autograd.blocks import group_by_block
 from app.autograd.grouping import Folded, LayerGroup, fold, group_by_layer, opened
 from app.autograd.tape import SavedTensor, Tape, TapeNode
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
-from app.util.formatting import MINUS, bytes_text, counted, plural, shape_text
+from app.util.formatting import bytes_text, counted, plural, shape_text, significant
 
 CHIPS = 2
 _KINDS = {"activation": "held"}
@@ -72,7 +72,9 @@ def summary(tape: Tape) -> str:
     count = len(tape.nodes)
     parts = [f"{counted(count, 'node')}"]
     if tape.loss is not None:
-        parts.append(f"{tape.root} {f'{tape.loss:.4g}'.replace('-', MINUS)}")
+        parts.append(f"{tape.root} {significant(tape.loss, 4)}")
+    if not tape.train:
+        parts.append("eval() mode")
     if any(node.order > 1 for node in tape.nodes):
         parts.append("backward of the squared gradient norm")
     parts.append(f"{bytes_text(tape.held_bytes)} held for backward")

@@ -24,13 +24,16 @@ _VECTORS = (
 
 
 class CaptureMenu(QMenu):
-    """Shows the current options each time it opens. `changed(options)` emits new ones."""
+    """Shows the current options each time it opens. `changed(options)` emits new ones, `mode_chosen("eval")` the other
+    mode: the header has no room for the choice of it in a narrow window."""
 
     changed = Signal(object)
+    mode_chosen = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Capture &options", parent)
         self.options = PLAIN_OPTIONS
+        self.mode = "train"
         self.outputs = 1
         self.blocks: tuple[str, ...] = ()  # their paths
         self.project_batch = 64  # samples of a training step
@@ -69,6 +72,9 @@ class CaptureMenu(QMenu):
         for group in self._groups:
             group.deleteLater()
         self.by_key, self._groups = {}, []
+        modes = tuple((mode, f"{mode}() mode") for mode in ("train", "eval"))
+        self._choices(self, "mode", self.mode, modes).triggered.connect(lambda mode: self.mode_chosen.emit(mode.data()))
+        self.addSeparator()
         if not self.of_model:
             self._data(now)
         starts = (("loss", "Backward from the loss"), ("outputs", "Backward from the outputs: vector-Jacobian product"))

@@ -7,6 +7,7 @@ from PySide6.QtGui import QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
 
 from app.autograd.tape import Tape
+from app.util.formatting import significant
 from app.views.autograd.graph.faces import CHIP_HEIGHT
 from app.views.autograd.graph.playback_paint import paint_freed, width_of
 from app.views.ui.layouts import hbox
@@ -58,7 +59,7 @@ class AutogradHeader(QWidget):
         self.two_lines = True  # whether the summary may have a line of its own
         self._added: list[QWidget] = []
         self._withheld: set[QWidget] = set()  # of those, what means nothing for the graph that is shown
-        self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
+        self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.norms, self.mode)
 
     def add(self, widget: QWidget) -> None:
         """Put another widget before the button that captures; it goes where there is no room for any summary."""
@@ -206,7 +207,7 @@ class NormLegend(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._title = TextLine("Gradient norm", "caption")
-        self._lines = [(norm, TextLine(f"{norm:g}", "caption")) for norm in self.NORMS]
+        self._lines = [(norm, TextLine(significant(norm), "caption")) for norm in self.NORMS]
         self.setToolTip("An arrow is as wide as the logarithm of its gradient's norm; below 1e−4 it is dashed")
         self.setAccessibleName("Gradient norm")
         self.hide()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_CALLED = ("ModuleList", "ModuleDict")
 TYPED = 700  # ms after the last key until a batch of the size that was typed is captured
-TIP = "Data, loss or outputs, AMP, checkpoint, create_graph and compile of a capture"
+TIP = "Mode, data, loss or outputs, AMP, checkpoint, create_graph and compile of a capture"
 
 
 class BatchField(QWidget):
@@ -46,6 +46,7 @@ class OptionsControl(QObject):
         self.menu = CaptureMenu(workspace.window)
         self.menu.about = self._about_net
         self.menu.changed.connect(self._changed)
+        self.menu.mode_chosen.connect(room.head.mode.set_value)
         self.button = Button("Options")
         self.button.setMenu(self.menu)
         self.button.setToolTip(TIP)
@@ -106,6 +107,7 @@ class OptionsControl(QObject):
         """Return the number of outputs of the net, its blocks, and the batch size."""
         nodes = self._workspace.document.project.graph.nodes.values()
         tape = self._room.tape
+        self.menu.mode = self._room.head.mode.value()
         layers = tape.layers if tape is not None else {}
         owners = {path.rpartition(".")[0] for path in layers}
         blocks = tuple(path for path in layers if path and path in owners and layers[path] not in NOT_CALLED)

@@ -7,8 +7,9 @@ import signal
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMenu
 
 from app.data.config import DataConfig
 from app.engine.client import shared
@@ -88,6 +89,28 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeW
     QTest.keyClicks(field, str(wanted))
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert captured(qtbot, window, before) == wanted and window.options_control.menu.options.batch == 0
+
+
+def test_eval_mode_is_chosen_in_the_options_where_the_header_has_no_room_for_it(window: WholeWindow, qtbot) -> None:
+    window.resize(1280, 800)
+    window.files.open(resource_path("examples", "digits.tape"))
+    ready(qtbot, window)
+    window.pages.show("autograd")
+    window.actions_by_key["capture"].trigger()
+    captured(qtbot, window)
+    head, options, before = window.room.head, window.options_control, window.room.tape
+    assert not head.mode.isVisible() and "eval() mode" not in head.below.text()
+    QTimer.singleShot(0, window, lambda: _choose_in_menu(options.menu, "mode.eval"))
+    QTest.mouseClick(options.button, LEFT)
+    captured(qtbot, window, before)
+    assert not window.room.tape.train and "eval() mode" in head.below.text()
+    options.menu.fill()
+    assert options.menu.by_key["mode.eval"].isChecked()
+
+
+def _choose_in_menu(menu: QMenu, key: str) -> None:
+    """Click an entry of a menu that is open."""
+    QTest.mouseClick(menu, LEFT, pos=menu.actionGeometry(menu.by_key[key]).center())
 
 
 def test_what_could_not_be_captured_is_said_until_the_net_runs_and_leads_to_its_node(window, qtbot) -> None:
