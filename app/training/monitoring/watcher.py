@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FLUSH_EVERY = 0.05
-# Seconds between two measurements at least, and the share of the time that they may take: together 0.9 % of a run that
+# Seconds between two measurements at least, and the share of the time that they may take: together 0.7 % of a run that
 # may lose 5 % to all that is seen of it, the window's pictures included.
 NORMS = (0.05, 0.003)
-LOOKS = (0.5, 0.004)
+LOOKS = (0.5, 0.002)
 # An epoch has a look even if none is due: the first ones of a run always, so that a short run has more than one, the
 # last one, so that the values shown after a run are from its end, and others while looks took less than this share.
-FIRST_EPOCHS, SHARE_OF_LOOKS = 10, 0.004
+FIRST_EPOCHS, SHARE_OF_LOOKS = 10, 0.002
 MEMORY = (memory.EVERY, 0.002)
 
 
