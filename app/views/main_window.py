@@ -117,7 +117,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.middle = QWidget(self)
         self.status = StatusLine(self)
         self.banner = Banner(parent=self)
-        self.banner.hide()
         self.toasts = ToastStack(self.middle, free_place)
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
@@ -171,7 +170,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         # From the outside in: reparenting a widget restyles all widgets in it.
         self.setCentralWidget(self.middle)
         self.centre = TabbedPane(self.middle, central=True)
-        self.pages.set_strips(vbox(self.banner, (self.centre, 1), on=self.middle, margins=0, spacing=0))
+        vbox(self.centre, on=self.middle, margins=0, spacing=0)
         self.pages.add_dock("centre", self.centre, None)
         self._add_pages("centre", self.centre)
         overlays = QWidget()

@@ -40,7 +40,7 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
         "show.network", "show.autograd", "show.observed", "show.attention", "show.diff", "show.code", "-",
         *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"), "-",
         "show.problems", "show.tape", "show.cost", "show.curves", "show.console", "show.runs", "show.evaluation",
-        "show.layer", "-", "docks", "theme", "text-size", "thick-wires", "reduce-motion", "projector",
+        "show.layer", "-", "message", "docks", "theme", "text-size", "thick-wires", "reduce-motion", "projector",
     )),
     "layer": ("&Layer", (
         *_canvas("search", "edit", "rename", "replace", "connect", "disconnect", "mute", "freeze", "lay_out"),

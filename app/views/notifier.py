@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
 from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.focus import focus_in, go_back
 from app.views.ui.widgets.toast import ToastStack
 
 EMPTY: Mapping[str, Callable[[], object]] = MappingProxyType({})
@@ -20,6 +21,7 @@ class Notifier(QObject):
     def __init__(self, banner: Banner, toasts: ToastStack, window: QWidget) -> None:
         super().__init__(window)
         self._banner, self._toasts, self._window = banner, toasts, window
+        toasts.add_banner(banner)
         self._act: Callable[[], object] | None = None
         self._further: dict[str, Callable[[], object]] = {}
         # Predicates: whether a text is already shown somewhere more visible than the banner.
@@ -37,7 +39,21 @@ class Notifier(QObject):
         """Take all toasts away."""
         self._toasts.clear()
 
-    # -- the banner ---------------------------------------------------------------------------------------------------
+    # -- banners ------------------------------------------------------------------------------------------------------
+
+    def add_banner(self, banner: Banner) -> None:
+        """Show another banner among the messages of the window, whenever it is not hidden."""
+        self._toasts.add_banner(banner)
+
+    def focus_banner(self) -> None:
+        """Move the focus to the newest banner, else to that of a page: to its first action or the button that closes
+        it; from there back to where it was."""
+        shown = [self._toasts.banner(), *self._window.findChildren(Banner)]
+        banner = next((one for one in shown if one is not None and one.isVisible()), None)
+        if banner is None:
+            self.say("No message is open")
+        elif not (focus_in(banner) and go_back(banner)):
+            banner.take_focus()
 
     def refuse(self, title: str, reason: str) -> None:
         """Show an error that stays until it is closed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QBoxLayout, QDockWidget, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QDockWidget, QStackedWidget, QWidget
 
 from app.views.ui.docks import TabbedPane
 from app.views.ui.present import present
@@ -28,7 +28,6 @@ class Pages(QObject):
         self._dock_of: dict[str, str] = {}
         self._below: dict[str, list[QWidget]] = {}
         self._stand_ins: dict[tuple[str, str], dict[str, QWidget]] = {}  # by stacked page and dock: by page in front
-        self._strips: QVBoxLayout | None = None
 
     # -- for the window -----------------------------------------------------------------------------------------------
 
@@ -43,10 +42,6 @@ class Pages(QObject):
         if widget is not None:
             for below in self._below.pop(key, ()):
                 _append(widget, below)
-
-    def set_strips(self, column: QVBoxLayout) -> None:
-        """Take the column over the centre that strips are put into."""
-        self._strips = column
 
     # -- for features -------------------------------------------------------------------------------------------------
 
@@ -108,10 +103,6 @@ class Pages(QObject):
     def set_badge(self, key: str, number: int, color: str) -> None:
         """Put a number on the tab of a page, 0 for none."""
         self._panes[self._dock_of[key]][0].tabs.set_badge(key, number, color)
-
-    def add_strip(self, strip: QWidget) -> None:
-        """Put a strip, such as a banner, over the centre."""
-        present(self._strips).insertWidget(0, strip)
 
     def add_below(self, key: str, widget: QWidget) -> None:
         """Append a widget below a page's content."""

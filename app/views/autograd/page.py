@@ -19,12 +19,14 @@ from app.views.autograd.graph.path_highlight import PathHighlight
 from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene, arranged
 from app.views.autograd.graph.view import TapeView
 from app.views.autograd.header import AutogradHeader
+from app.views.ui.free_place import free_place
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, start
+from app.views.ui.widgets.toast import ToastStack
 
 EMPTY, BUSY, GRAPH = range(3)
 # A small graph is laid out to fill the window as it is now, less what surrounds it.
@@ -78,10 +80,9 @@ class AutogradPage(QWidget):
         self._resized.timeout.connect(self._fit)
         self.head = AutogradHeader()
         self.banner = Banner()
-        self.banner.hide()
         self.standing = Banner()  # of a script that is paused while its step is inspected
         self.standing.set_closable(False)
-        self.standing.hide()
+        messages = ToastStack(self, free_place)  # over the graph, which keeps its place
         self.finder = TapeFinder()
         self.way = PathHighlight(self.scene, self.view, self.item_of)
         self._empty = EmptyState(
@@ -101,7 +102,9 @@ class AutogradPage(QWidget):
         self._pages = QStackedWidget()
         for page in (self._empty, self._busy, graph):
             self._pages.addWidget(page)
-        vbox(self.standing, self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
+        vbox(self._pages, on=self, margins=0, spacing=0)
+        for banner in (self.standing, self.banner):
+            messages.add_banner(banner)
         self._connect()
 
     def _connect(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSizeF, Qt, QTimer, Signal
@@ -27,7 +28,18 @@ from app.views.canvas.items.painter import forget_fonts
 from app.views.canvas.keyboard_actions import KeyboardActions
 from app.views.canvas.menus import menu_for
 from app.views.canvas.notes.field import NoteEditor
-from app.views.canvas.overlays import EDGE, Callout, FocusRing, Legend, Scales, Word, ZoomControl, arrange_overlays
+from app.views.canvas.overlays import (
+    EDGE,
+    Callout,
+    FocusRing,
+    Legend,
+    Scales,
+    Word,
+    ZoomControl,
+    arrange_overlays,
+    overlays_below,
+    pads_beside_overlays,
+)
 from app.views.canvas.scene import CanvasScene
 from app.views.canvas.search.connect_box import ConnectBox, Connector
 from app.views.canvas.search.finder import Finder
@@ -92,6 +104,7 @@ class Canvas(QWidget):
         self._gradient_caption = NEWEST
         self._cost_caption = ""
         vbox(self.view, on=self, margins=0)
+        self.view.find_pads = partial(pads_beside_overlays, self)
         self.setFocusProxy(self.view)
         self.setAccessibleName("Network")
         self._make_overlays()
@@ -243,13 +256,8 @@ class Canvas(QWidget):
         return self.commands.with_positions(project)
 
     def frame_all(self) -> None:
-        """Show everything, and no node under the overview."""
+        """Show everything, and no node under an overlay where there is room for all."""
         self.view.frame(self.scene.content_rect())
-        under = QRectF(self.minimap.geometry().translated(-self.view.pos()))
-        seen = self.view.viewportTransform().inverted()[0].mapRect(under)
-        if self.minimap.isVisible() and self.scene.index.inside(seen):
-            left, top, right, _ = self.view.PADS
-            self.view.frame(self.scene.content_rect(), pads=(left, top, right, self.minimap.height() + 2 * EDGE))
 
     def frame_selection(self) -> None:
         """Show the selected nodes, or everything."""
@@ -264,8 +272,17 @@ class Canvas(QWidget):
 
     def reveal_area(self, area: QRectF) -> None:
         """Move as little as it takes to have an area of the scene in sight."""
-        if not area.isEmpty() and not self.view.visible_area().adjusted(40, 56, -40, -40).contains(area):
+        if area.isEmpty():
+            return
+        if not self.view.visible_area().adjusted(40, 56, -40, -40).contains(area):
             self.view.show_point(area.center())
+        for overlay in overlays_below(self):
+            seen = self.view.viewportTransform().mapRect(area)
+            across, up = seen.right() + EDGE - overlay.left(), seen.bottom() + EDGE - overlay.top()
+            step = (-across, 0.0) if across < up else (0.0, -up)
+            room = QRectF(self.view.viewport().rect())
+            if overlay.intersects(seen) and room.contains(seen.translated(*step)):
+                self.view.pan(*step)
 
     def reveal_title(self, frame: QRectF) -> None:
         """Have the upper left corner of a frame in sight, where its title is; what is in sight stays where it is."""

@@ -16,6 +16,7 @@ from app.views.canvas.items.geometry import text_width
 from app.views.canvas.items.painter import paint_port
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import EDGE
+from app.views.ui.graphview.pan_zoom_view import Pads
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button, icon_button
@@ -384,3 +385,26 @@ def arrange_overlays(canvas: Canvas) -> None:
     canvas.empty.setGeometry((width - 360) // 2, (height - 260) // 2, 360, 260)
     canvas.ring.setGeometry(canvas.rect())
     canvas.ring.raise_()
+
+
+def overlays_below(canvas: Canvas) -> list[QRectF]:
+    """Return the areas of the overlays that are shown at the foot of the canvas, in pixels of its view."""
+    shown = [one for one in (canvas.zoom_control, canvas.minimap) if one.isVisibleTo(canvas)]
+    return [QRectF(one.geometry().translated(-canvas.view.pos())) for one in shown]
+
+
+def pads_beside_overlays(canvas: Canvas, area: QRectF, most: float) -> Pads:
+    """Return the room to leave around an area, so that it is as large as can be with no node under an overlay."""
+    arrange_overlays(canvas)
+    view, below, index = canvas.view, overlays_below(canvas), canvas.scene.index
+    tries = [view.PADS]
+    if canvas.minimap.isVisibleTo(canvas):
+        size, (left, top, right, bottom) = canvas.minimap.size() + QSize(2 * EDGE, 2 * EDGE), view.PADS
+        tries += [(left, top, right, size.height()), (left, top, size.width(), bottom)]
+
+    def rank(pads: Pads) -> tuple[bool, float]:
+        zoom, point, spot = view.framing(area, most, pads)
+        areas = [QRectF(point + (one.topLeft() - spot) / zoom, one.size() / zoom) for one in below]
+        return any(index.inside(one) for one in areas), -zoom
+
+    return min(tries, key=rank)

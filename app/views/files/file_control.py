@@ -53,8 +53,7 @@ class FileControl(QObject):
         self._ignored: str | None = None  # the digest of a change that the person has let be
         self._looking: BackgroundTask | None = None
         self.banner = Banner(parent=workspace.window)
-        self.banner.hide()
-        workspace.pages.add_strip(self.banner)
+        workspace.notifier.add_banner(self.banner)
         self.banner.chosen.connect(self._chosen)
         self.banner.closed.connect(self._closed)
         self._watcher = QFileSystemWatcher(self)

@@ -35,8 +35,7 @@ class ComparingControl(QObject):
         self._early = self._corrected = Project()
         self._wanted: ImportRequest | None = None
         self.banner = Banner(parent=workspace.window)
-        self.banner.hide()
-        workspace.pages.add_strip(self.banner)
+        workspace.notifier.add_banner(self.banner)
         self.banner.chosen.connect(self._chosen)
         self.banner.closed.connect(self.stop)
         self._timer = QTimer(self, interval=POLL_INTERVAL)

@@ -22,6 +22,7 @@ from app.views.autograd.graph.view import TapeView
 from app.views.observed.arrangement import EDGE, READABLE, Arrangement, Arranger
 from app.views.ui import icons
 from app.views.ui.background import WorkerFailure
+from app.views.ui.free_place import free_place
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.task import BackgroundTask
@@ -29,6 +30,7 @@ from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
+from app.views.ui.widgets.toast import ToastStack
 
 EMPTY, GRAPH = range(2)
 AT_ONCE = 100  # calls whose picture is laid out on the window's own thread
@@ -86,7 +88,6 @@ class ObservedPage(QWidget):
         )
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
         self.banner = Banner()
-        self.banner.hide()
         self.summary = label("", "label", "text2")
         self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.stop = Button("Stop")
@@ -114,7 +115,8 @@ class ObservedPage(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(graph)
-        vbox(self.banner, (self._pages, 1), on=self, margins=0, spacing=0)
+        vbox(self._pages, on=self, margins=0, spacing=0)
+        ToastStack(self, free_place).add_banner(self.banner)  # over the graph, which keeps its place
         self._empty.acted.connect(self.openRequested)
         self.train.clicked.connect(self.trainRequested)
         self.redraw.clicked.connect(lambda: self.redrawRequested.emit(""))

@@ -39,6 +39,7 @@ class ShellFeature(Feature):
             Adopted("undo", undo),
             Adopted("redo", redo),
             Action("settings", "&Settings…", self.show_settings, "Ctrl+,", "inspector"),
+            Action("message", "Go to &message", self.workspace.notifier.focus_banner, "Ctrl+M"),
             Submenu("theme", "&Theme", self.appearance.offer_themes),
             Submenu("text-size", "Te&xt size", self.appearance.offer_sizes),
             Adopted("thick-wires", self.appearance.thick),

@@ -5,55 +5,84 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from PySide6.QtCore import QPoint, QRect, QSize
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, QWidget
 
 from app.util.late_numpy import np
 from app.views.ui.graphview.minimap import Minimap
+from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.toast import Toast
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Rects: TypeAlias = "NDArray[np.float64]"  # n×4: left, top, right, bottom in pixels of the host
 CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, Minimap)
+OVERLAYS = (Banner, Toast)
 STRIDE = 8  # pixels from one place that is tried to the next
+EDGE = 0.2  # of the height of a page: what is further inwards is amid the work
+AMID, FINE = 0.5, 0.01  # weights of a place amid the work, and of its distance from the edge
 WORSE = 1000.0  # weight of a covered control, in nodes
 
 
-def free_place(host: QWidget, size: QSize, margin: int, taken: Sequence[QRect] = ()) -> QRect:
-    """Return the position of an overlay of `size` on `host` that covers the least: no control, few nodes.
+def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequence[QRect] = ()) -> QRect:
+    """Return the area of an overlay on `host` that covers the least: no control, few nodes. Of several sizes the first
+    that covers no more than the others.
 
-    From the bottom right upwards, then at the left and in the middle. What is `taken` is avoided like a control.
+    From the bottom right upwards, then at the left and in the middle; where there are several sizes, close to the upper
+    or lower edge of the page. What is `taken` is avoided like a control.
     """
-    left, right = margin, max(host.width() - margin - size.width(), margin)
-    bottom = max(host.height() - margin - size.height(), margin)
-    tops = np.arange(bottom, margin - 1, -STRIDE, dtype=np.float64)
-    places = np.array([(x, y) for x in (right, left, (left + right) // 2) for y in tops])
-    areas = np.hstack([places, places + [size.width(), size.height()]])
-    controls = [*_controls(host), *taken]
-    covered = WORSE * _covered(areas, np.array([_corners(one) for one in controls]).reshape(-1, 4))
-    covered += _covered(areas, _nodes(host))
-    return QRect(QPoint(*(int(one) for one in places[covered.argmin()])), size)
+    controls = np.array([_corners(one) for one in (*_controls(host), *taken)]).reshape(-1, 4)
+    nodes, page = _nodes(host), _page(host)
+    found: list[tuple[float, QRect]] = []
+    for size in sizes:
+        left, right = margin, max(host.width() - margin - size.width(), margin)
+        bottom = max(host.height() - margin - size.height(), margin)
+        tops = np.arange(bottom, margin - 1, -STRIDE, dtype=np.float64)
+        places = np.array([(x, y) for x in (right, left, (left + right) // 2) for y in tops])
+        areas = np.hstack([places, places + [size.width(), size.height()]])
+        covered = WORSE * _covered(areas, controls) + _covered(areas, nodes)
+        if len(sizes) > 1:
+            inwards = np.minimum(areas[:, 1] - page.top(), page.bottom() - areas[:, 3]) / max(page.height(), 1)
+            covered += np.where(inwards > EDGE, AMID, 0.0) + inwards.clip(0, 0.5) * FINE
+        best = covered.argmin()
+        found.append(
+            (float(round(covered[best] / AMID) * AMID), QRect(QPoint(*(int(one) for one in places[best])), size))
+        )
+    return min(found, key=lambda one: one[0])[1]
 
 
 def _controls(host: QWidget) -> list[QRect]:
-    """Return the areas of the visible controls, without overlays on `host` itself."""
-    found = []
+    """Return the areas of the visible controls in `host`, without its own overlays, and of other overlays over it."""
+    own = [
+        one for kind in OVERLAYS for one in host.findChildren(kind, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    ]
+    found: list[QWidget] = [one for kind in OVERLAYS for one in host.window().findChildren(kind) if one not in own]
     for kind in CONTROLS:
-        for one in host.findChildren(kind):
-            if one.isVisible():
-                found.append(QRect(one.mapTo(host, QPoint(0, 0)), one.size()))
-    return found
+        found += [one for one in host.findChildren(kind) if not any(each.isAncestorOf(one) for each in own)]
+    return [QRect(one.mapTo(host.window(), QPoint(0, 0)) - host.mapTo(host.window(), QPoint(0, 0)), one.size())
+            for one in found if one.isVisible()]  # fmt: skip
 
 
 def _nodes(host: QWidget) -> Rects:
-    """Return the areas of the nodes in sight, as the map of their graph knows them."""
+    """Return the areas of the nodes in sight, as the map of their graph knows them, and of what empty pages say."""
     seen = [np.empty((0, 4))]
     for one in host.findChildren(Minimap):
         corner = one.view.mapTo(host, QPoint(0, 0))
         if one.view.isVisible():
             seen.append(one.nodes_in_view() + [corner.x(), corner.y(), corner.x(), corner.y()])
+    for empty in host.findChildren(EmptyState):
+        if empty.isVisible():
+            area = QRect(empty.mapTo(host, empty.childrenRect().topLeft()), empty.childrenRect().size())
+            seen.append(np.array([_corners(area)], np.float64))
     return np.concatenate(seen)
+
+
+def _page(host: QWidget) -> QRect:
+    """Return the area of the graph in sight, else of all of `host`."""
+    views = [one.view for one in host.findChildren(Minimap) if one.view.isVisible()]
+    return QRect(views[0].mapTo(host, QPoint(0, 0)), views[0].size()) if views else host.rect()
 
 
 def _corners(rect: QRect) -> tuple[float, float, float, float]:

@@ -50,6 +50,8 @@ def banner(window: WholeWindow) -> Banner:
 
 
 def press(window: WholeWindow, text: str) -> None:
+    if not banner(window).button(text).isVisible():  # in one line, without its actions
+        QTest.mouseClick(banner(window).expand, Qt.MouseButton.LeftButton)
     QTest.mouseClick(banner(window).button(text), Qt.MouseButton.LeftButton)
 
 

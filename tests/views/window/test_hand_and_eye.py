@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
@@ -180,3 +180,27 @@ def test_the_u_net_shows_every_name_in_a_readable_size(qtbot: QtBot, window: Who
     for item in window.canvas.scene.nodes.values():
         room = (item.geometry.width * zoom - 4 - 2 * zoom) / small_names.SQUEEZED
         assert metrics.horizontalAdvance(item.face.name) * small_names.LEGIBLE <= room, item.face.name
+
+
+@pytest.mark.parametrize("size", [(1024, 700), (1280, 800), (1600, 1000)])
+def test_a_node_that_is_selected_elsewhere_or_added_lies_under_no_overlay(
+    qtbot, window: WholeWindow, size: tuple[int, int]
+) -> None:
+    window.resize(*size)
+    canvas, view = window.canvas, window.canvas.view
+    canvas.frame_all()
+    QApplication.processEvents()
+
+    def covered(name: str) -> list[str]:
+        area = canvas.on_canvas(canvas.scene.nodes[name].body)
+        shown = (one for one in (canvas.minimap, canvas.zoom_control) if one.isVisible())
+        return [type(one).__name__ for one in shown if area.intersects(QRectF(one.geometry()))]
+
+    assert not [name for name in canvas.scene.nodes if covered(name)], "a whole net that is framed lies beside them"
+    node = next(node.id for node in window.document.project.graph.nodes.values() if node.name == "relu3")
+    for overlay in (canvas.minimap, canvas.zoom_control):
+        view.show_corner(canvas.scene.nodes[node].body.topLeft(), QPointF(overlay.pos() + QPoint(20, -20)), 0.7)
+        assert covered(node)
+        window.selection.set([])
+        window.selection.set([node])
+        assert not covered(node) and QRectF(canvas.rect()).contains(canvas.on_canvas(canvas.scene.nodes[node].body))

@@ -24,6 +24,7 @@ from app.views.settings import Settings
 from app.views.ui import theme
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.docks import TabbedPane
+from app.views.ui.widgets.banner import Form
 from tests.support import windows
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave, messages
@@ -182,6 +183,42 @@ def test_nothing_moves_when_another_page_comes_to_the_front(qtbot, window: Whole
         assert window.canvas.view.visible_area() == seen
         rects = [each.geometry() for each in (*window.toolbar._sides, window.toolbar.deck)]
         assert not any(a.intersects(b) for a, b in combinations(rects, 2)), "nothing in the toolbar covers another"
+
+
+@pytest.mark.parametrize("text", [1.0, 1.5])
+def test_no_tab_moves_whatever_page_is_in_front_at_any_size(qtbot, qapp, window: WholeWindow, text: float) -> None:
+    window.pages.make_all()
+    docks = (window.centre, window.left.pane, window.right.pane, window.bottom.pane)
+
+    def places() -> dict[tuple[TabbedPane, str], QRect]:
+        found = {}
+        for pane in docks:
+            corner = pane.tabs.mapTo(window, QPoint(0, 0))
+            for key in pane._keys:
+                index = pane.tabs.index(key)
+                if pane.tabs.isTabVisible(index):
+                    found[pane, key] = pane.tabs.tabRect(index).translated(corner)
+                    assert window.rect().contains(found[pane, key]), "every tab is in sight"
+        return found
+
+    theme.apply(qapp, "dark", text)
+    try:
+        for size in ((1024, 700), (1280, 800), (1600, 1000)):
+            window.resize(*size)
+            QApplication.processEvents()
+            before = places()
+            for pane in docks:
+                front = pane.page
+                for key in pane._keys:
+                    if pane.tabs.isTabVisible(pane.tabs.index(key)):
+                        pane.show_page(key)
+                        QApplication.processEvents()
+                        now = places()
+                        moved = {one for one in before.keys() & now.keys() if before[one] != now[one]}
+                        assert not moved, (size, key)
+                pane.show_page(front)
+    finally:
+        theme.apply(qapp, "dark", 1.0)
 
 
 def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> None:
@@ -576,7 +613,73 @@ def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: WholeWind
         toasts = [toast.geometry() for toast in window.toasts.toasts()]
         assert toasts and all(middle.rect().contains(toast) for toast in toasts)
         assert not [area for area in areas for toast in toasts if area.intersects(toast)], page
-        assert len(toasts) == len({toast.top() for toast in toasts}), "nor one another"
+        assert not any(a.intersects(b) for a, b in combinations(toasts, 2)), "nor one another"
+
+
+def areas_of_work(window: WholeWindow) -> list[QRect]:
+    """The nodes and controls of the page Network, in pixels of the window's middle."""
+    canvas, middle = window.canvas, window.middle
+    controls = [one for one in middle.findChildren(QAbstractButton) if one.isVisible()]
+    controls = [one for one in controls if not window.banner.isAncestorOf(one)]
+    controls += [window.centre.tabs, *(one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible())]
+    corner = canvas.mapTo(middle, QPoint(0, 0))
+    nodes = [canvas.on_canvas(node.body).toRect().translated(corner) for node in canvas.scene.nodes.values()]
+    return [*(QRect(one.mapTo(middle, QPoint(0, 0)), one.size()) for one in controls), *nodes]
+
+
+def test_a_banner_moves_nothing_covers_no_work_and_is_read_and_closed_by_keys(qtbot, window: WholeWindow) -> None:
+    canvas, banner = window.canvas, window.banner
+    run = window.toolbar.deck
+
+    def places() -> list[object]:
+        row = window.centre.tabs
+        corners = [each.mapTo(window, QPoint(0, 0)) for each in (canvas, row, run)]
+        tabs = [row.tabRect(index) for index in range(row.count())]
+        return [*corners, canvas.size(), canvas.view.visible_area(), tabs, window.bottom.geometry()]
+
+    forms = set()
+    for size in ((1024, 700), (1280, 800), (1600, 1000)):
+        window.resize(*size)
+        canvas.frame_all()
+        canvas.view.setFocus()
+        QApplication.processEvents()
+        before = places()
+        done: list[str] = []
+        window.notifier.show(
+            "error", "Training stopped: the loss became NaN", "Gradients of fc1 exceeded 1e4. Lower the learning rate.",
+            "Show fc1", lambda done=done: done.append("fc1"), {"Resume run": lambda: None, "Debug step": lambda: None},
+        )  # fmt: skip
+        QApplication.processEvents()
+        assert places() == before
+        assert window.middle.rect().contains(banner.geometry())
+        assert not [area for area in areas_of_work(window) if area.intersects(banner.geometry())]
+        forms.add(banner.form)
+        window.activateWindow()
+        QTest.keyClick(window, Qt.Key.Key_M, CTRL)
+        button = banner.button("Show fc1")
+        assert QApplication.focusWidget() is button and button.isVisible() and banner.form is Form.WHOLE
+        assert button.width() >= button.sizeHint().width() and places() == before
+        QTest.keyClick(button, Qt.Key.Key_Space)
+        assert done == ["fc1"]
+        QTest.keyClick(window, Qt.Key.Key_M, CTRL)
+        assert canvas.view.hasFocus() and banner.form in forms, "back to the work; the message stays"
+        QTest.keyClick(window, Qt.Key.Key_M, CTRL)
+        QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
+        QApplication.processEvents()
+        assert banner.isHidden() and canvas.view.hasFocus() and places() == before
+    assert Form.WHOLE in forms and len(forms) > 1, "in one line where there is no room for all"
+
+
+def test_a_banner_of_the_autograd_page_leaves_the_graph_where_it_is(qtbot, window: WholeWindow) -> None:
+    window.pages.show("autograd")
+    QApplication.processEvents()
+    before = window.room._pages.geometry()
+    window.room.show_error("Forward pass failed", "mat1 and mat2 shapes cannot be multiplied", random=True)
+    QApplication.processEvents()
+    banner = window.room.banner
+    assert banner.isVisible() and window.room.rect().contains(banner.geometry())
+    assert window.room._pages.geometry() == before
+    banner.close_message()
 
 
 def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window: WholeWindow) -> None:

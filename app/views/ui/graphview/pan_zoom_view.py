@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 WHEEL = 1.0015  # zoom for an eighth of a degree
 NEARLY = 0.6  # of `readable_zoom`: what would be smaller is shown whole and without names
 LEGIBLE = 0.8  # of the zoom at which texts have the size that is set, where larger text is asked for
+LEAST_ROOM = 48  # px that an area is framed in, however small the view is
 Pads = tuple[int, int, int, int]
 
 
@@ -56,6 +57,8 @@ class PanZoomView(QGraphicsView):
         self._dots = GridDots()
         self._space = False
         self.whole = False  # everything is framed, also after the view is resized
+        # Returns the room to leave around an area; for owners whose overlays are to cover nothing.
+        self.find_pads: Callable[[QRectF, float], Pads] = lambda _area, _most: self.PADS
         manager().scaled.connect(self._rescale)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -147,9 +150,19 @@ class PanZoomView(QGraphicsView):
         """Show the whole of an area, at a zoom of at most `most`; its end where names would be lost otherwise."""
         if area.isEmpty():
             return
-        left, top, right, bottom = pads or self.PADS
-        width = max(self.viewport().width() - left - right, 80)
-        height = max(self.viewport().height() - top - bottom, 80)
+        zoom, point, spot = self.framing(area, most, pads or self.find_pads(area, most))
+        self.zoom_to(zoom)
+        self.widen()
+        self._put(point, spot)
+        self.whole = area == self.whole_area()
+        self.moved.emit()
+
+    def framing(self, area: QRectF, most: float, pads: Pads) -> tuple[float, QPointF, QPointF]:
+        """Return the zoom that shows an area within pads, and a point of it with the point of the viewport that it is
+        at."""
+        left, top, right, bottom = pads
+        width = max(self.viewport().width() - left - right, LEAST_ROOM)
+        height = max(self.viewport().height() - top - bottom, LEAST_ROOM)
         whole = min(width / area.width(), height / area.height())
         zoom = min(whole, most * self.unit)
         if self.unit > 1.0 and LEGIBLE * self.unit / 3 <= whole < LEGIBLE * self.unit:
@@ -157,16 +170,13 @@ class PanZoomView(QGraphicsView):
         readable = self.readable_zoom()
         if NEARLY * readable <= zoom < readable * self.unit:
             zoom = readable * self.unit
-        self.zoom_to(zoom)
-        self.widen()
+        zoom = min(max(zoom, self.LEAST), self.MOST)
         # Of what does not fit its end is shown, where the backward pass begins, or its beginning.
         across, down = width / 2 / zoom, height / 2 / zoom
         x, y = max(area.center().x(), area.right() - across), max(area.center().y(), area.bottom() - down)
         if not self.SHOWS_END:
             x, y = min(area.center().x(), area.left() + across), min(area.center().y(), area.top() + down)
-        self._put(QPointF(x, y), QPointF(left + width / 2, top + height / 2))
-        self.whole = area == self.whole_area()
-        self.moved.emit()
+        return zoom, QPointF(x, y), QPointF(left + width / 2, top + height / 2)
 
     def show_corner(self, corner: QPointF, spot: QPointF, zoom: float) -> None:
         """Show the scene at a zoom, with a point of it at a point of the viewport."""

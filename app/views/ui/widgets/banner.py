@@ -1,14 +1,18 @@
-"""A message strip: what happened, why, and what to do next."""
+"""A message that stays until it is closed: what happened, why, and what to do next."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
+
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QWidget
 
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button, icon_button
+from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import Glyph, announce, box, label, start
 
 # kind: icon, line, fill
@@ -17,6 +21,19 @@ KINDS = {
     "warning": ("warning", "warn", "warnBg"),
     "info": ("info", "accent", "accentBg"),
 }
+WHOLE, COMPACT = (13, 8, 8, 8), (11, 3, 6, 3)  # margins
+SHARE = 0.3  # of the width that actions may take beside the words; else they are below
+SPACING, GAP = 12, 8  # between the parts, and between actions
+LEAST, TITLE = 42, 150  # px: the least height of a whole message, and width of the title in one line
+ALONG, DOWN = QBoxLayout.Direction.LeftToRight, QBoxLayout.Direction.TopToBottom
+
+
+class Form(Enum):
+    """What is shown of a message: everything, its title and actions in one line, or its title alone."""
+
+    WHOLE = "whole"
+    LINE = "line"
+    TITLE = "title"
 
 
 class Banner(QFrame):
@@ -28,24 +45,31 @@ class Banner(QFrame):
     acted = Signal()
     chosen = Signal(str)
     closed = Signal()
+    expanded = Signal()
 
     def __init__(
         self, kind: str = "info", title: str = "", reason: str = "", action: str = "", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self.form = Form.WHOLE
         self._icon = Glyph("info", parent=self)
         self._title = label("", "message", wrap=True)
         self._reason = label("", "caption", "text2", wrap=True)
         self._action = Button()
         self._more: list[Button] = []
         self._closable = True
-        self._row = hbox(self._action, spacing=8)
+        self._actions, self._words, self._line = QWidget(), QWidget(), FittingLabel("", "message", at_right=True)
+        self._row = hbox(self._action, on=self._actions, margins=0, spacing=GAP)
+        self._column = vbox(self._title, self._reason, on=self._words, margins=0, spacing=2)
+        self._line.hide()
+        self.expand = icon_button("chevron-down", "Show the whole message")
+        self.expand.hide()
         self._close = icon_button("close", "Close this message")
-        words = vbox(self._title, self._reason, spacing=2)
-        hbox(
-            (self._icon, 0, Qt.AlignmentFlag.AlignVCenter), (words, 1), self._row,
-            (self._close, 0, Qt.AlignmentFlag.AlignVCenter), on=self, margins=(13, 8, 8, 8), spacing=12,
-        )  # fmt: skip
+        self._beside = hbox(self._actions, spacing=0)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        self._parts = hbox((self._icon, 0, middle), (self._words, 1), (self._line, 1), self._beside,
+             (self.expand, 0, middle), (self._close, 0, middle), on=self, margins=WHOLE, spacing=SPACING)  # fmt: skip
+        self.expand.clicked.connect(self.take_focus)
         self._action.clicked.connect(self.acted)
         self._action.clicked.connect(lambda: self.chosen.emit(self._action.text()))
         self._close.clicked.connect(self.close_message)
@@ -61,6 +85,7 @@ class Banner(QFrame):
         self._kind, self._color = kind, color
         self._icon.set(icon, color)
         self._title.setText(title)
+        self._line.set_whole(title, f"{title}\n{reason}".strip())
         self._reason.setText(reason)
         self._reason.setVisible(bool(reason))
         self._action.setText(action)
@@ -81,6 +106,52 @@ class Banner(QFrame):
             button.clicked.connect(lambda _=False, button=button: self.chosen.emit(button.text()))
             button.show()
 
+    def sizes(self, widths: Sequence[int], most: int) -> list[tuple[QSize, Form]]:
+        """Return the sizes in which it can be shown with their forms, the preferred first: as wide as one of `widths`,
+        up to `most` where actions need that, then in one line, with its actions and without."""
+        found = [(QSize(width, self.set_form(Form.WHOLE, width, most)), Form.WHOLE) for width in widths]
+        found = [(QSize(max(size.width(), min(self._needed(), most)), size.height()), form) for size, form in found]
+        for form in (Form.LINE, Form.TITLE):
+            height = self.set_form(form, most, most)
+            whole, around = self._line.sizeHint().width(), self._needed() + SPACING
+            for title in (whole, min(whole, TITLE)):
+                if form is Form.TITLE or around + title <= most:
+                    found.append((QSize(min(around + title, most), height), form))
+        return found
+
+    def set_form(self, form: Form, width: int, most: int) -> int:
+        """Show the message in a form; return its height at a width."""
+        whole = form is Form.WHOLE
+        below = whole and self._actions_width() > SHARE * width
+        if (self._column.indexOf(self._actions) >= 0) != below:
+            self._beside.removeWidget(self._actions)
+            self._column.removeWidget(self._actions)
+            self._column.addWidget(self._actions, 0, Qt.AlignmentFlag.AlignLeft) if below else self._beside.addWidget(
+                self._actions
+            )
+        self._row.setDirection(DOWN if below and self._needed() > most else ALONG)
+        self._parts.setContentsMargins(*(WHOLE if whole else COMPACT))
+        for each, on in ((self._words, whole), (self._line, not whole), (self.expand, not whole)):
+            each.setVisible(on)
+        self._actions.setVisible(form is not Form.TITLE and bool(self._shown_actions()))
+        self.form = form
+        return max(self.heightForWidth(max(width, min(self._needed(), most)) if below else width) if whole else
+                   self.sizeHint().height(), LEAST if whole else 0)  # fmt: skip
+
+    def _shown_actions(self) -> list[Button]:
+        return [one for one in (self._action, *self._more) if not one.isHidden()]
+
+    def _actions_width(self) -> int:
+        return sum(one.sizeHint().width() + GAP for one in self._shown_actions()) - GAP
+
+    def _needed(self) -> int:
+        """Return the width that shows all actions in a row, and nothing else beside the buttons of the message."""
+        around = self._icon.width() + self._close.sizeHint().width() + 2 * SPACING + WHOLE[0] + WHOLE[2]
+        if self.form is Form.TITLE:
+            return around + self.expand.sizeHint().width() + SPACING
+        expand = self.expand.sizeHint().width() + 2 * SPACING if self.form is Form.LINE else 0
+        return around + expand + self._actions_width()
+
     def set_closable(self, on: bool) -> None:
         """Set whether it can be closed; one that cannot stays until it is hidden."""
         self._close.setVisible(on)
@@ -93,6 +164,13 @@ class Banner(QFrame):
     def button(self, text: str) -> Button:
         """Return the button of an action. Raises KeyError."""
         return {one.text(): one for one in (self._action, *self._more)}[text]
+
+    def take_focus(self) -> None:
+        """Focus the first action, else the button that closes the message, of which all is shown then."""
+        if self.form is not Form.WHOLE:
+            self.expanded.emit()
+        button = self._close if self._action.isHidden() else self._action
+        button.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def kind(self) -> str:
         return self._kind
@@ -119,7 +197,7 @@ class Banner(QFrame):
             super().keyPressEvent(event)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(220, 42)
+        return QSize(220, LEAST if self.form is Form.WHOLE else 0)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()

@@ -46,7 +46,7 @@ class _Tab:
 
 class ToolTabs(KeyboardFocus, QTabBar):
     """Tabs identified by a key, all of them in sight. Where there is no room for all, they show their names without
-    icons; where there is none for that, the last ones but the active show their icon alone.
+    icons; where there is none for that, the last ones show their icon alone. None moves when another becomes active.
 
     The active one has the colour `panel` and a line on top, 1 px over a dock, else 2 px.
 
@@ -154,11 +154,11 @@ class ToolTabs(KeyboardFocus, QTabBar):
         fits = next((look for look in looks if self._width_of_all(*look) <= room), None)
         for tab in self._tabs:
             tab.pad, tab.named = fits or (PADS[0], False)
-        over = 0 if fits else self.sizeHint().width() - room
+        over = 0 if fits else self._width_of_all(PADS[0], False) - room
         for index in reversed(range(len(self._tabs))):
             tab = self._tabs[index]
-            tab.bare = over > 0 and bool(tab.icon) and index != self.currentIndex()
-            if tab.bare and self.isTabVisible(index):
+            tab.bare = over > 0 and bool(tab.icon)
+            if tab.bare and self._counts(index):
                 over -= self._full(tab) - self.tabSizeHint(index).width()
         for index, (tab, was) in enumerate(zip(self._tabs, before, strict=True)):
             if (tab.bare, tab.pad, tab.named) != was:
@@ -174,8 +174,11 @@ class ToolTabs(KeyboardFocus, QTabBar):
         return QSize(HEIGHT, HEIGHT)
 
     def _width_of_all(self, pad: int, named: bool) -> int:
-        counted = [tab for index, tab in enumerate(self._tabs) if self._hidden_count or self.isTabVisible(index)]
+        counted = [tab for index, tab in enumerate(self._tabs) if self._counts(index)]
         return sum(at_least(tab.width(False, pad, named), HEIGHT).width() for tab in counted)
+
+    def _counts(self, index: int) -> bool:
+        return self._hidden_count or self.isTabVisible(index)
 
     def _full(self, tab: _Tab) -> int:
         return at_least(tab.width(False, PADS[0]), HEIGHT).width()
@@ -185,7 +188,6 @@ class ToolTabs(KeyboardFocus, QTabBar):
         super().resizeEvent(event)
 
     def _emit_selected(self, index: int) -> None:
-        self._fit()
         if 0 <= index < len(self._tabs):
             self.selected.emit(self._tabs[index].key)
 

@@ -1,24 +1,28 @@
-"""Short messages over a widget that disappear after a time, but not under the mouse pointer."""
+"""Messages over a widget, which move nothing in it: short ones that disappear after a time, but not under the mouse
+pointer, and banners that stay until they are closed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QEvent, QObject, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
-from PySide6.QtWidgets import QFrame, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QWidget
 
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current, manager
+from app.views.ui.widgets.banner import Banner, Form
 from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import Glyph, announce, box, label, start
 
 WIDTH = 284
+BANNER_WIDTHS = 460, 340  # the second where the first covers more
 MARGIN = 16
 GAP = 8
 MOST = 4
 SECONDS = 6.0
-Place = Callable[[QWidget, QSize, int, Sequence[QRect]], QRect]
+Place = Callable[[QWidget, Sequence[QSize], int, Sequence[QRect]], QRect]
 
 
 class Toast(QFrame):
@@ -32,7 +36,6 @@ class Toast(QFrame):
     ) -> None:
         super().__init__(parent)
         self._title, self._detail = title, detail
-        self.placed = False
         self.setAccessibleName(title)
         self.setAccessibleDescription(detail)
         words = vbox(label(title, "message", wrap=True), spacing=2)
@@ -92,16 +95,23 @@ class Toast(QFrame):
 
 
 class ToastStack(QObject):
-    """The messages over one widget, newest at the bottom; above four the oldest is dismissed.
+    """The messages over one widget, newest at the bottom; above four toasts the oldest is dismissed.
 
-    They are at its bottom right, or placed by `place(host, size, margin, taken)`.
+    They are at its bottom right, or placed by `place(host, sizes, margin, taken)`. A message stays where it is being
+    read, until the host has another size or `place_again` is called.
     """
 
     def __init__(self, parent: QWidget, place: Place | None = None) -> None:
         super().__init__(parent)
         self._host, self._place = parent, place
         self._toasts: list[Toast] = []
+        self._banners: list[Banner] = []
+        self._placed: dict[Toast | Banner, str] = {}  # with the title that was placed
+        self._expanded: Banner | None = None
         parent.installEventFilter(self)
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        application.focusChanged.connect(self._collapse)
         self._restyled = QTimer(self, singleShot=True, interval=0)  # labels have their new font a turn later
         self._restyled.timeout.connect(self.place_again)
         manager().changed.connect(self._restyled.start)
@@ -130,19 +140,30 @@ class ToastStack(QObject):
             old.dismiss()
         return toast
 
+    def add_banner(self, banner: Banner) -> None:
+        """Show a banner among the messages, whenever it is not hidden."""
+        banner.setParent(self._host)
+        banner.hide()
+        banner.installEventFilter(self)
+        banner.expanded.connect(lambda: self._expand(banner))
+        self._banners.append(banner)
+
     def toasts(self) -> tuple[Toast, ...]:
-        """Return the visible messages, oldest first."""
+        """Return the visible short messages, oldest first."""
         return tuple(self._toasts)
 
+    def banner(self) -> Banner | None:
+        """Return the newest banner in sight."""
+        return next((one for one in reversed(self._banners) if one.isVisible()), None)
+
     def clear(self) -> None:
-        """Dismiss all messages."""
+        """Dismiss all short messages."""
         for toast in list(self._toasts):
             toast.dismiss()
 
     def place_again(self) -> None:
         """Move the messages: what they cover has changed."""
-        for toast in self._toasts:
-            toast.placed = False
+        self._placed.clear()
         self._lay_out()
 
     def _forget_hidden(self) -> None:
@@ -150,29 +171,68 @@ class ToastStack(QObject):
         self._lay_out()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Resize:
+        if watched is self._host and event.type() == QEvent.Type.Resize:
             self.place_again()
+        elif isinstance(watched, Banner) and event.type() == QEvent.Type.Show:
+            self._banners.sort(key=lambda one: one is watched)
+            self._place_banner(watched)
+        elif isinstance(watched, Banner) and event.type() == QEvent.Type.LayoutRequest and watched in self._placed:
+            self._refit(watched)
         return False
 
-    def _lay_out(self) -> None:
-        bottom = self._host.height() - MARGIN
-        width = min(WIDTH, self._host.width() - 2 * MARGIN)
-        if self._place is not None:
-            self._find_places(self._place, width)
-            return
-        for toast in reversed(self._toasts):
-            height = max(toast.heightForWidth(width), 48)
-            toast.setGeometry(self._host.width() - MARGIN - width, bottom - height, width, height)
-            toast.raise_()
-            bottom -= height + GAP
+    def _sizes(self, one: Toast | Banner) -> list[tuple[QSize, Form]]:
+        """Return the sizes in which a message may be shown, the preferred first, with what is shown of it then."""
+        room = self._host.width() - 2 * MARGIN
+        if isinstance(one, Toast):
+            width = min(WIDTH, room)
+            return [(QSize(width, max(one.heightForWidth(width), 48)), Form.WHOLE)]
+        widths = [min(round(width * (1 + manager().scale) / 2), room) for width in BANNER_WIDTHS]
+        return [each for each in one.sizes(widths, room) if one is not self._expanded or each[1] is Form.WHOLE]
 
-    def _find_places(self, place: Place, width: int) -> None:
-        """Place the messages that have no place yet; the others stay where they are being read."""
-        for toast in self._toasts:
-            if toast.placed:
-                continue
-            size = QSize(width, max(toast.heightForWidth(width), 48))
-            taken = [one.geometry().adjusted(0, -GAP, 0, GAP) for one in self._toasts if one.placed]
-            toast.setGeometry(place(self._host, size, MARGIN, taken))
-            toast.placed = True
-            toast.raise_()
+    def _expand(self, banner: Banner) -> None:
+        """Show all of a banner until the focus leaves it."""
+        self._expanded = banner
+        self._place_banner(banner)
+
+    def _collapse(self, _old: object, _new: object) -> None:
+        banner = self._expanded
+        if banner is not None and focus_in(banner) is None:
+            self._expanded = None
+            self._place_banner(banner)
+
+    def _place_banner(self, banner: Banner) -> None:
+        self._placed.pop(banner, None)
+        self._lay_out()
+
+    def _refit(self, banner: Banner) -> None:
+        """Give a banner the height of its new words; the edge next to that of the host stays where it is."""
+        if self._placed[banner] != banner.title():
+            self._place_banner(banner)
+        elif banner.form is Form.WHOLE:
+            area, width = banner.geometry(), banner.width()
+            height = banner.set_form(Form.WHOLE, width, width)
+            if area.center().y() > self._host.height() / 2:
+                area.setTop(max(area.bottom() + 1 - height, 0))
+            area.setHeight(height)
+            banner.setGeometry(area)
+
+    def _lay_out(self) -> None:
+        """Place the messages that have no place yet."""
+        shown: list[Toast | Banner] = [*(one for one in self._banners if not one.isHidden()), *self._toasts]
+        self._placed = {one: title for one, title in self._placed.items() if one in shown}
+        bottom = self._host.height() - MARGIN
+        for one in shown if self._place is not None else reversed(shown):
+            if self._place is None:
+                size, _ = self._sizes(one)[0]
+                one.setGeometry(QRect(QPoint(self._host.width() - MARGIN - size.width(), bottom - size.height()), size))
+                bottom -= size.height() + GAP
+            elif one not in self._placed:
+                taken = [other.geometry().adjusted(0, -GAP, 0, GAP) for other in shown if other in self._placed]
+                sizes = self._sizes(one)
+                area = self._place(self._host, [size for size, _ in sizes], MARGIN, taken)
+                if isinstance(one, Banner):
+                    form = next(form for size, form in sizes if size == area.size())
+                    one.set_form(form, area.width(), area.width())
+                one.setGeometry(area)
+            self._placed[one] = one.title() if isinstance(one, Banner) else ""
+            one.raise_()
