@@ -177,6 +177,7 @@ class Cure:
 class Problem:
     """A problem: `severity` is "error" (the net cannot run), "warning" or "info".
 
+    `port` is the input that causes it: None for any of them, "" for a problem with none, such as one of weights.
     `torch_message` is PyTorch's own message, if the call was tried. A problem inside a block is reported at its
     instance, `node`, with the `path` to it: pairs of instance and repetition.
     """

@@ -57,7 +57,8 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
         cures.insert(0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),)))
     many = "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
     reason = f"{misfit_text(start, wrong)} The other tensors are initialised from the seed."
-    return Problem("error", node_of(next(iter(wrong)), source), f"{many} not fit the net", reason, cures=tuple(cures))
+    node = node_of(next(iter(wrong)), source)
+    return Problem("error", node, f"{many} not fit the net", reason, port="", cures=tuple(cures))
 
 
 def _without() -> Cure:

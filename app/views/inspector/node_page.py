@@ -273,7 +273,8 @@ class NodePage(TabDown):
         self.problems.show_problems(problems)
         if self.form is not None:
             self.form.blame([problem.torch_message for problem in problems if problem.severity == "error"])
-        self._show_shapes(analysis, spec, any(problem.severity == "error" for problem in problems))
+        failed = any(problem.severity == "error" and problem.port != "" for problem in problems)
+        self._show_shapes(analysis, spec, failed)
         self._show_cost(analysis, spec)
 
     def _show_sizes(self) -> None:

@@ -153,6 +153,22 @@ def test_the_command_waits_for_its_page_which_is_made_on_demand(qtbot: QtBot) ->
     leave(window)
 
 
+def test_the_focus_is_on_the_page_while_it_compares_and_on_its_layers_then(qtbot: QtBot, digits: WholeWindow) -> None:
+    digits.activateWindow()
+    digits.pages.show("diff")
+    qtbot.waitUntil(lambda: hasattr(digits, "diff") and digits.diff.isVisible())
+    digits.diff.empty.button.setFocus()
+    page = itself(qtbot, digits)
+    qtbot.waitUntil(lambda: digits.focusWidget() is page.cancel)
+    qtbot.waitUntil(lambda: page.compared is not None and not page.working_on)
+    qtbot.waitUntil(lambda: digits.focusWidget() is page.table)
+    page.ask.setFocus()
+    page.compared = None
+    itself(qtbot, digits)
+    qtbot.waitUntil(lambda: page.compared is not None and not page.working_on)
+    qtbot.waitUntil(lambda: digits.focusWidget() is page.table)
+
+
 def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: WholeWindow, nets: Path) -> None:
     dialog = asked(qtbot, digits)
     assert dialog.a.placeholderText().startswith("digits")
