@@ -162,9 +162,11 @@ class ChartsFeature(Feature):
             if self.curves.history.layers != self._layers:  # known from the first norms on
                 self._selected(workspace.network_selection.ids)
         now = time.monotonic()
-        if now - self._painted > STRIPS / session.room or not session.active:
-            self._painted = now
+        if not session.active:
             self.paint_gradients()
+        elif now - self._painted > STRIPS / session.room:
+            self._painted = now
+            QTimer.singleShot(0, self, self.paint_gradients)  # in a turn without the events before it
 
     def paint_gradients(self, _overlay: str = "") -> None:
         """Draw strips on the nodes that are as they were when the shown run began, or was opened."""
