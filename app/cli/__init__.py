@@ -254,7 +254,8 @@ def read(options: argparse.Namespace) -> Project:
             f"{path} is a graph in one mode, which cannot be trained. Name the Python class that it was exported from: "
             "file.py:Class"
         )
-    takes_models = hasattr(options, "on")
+    takes_settings = hasattr(options, "on")
+    takes_models = takes_settings and hasattr(options, "args")
     try:
         if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):
             project = opened.project_of(options)
@@ -262,7 +263,7 @@ def read(options: argparse.Namespace) -> Project:
             raise CommandError("--args and --input are for a model, and this is a project")
         else:
             project = read(path)
-            project = opened.with_settings(project, options) if takes_models else project
+            project = opened.with_settings(project, options) if takes_settings else project
         custom_layers.admit(project, options.trust)
         return project
     except ProjectFileError as error:

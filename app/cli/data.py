@@ -11,10 +11,13 @@ from typing import Any
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app.cli import opened
+
     data: argparse.ArgumentParser = commands.add_parser("data", help="read and describe a project's data")
     data.add_argument("project", type=Path)
     data.add_argument("--data", type=Path, help="folder for downloaded datasets")
     data.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    opened.add_settings(data)
     data.set_defaults(command=run)
     return data
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app.cli import opened
+
     evaluate: argparse.ArgumentParser = commands.add_parser(
         "evaluate", help="evaluate a network: loss, metrics and confusion matrix"
     )
@@ -34,6 +36,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="write a line per sample; its `row` counts the samples of all data that could be read",
     )
     evaluate.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    opened.add_settings(evaluate)
     evaluate.set_defaults(command=run)
     return evaluate
 

@@ -129,7 +129,12 @@ def _from_file(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
         raise SourceError(f"there is no file {source.where}")
     top, name = package_of(path)
     _prepend_to_path(str(top))
-    return _build(source, _imported(name), arguments)
+    module = _imported(name)
+    if Path(getattr(module, "__file__", None) or "").resolve() != path:
+        raise SourceError(
+            f"{source.where} has the name of another module that is imported already ({name}): rename the file"
+        )
+    return _build(source, module, arguments)
 
 
 def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:

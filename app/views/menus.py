@@ -39,8 +39,9 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
     "view": ("&View", (
         "show.network", "show.autograd", "show.observed", "show.attention", "show.diff", "show.code", "-",
         *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"), "-",
-        "show.problems", "show.tape", "show.cost", "show.curves", "show.console", "show.runs", "show.evaluation",
-        "show.layer", "-", "message", "docks", "theme", "text-size", "thick-wires", "reduce-motion", "projector",
+        "show.problems", "show.tape", "show.findings", "show.cost", "show.curves", "show.console", "show.runs",
+        "show.evaluation", "show.layer", "-", "message", "docks", "theme", "text-size", "thick-wires",
+        "reduce-motion", "projector",
     )),
     "layer": ("&Layer", (
         *_canvas("search", "edit", "rename", "replace", "connect", "disconnect", "mute", "freeze", "lay_out"),

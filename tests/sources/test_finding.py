@@ -47,6 +47,12 @@ def package(folder: Path, name: str, text: str) -> None:
     (folder / name / "__init__.py").write_text(text)
 
 
+def test_a_file_with_the_name_of_a_module_that_is_imported_already_is_refused_with_a_cure(folder: Path) -> None:
+    (folder / "gc.py").write_text(NET)
+    with pytest.raises(SourceError, match=r"gc.py has the name of another module .*: rename the file"):
+        answer(Observe(parse_source("gc.py:Net"), folder=str(folder)))
+
+
 def test_a_folder_that_shadows_a_package_is_taken_as_python_would_and_said(folder: Path) -> None:
     package(folder / "installed", "nets_of_a_kind", NET.replace("width=3", "width=5"))
     package(folder / "here", "nets_of_a_kind", NET)

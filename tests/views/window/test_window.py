@@ -221,6 +221,13 @@ def test_no_tab_moves_whatever_page_is_in_front_at_any_size(qtbot, qapp, window:
         theme.apply(qapp, "dark", 1.0)
 
 
+def test_the_view_menu_has_the_pages_below_in_the_order_of_their_tabs(window: WholeWindow) -> None:
+    menu = window.actions_by_key["show.problems"].associatedObjects()[0]
+    actions = [action.objectName() for action in menu.actions()]
+    shown = [key.removeprefix("show.") for key in actions if key.startswith("show.")]
+    assert shown.index("findings") == shown.index("tape") + 1
+
+
 def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> None:
     toggles = {action.text(): action for action in window.dock_menu.actions()}
     assert len(toggles) == 3
