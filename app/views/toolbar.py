@@ -12,6 +12,7 @@ from app.project.project import Project
 from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
+from app.views.ui.present import present
 from app.views.ui.theme import manager
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.fields import StillComboBox
@@ -23,7 +24,6 @@ DECK = (500, 860)  # px, the least and the greatest width of the deck, which has
 MARGIN = SPACING = 12
 SQUEEZED = 48  # px, the least width of what is cut where room is short
 NARROW = 1150  # px, below which Export is an icon
-BESIDE_NAME = 170  # px of the left side that the name of the project does not get
 APPLY_EDITS = "Apply the edits on the canvas to the paused run; the effects are shown first"
 
 
@@ -58,9 +58,6 @@ class Toolbar(QFrame):
         self.export.clicked.connect(self.exported)
         self.edits = icon_button("cut", APPLY_EDITS)
         self.edits.setFixedSize(30, 30)
-        policy = self.edits.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)  # what is beside it stays where it is
-        self.edits.setSizePolicy(policy)
         self.edits.hide()
         self._name, self._dirty = "", False
         self.set_devices((), "auto")
@@ -109,7 +106,12 @@ class Toolbar(QFrame):
         left.setGeometry(MARGIN, 0, side, self.height())
         self.deck.setGeometry(MARGIN + side + SPACING, top, deck, height)
         right.setGeometry(self.width() - MARGIN - side, 0, side, self.height())
-        self.export.setText("" if self.width() < NARROW else "Export")
+        narrow = self.width() < NARROW
+        self.export.setText("" if narrow else "Export")
+        policy = self.edits.sizePolicy()
+        policy.setRetainSizeWhenHidden(not narrow)  # its room is the name's where that is short
+        self.edits.setSizePolicy(policy)
+        present(left.layout()).setSpacing(4 if narrow else 8)
         self._show_name()
 
     def set_project(self, name: str, dirty: bool, file: str = "") -> None:
@@ -119,9 +121,20 @@ class Toolbar(QFrame):
         self._show_name()
 
     def _show_name(self) -> None:
-        room = max(self._sides[0].width() - BESIDE_NAME, SQUEEZED)
-        shown = self.project.fontMetrics().elidedText(self._name, Qt.TextElideMode.ElideMiddle, room)
-        self.project.setText(f"{shown} •" if self._dirty else shown)
+        """Shorten the name to what the left side leaves, with the arrow of its menu and the mark of unsaved changes."""
+        metrics, end = self.project.fontMetrics(), " •" if self._dirty else ""
+        around = self.project.sizeHint().width() - metrics.horizontalAdvance(self.project.text())
+        room = self._sides[0].width() - self._beside_name() - around - metrics.horizontalAdvance(end)
+        shown = metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, max(room, metrics.averageCharWidth()))
+        self.project.setText(f"{shown}{end}")
+
+    def _beside_name(self) -> int:
+        """Return the width of what is at the left beside the name."""
+        row = present(self._sides[0].layout())
+        others = (present(row.itemAt(place)) for place in range(row.count()))
+        shown = [each for each in others if each.widget() is not self.project and not each.isEmpty()]
+        widths = [each.sizeHint().width() for each in shown]
+        return sum(widths) + row.spacing() * len(widths)
 
     def follow(self, workspace: Workspace) -> None:
         """Connect the deck to the runs, and show the devices and the project's device."""
@@ -136,6 +149,7 @@ class Toolbar(QFrame):
         control.step_changed.connect(self.deck.set_step)
         self.edits.clicked.connect(lambda: workspace.commands.trigger("apply-edits"))
         control.edits_offered.connect(self.edits.setVisible)
+        control.edits_offered.connect(lambda _on: self._show_name())
         control.blocked_changed.connect(self._blocked)
         self._blocked(control.blocked)
         self.device_chosen.connect(control.choose_device)

@@ -59,7 +59,9 @@ class AutogradHeader(QWidget):
         self.two_lines = True  # whether the summary may have a line of its own
         self._added: list[QWidget] = []
         self._withheld: set[QWidget] = set()  # of those, what means nothing for the graph that is shown
-        self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.norms, self.mode)
+        self._spare: tuple[QWidget, ...] = (
+            legend, group_by, self.root, self.fold_all, self.norms, self.mode, self.export, self.frame, self.grouping,
+        )  # fmt: skip
 
     def add(self, widget: QWidget) -> None:
         """Put another widget before the button that captures; it goes where there is no room for any summary."""

@@ -1,4 +1,4 @@
-"""Restyle existing widgets with a new stylesheet in turns of the event loop: those in sight first, and then painted."""
+"""Apply a new stylesheet to existing widgets in several event loop turns, visible widgets first, then repaint once."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ TURN = 0.006  # seconds in which widgets are styled, in one turn of the event lo
 
 
 class Restyling(QObject):
-    """Sets stylesheets of the program.
+    """Sets the application's stylesheet without blocking the event loop.
 
-    `QApplication.setStyleSheet` styles every styled widget and all that is in it, so a widget once for each one around
-    it, some ten times in this window. Without any stylesheet, and then with another one, Qt instead makes a new style
-    and puts it once on each widget that it takes for styled. None is, until its turn comes or it is shown; windows keep
-    their last picture until all that is in sight is styled. Before the event loop runs, that is done at once.
+    `QApplication.setStyleSheet` polishes every polished widget with all its descendants, so each widget once per
+    ancestor, about ten times in this window. If the stylesheet is removed first, Qt creates a new style instead and
+    polishes each widget once that is marked as polished. Here that mark is cleared, and each widget is polished in a
+    later turn or when it is shown; windows are not repainted until all visible widgets are polished. Before the event
+    loop runs, visible widgets are polished at once.
     """
 
     def __init__(self, app: QApplication) -> None:
         super().__init__(app)
         self._app = app
         self._waiting: dict[QWidget, None] = {}
-        self._in_sight = 0  # of those, the first ones
+        self._in_sight = 0  # how many of them are visible: the first ones
         self._unpainted: list[QWidget] = []
         self._next = QTimer(self, singleShot=True, interval=0)
         self._next.timeout.connect(self._style_some)
 
     def set_sheet(self, sheet: str) -> bool:
-        """Set the stylesheet; return whether what is in sight is styled, and painted, in turns that follow."""
+        """Set the stylesheet; return whether visible widgets are polished and repainted in later turns."""
         styled = [each for each in self._app.allWidgets() if each.testAttribute(STYLED)]
         in_turns = QThread.currentThread().loopLevel() > 0
         shown = [each for each in styled if each.isVisible()] if in_turns else []
@@ -40,9 +41,9 @@ class Restyling(QObject):
             widget.setAttribute(STYLED, False)
         self._app.setStyleSheet("")
         self._app.setStyleSheet(sheet)
-        if waiting and not self._waiting:  # it sees every event, and a start makes thousands
+        if waiting and not self._waiting:  # installed only while needed: it filters every event of the program
             self._app.installEventFilter(self)
-        late = self._waiting  # of the change before
+        late = self._waiting  # widgets of the previous change that were not polished yet
         self._waiting = dict.fromkeys(shown) | dict.fromkeys(waiting) | late
         self._in_sight = len(shown)
         if shown and not self._unpainted:
@@ -56,7 +57,7 @@ class Restyling(QObject):
         return bool(shown)
 
     def finish(self) -> None:
-        """Style the widgets that wait for it."""
+        """Polish all remaining widgets now."""
         while self._waiting:
             self._style_some()
 
@@ -73,7 +74,7 @@ class Restyling(QObject):
             self._app.removeEventFilter(self)
 
     def _paint(self) -> None:
-        """Paint the windows again, whose widgets in sight are styled."""
+        """Enable updates again once all visible widgets are polished, which repaints the windows."""
         windows, self._unpainted = self._unpainted, []
         for window in windows:
             if isValid(window):
@@ -87,7 +88,7 @@ class Restyling(QObject):
             QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Style what waits before it is shown, with all that is in it."""
+        """Polish a remaining widget and its descendants before it is shown."""
         shown = event.type() in (QEvent.Type.Show, QEvent.Type.ShowToParent)
         if shown and isinstance(watched, QWidget) and watched in self._waiting:
             for widget in (watched, *watched.findChildren(QWidget)):

@@ -153,7 +153,7 @@ def channels(color: QColor) -> tuple[int, int, int, int]:
 
 
 def mix(a: QColor, b: QColor, share: float) -> QColor:
-    """`a` with `share` of `b` in it: 0 gives `a`, 1 gives `b`.
+    """Mix two colours: a `share` of 0 returns `a`, 1 returns `b`.
 
     >>> mix(QColor("#000000"), QColor("#ffffff"), 0.2).name()
     '#333333'
@@ -238,7 +238,7 @@ def font_at(role: str, scale: float) -> QFont:
 
 
 def font(role: str) -> QFont:
-    """Return the font of a role of `ROLES` at the text size in force; needs the application.
+    """Return the font of a role of `ROLES` at the current text size; needs the application.
 
     Raises:
         KeyError: there is no such role.
@@ -247,12 +247,12 @@ def font(role: str) -> QFont:
 
 
 def scene_font(role: str) -> QFont:
-    """Return the font of a role for what is drawn in a graph view, which is enlarged as a whole."""
+    """Return the font of a role at text size 1, for graph views, which are zoomed as a whole."""
     return QFont(_font(role, 1.0))
 
 
 def grown(height: int, role: str = "body") -> int:
-    """Return the height of a control in pixels: `height`, and more where the text size asks for it."""
+    """Return the height of a control in pixels: `height`, or more if the text size needs it."""
     if manager().scale == 1.0:
         return height
     return max(height, round(QFontMetricsF(_font(role, manager().scale)).height()) + 8)
@@ -288,7 +288,7 @@ class ThemeManager(QObject):
         self._restyling: Restyling | None = None
         self._sheets: dict[tuple[str, float], str] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
-        self._shown_scale: float | None = None  # of the text, while others have not heard of a change
+        self._shown_scale: float | None = None  # text size that widgets were last notified of
 
     @property
     def theme(self) -> Theme:
@@ -314,24 +314,24 @@ class ThemeManager(QObject):
         return self._scale
 
     def set_scale(self, scale: float) -> None:
-        """Set the text size of the program, in everything that is there and that is made from now on."""
+        """Set the text size of all existing and future widgets."""
         before, self._scale = self._scale, min(max(scale, LEAST_SCALE), MOST_SCALE)
         if self._scale != before and self._app is not None:
             self._show(self._theme.name, before)
 
     @property
     def strokes(self) -> float:
-        """How many times thicker than designed wires and curves are drawn."""
+        """The width factor of wires and curves."""
         return self._strokes
 
     def set_strokes(self, strokes: float) -> None:
-        """Set how thick wires and curves are drawn."""
+        """Set the width factor of wires and curves."""
         before, self._strokes = self._strokes, strokes
         if strokes != before:
             self.changed.emit()
 
     def apply(self, app: QApplication, choice: str, scale: float | None = None) -> None:
-        """Set the theme of the program, and a text size with it. `system` follows the desktop, also when it changes.
+        """Set the theme and optionally the text size. `system` follows the desktop, including later changes.
 
         Raises:
             ValueError: `choice` is none of `CHOICES`.
@@ -365,7 +365,7 @@ class ThemeManager(QObject):
             self._show(self._resolved_name())
 
     def _show(self, name: str, before: float | None = None) -> None:
-        """Show a theme at the text size in force, which was `before` until now."""
+        """Apply a theme at the current text size; `before` is the previous text size."""
         app = self._app
         assert app is not None
         self._theme = load(name)
@@ -376,7 +376,7 @@ class ThemeManager(QObject):
         if key not in self._sheets:  # each writes its pictures
             self._sheets[key] = stylesheet(self._theme, Path(self._pictures.name), self._scale)
         colors, sheet = palette(self._theme), self._sheets[key]
-        if app.styleSheet() == sheet and app.palette() == colors:  # shown already: every widget would be styled again
+        if app.styleSheet() == sheet and app.palette() == colors:  # unchanged: setting it would restyle every widget
             self._set_fonts(app)
             return
         app.setPalette(colors)
@@ -385,13 +385,13 @@ class ThemeManager(QObject):
         pending = self._shown_scale is not None
         self._shown_scale = self._shown_scale or before or self._scale
         if self._restyling.set_sheet(sheet) and self._shown_scale != self._scale:
-            if not pending:  # in a turn of its own: nothing is painted until then
+            if not pending:  # in a later turn; nothing is painted until then
                 QTimer.singleShot(0, self, self._spread)
         else:
             self._spread()
 
     def _spread(self) -> None:
-        """Set the fonts, and have everybody take the theme and the text size that are in force."""
+        """Set the fonts and notify widgets of the current theme and text size."""
         before, self._shown_scale = self._shown_scale, None
         if before is None or self._app is None:
             return
@@ -402,7 +402,7 @@ class ThemeManager(QObject):
             return
         from app.views.ui import scaling
 
-        # After the stylesheet, which gives widgets their fonts of before, and before anybody takes others.
+        # After the stylesheet, which resets widgets to their previous fonts, and before widgets are notified.
         scaling.scale_fonts(before)
         self.scaled.emit(grows)
         self.changed.emit()
@@ -410,7 +410,7 @@ class ThemeManager(QObject):
 
     @staticmethod
     def _set_fonts(app: QApplication) -> None:
-        """Set the fonts, the same in all themes of a size; after the stylesheet, the first of which resets them."""
+        """Set the application's fonts for the text size; call it after the stylesheet, which resets them."""
         # The stubs want bytes, which PySide itself refuses: a class name is a str.
         of_fields = app.font("QLineEdit")  # type: ignore[call-overload]
         if app.font() == font("body") and of_fields == font("label"):
@@ -432,7 +432,7 @@ def current() -> Theme:
 
 
 def apply(app: QApplication, choice: str, scale: float | None = None) -> None:
-    """Set the theme of the program, one of `CHOICES`, and a text size with it if there is one."""
+    """Set the theme of the program, one of `CHOICES`, and its text size if one is given."""
     manager().apply(app, choice, scale)
 
 

@@ -159,6 +159,23 @@ def test_the_head_line_fits_a_narrow_window(room, qtbot) -> None:
         assert room.head.grouping.isVisible() and room.head.capture.isVisible() and room.head.export.isVisible()
 
 
+@pytest.mark.parametrize("text", [1.0, 2.0])
+def test_no_control_of_a_head_line_is_squeezed_or_cut(room, qtbot, qapp, text: float) -> None:
+    room.set_tape(small_tape())
+    theme.apply(qapp, "dark", text)
+    try:
+        for wanted in (520, 360, 290):
+            room.resize(wanted, 700)
+            qtbot.waitUntil(lambda: room.head.width() == room.width())
+            width = room.width()  # it may not be as narrow
+            shown = [one for one in room.head.findChildren(QWidget) if one.isVisible() and one.parent() is room.head]
+            controls = [one for one in shown if one is not room.head.summary]
+            assert controls and all(one.geometry().right() < width for one in controls), width
+            assert not [one for one in controls if one.width() < min(one.sizeHint().width(), one.maximumWidth())], width
+    finally:
+        theme.apply(qapp, "dark", 1.0)
+
+
 def test_the_overview_does_not_cover_a_small_view(room, qtbot) -> None:
     room.set_tape(small_tape())
     room.resize(1200, 500)

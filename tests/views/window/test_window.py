@@ -228,6 +228,25 @@ def test_the_view_menu_has_the_pages_below_in_the_order_of_their_tabs(window: Wh
     assert shown.index("findings") == shown.index("tape") + 1
 
 
+@pytest.mark.parametrize("text", [1.0, 1.5, 2.0])
+def test_the_name_of_the_project_does_not_run_into_its_arrow(qtbot, qapp, window: WholeWindow, text: float) -> None:
+    theme.apply(qapp, "dark", text)
+    try:
+        window.resize(960, 600)
+        toolbar = window.toolbar
+        for name in ("digits", "Transformer on digits, deeper"):
+            for edits in (False, True):
+                toolbar.set_project(name, True)
+                window.run_control.edits_offered.emit(edits)
+                QApplication.processEvents()
+                assert toolbar.project.text().endswith("•")
+                assert toolbar.project.width() >= toolbar.project.sizeHint().width()
+                assert text > 1 or edits or name != "digits" or toolbar.project.text() == "digits •"
+    finally:
+        window.run_control.edits_offered.emit(False)
+        theme.apply(qapp, "dark", 1.0)
+
+
 def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> None:
     toggles = {action.text(): action for action in window.dock_menu.actions()}
     assert len(toggles) == 3

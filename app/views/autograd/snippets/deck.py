@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -97,7 +98,7 @@ class SnippetDeck(QWidget):
         shown = parts
         while len(shown) > 1 and metrics.horizontalAdvance("".join(shown)) > self.words.width():
             shown = shown[:-1]
-        self.words.setText("".join(shown))
+        self.words.setText(metrics.elidedText("".join(shown), Qt.TextElideMode.ElideRight, self.words.width()))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -1,4 +1,4 @@
-"""The timeline of the shown run: a step is chosen, all pages show what was recorded of it, and it can be recomputed."""
+"""Timeline of the shown run: selects the step that all pages display, and recomputes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAVE = "Fork the shown run before the selected step, without its batch"
 
 
 class TimelineFeature(Feature):
-    """The bar is made for the page Curves, when that is."""
+    """Creates the timeline bar together with the page Curves."""
 
     rank = 151
     recompute_control: RecomputeControl
@@ -46,7 +46,7 @@ class TimelineFeature(Feature):
         )  # fmt: skip
 
     def _with_step(self, does: Callable[..., object]) -> Callable[..., object]:
-        """Return a command that first has the page with the timeline made; of several until then the last is done."""
+        """Return a command that first creates the page with the timeline; of several pending commands the last runs."""
 
         def act(*given: Any) -> None:
             if hasattr(self, "step_control"):

@@ -44,8 +44,8 @@ WORDS = (
 
 
 class FirstStepDialog(Dialog):
-    """Asks the engine, one search at a time. `stepChosen(step)` carries the step that was found, `debugRequested(step)`
-    asks to open it; closing cancels a search."""
+    """Runs one search at a time in the engine. `stepChosen(step)` is emitted for the step that was found,
+    `debugRequested(step)` to open it; closing the dialog cancels the search."""
 
     stepChosen = Signal(object)
     debugRequested = Signal(int)
@@ -103,7 +103,7 @@ class FirstStepDialog(Dialog):
 
     @property
     def condition(self) -> str:
-        """Return the condition as it is written for `tapedeck revisit --first`."""
+        """Return the condition in the syntax of `tapedeck revisit --first`."""
         layer = f"({self.layer.value()})" if self.layer.value() else ""
         relation, bound = self.relation.value(), self.bound.value()
         return f"{self.quantity.value()}{layer} {relation}" + ("" if relation == NOT_FINITE else f" {bound!r}")
@@ -194,14 +194,14 @@ class FirstStepDialog(Dialog):
         set_property(self.words, "tone", tone)
 
     def done(self, result: int) -> None:
-        """Close, and search no longer."""
+        """Cancel the search and close."""
         if self.searching:
             self._stop("")
         super().done(result)
 
 
 def result_text(found: FirstStep) -> str:
-    """Say what a search found.
+    """Describe the result of a search in a sentence.
 
     >>> result_text(FirstStep(33, "fc1", 12.5, True))
     'First at step 33, in fc1: 12.5, as recorded.'

@@ -1,4 +1,4 @@
-"""Have a step of the shown run computed again by the engine, which keeps it for the pages Autograd and Layer."""
+"""Recompute a step of the shown run in the engine, which keeps it for the pages Autograd and Layer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNTRAINED = "The loss of this step was not finite, so its gradients have no reco
 
 
 class RecomputeControl(QObject):
-    """Asks the engine for steps of the shown run, one at a time, and shows what it holds of the newest."""
+    """Recomputes one step of the shown run at a time, and shows the latest result that the engine holds."""
 
     def __init__(self, workspace: Workspace, bar: TimelineBar) -> None:
         super().__init__(workspace.window)
@@ -47,7 +47,7 @@ class RecomputeControl(QObject):
         workspace.engine.ended.connect(self._engine_ended)
 
     def recompute(self, step: int, then: Callable[[Revisited], None] | None = None) -> None:
-        """Compute a step of the shown run again, from its nearest checkpoint; `then` is called with a step that was,
+        """Recompute a step of the shown run from its nearest checkpoint; `then` is called with a step that was,
         at once if the engine holds that very step.
         """
         shown = self._workspace.shown_run
@@ -69,7 +69,7 @@ class RecomputeControl(QObject):
         )
 
     def cancel(self) -> None:
-        """Wait no longer for a step."""
+        """Cancel the recomputation under way."""
         if self._workspace.engine.pending(KEY):
             self._workspace.engine.forget(KEY)
             self._bar.show_busy(False, "cancelled")
@@ -79,7 +79,7 @@ class RecomputeControl(QObject):
         self._bar.show_busy(True, f"step {done} of {of}")
 
     def _engine_ended(self, _words: str) -> None:
-        """The notice of the engine says so."""
+        """Drop the recomputed step when the engine has ended, which another message reports."""
         self._held = None
         self._workspace.shown_run.show_recomputed(None)
         if self._workspace.engine.pending(KEY):
@@ -135,7 +135,7 @@ class RecomputeControl(QObject):
             self._workspace.commands.trigger("show-step", found.tape, held)
 
     def _show_parting(self, found: Revisited, parted: Parted) -> None:
-        """Say where the hashes part, with a button to the layer of the operation."""
+        """Report where the hashes differ, with a button that shows the operation's layer."""
         workspace = self._workspace
         node = parted.node or next(
             (key for key, path in self._paths().items() if path == parted.layer), ""
@@ -155,7 +155,7 @@ class RecomputeControl(QObject):
 
 
 def result_text(found: Revisited) -> str:
-    """Say in a line how a step was recomputed.
+    """Summarise in a line how a step was recomputed.
 
     >>> result_text(Revisited("Run 1", 30, 2, 7, "", 0, 29, 0.5, 0.5, True, (), None, None, None))
     '29 recorded steps verified'
@@ -169,7 +169,7 @@ def result_text(found: Revisited) -> str:
 
 
 def parting_text(parted: Parted) -> str:
-    """Say where a recomputed run is no longer the recorded one, and why if that is known.
+    """Describe where a recomputed run differs from the recorded one, and why if known.
 
     >>> parting_text(Parted(7, "gradients", "fc1", ("fc1", "fc2"), "Noise", line="net.py:4"))
     'At step 7 the gradients differ, first in fc1. Noise at net.py:4 gives different results for the same inputs.'

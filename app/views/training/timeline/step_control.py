@@ -1,4 +1,4 @@
-"""What can be done about a step of the shown run: debug it, show its batch, fork the run without it."""
+"""Commands on a step of the shown run: debug it, show its batch, fork the run without its batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ACTIVE = "A run is in progress: stop it first"
 
 
 class StepControl(QObject):
-    """Commands about a step. Those that need a stored run say so where there is none."""
+    """Runs the commands on a step; those that need a stored run report if there is none."""
 
     def __init__(self, workspace: Workspace, recompute: RecomputeControl) -> None:
         super().__init__(workspace.window)
@@ -59,7 +59,7 @@ class StepControl(QObject):
     # -- the menu of a step -------------------------------------------------------------------------------------------
 
     def fill(self, menu: QMenu, step: int) -> None:
-        """Fill a menu with what can be done about a step."""
+        """Fill a menu with the commands on a step."""
         menu.clear()
         menu.setToolTipsVisible(True)
         figures, title = self._workspace.shown_run.figures, f"step {grouped_digits(step)}"
@@ -92,8 +92,8 @@ class StepControl(QObject):
     # -- debugging ----------------------------------------------------------------------------------------------------
 
     def debug(self, step: int | None = None) -> None:
-        """Recompute a step, the chosen one if None; open its graph and the layer of the largest gradient, on whose page
-        its batch can be shown: by itself that would cover the graph.
+        """Recompute a step, the selected one if None, then open its graph and the layer with the largest gradient. The
+        batch is not opened, since it would cover the graph; the page Layer shows it.
         """
         step = self.step if step is None else step
         if step is None:
@@ -137,7 +137,7 @@ class StepControl(QObject):
     # -- bisecting ----------------------------------------------------------------------------------------------------
 
     def find_first(self) -> None:
-        """Open the dialog that finds the first step at which something held."""
+        """Open the dialog that finds the first step at which a condition held."""
         from app.views.training.timeline.first_step_dialog import FirstStepDialog
 
         figures, folder = self._workspace.shown_run.figures, self._folder
@@ -159,7 +159,7 @@ class StepControl(QObject):
     # -- a fork without the batch -------------------------------------------------------------------------------------
 
     def ask_leave_out(self, step: int | None = None) -> None:
-        """Ask, then fork the shown run from before a step, without the step's batch."""
+        """Confirm, then fork the shown run before a step, without the step's batch."""
         from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
         step, folder, workspace = self.step if step is None else step, self._folder, self._workspace
@@ -185,7 +185,7 @@ class StepControl(QObject):
             self.leave_out(folder, step)
 
     def leave_out(self, folder: Path, step: int) -> None:
-        """Fork a stored run from before a step, without the step's batch."""
+        """Fork a stored run before a step, without the step's batch."""
         workspace = self._workspace
         request = ForkWithout(folder, step, str(workspace.settings.data_folder))
         title = "The run was not forked"

@@ -1,4 +1,4 @@
-"""The line under the charts on which a step of the shown run is chosen."""
+"""Slider below the charts that selects a step of the shown run."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class StepSlider(QSlider):
 
 
 class TimelineBar(QWidget):
-    """Chooses a step of a run: `stepChosen(step)`, None for the newest. `recomputeRequested(step)` asks for it to be
-    computed again, `cancelRequested` no longer.
+    """Selects a step of a run: emits `stepChosen(step)`, None for the newest, `recomputeRequested(step)`, and
+    `cancelRequested` while one is recomputed.
     """
 
     stepChosen = Signal(object)
@@ -91,7 +91,7 @@ class TimelineBar(QWidget):
         self.show_run(None, False)
 
     def _measure(self) -> None:
-        """Fix the widths of what changes its words, so that the slider keeps its place."""
+        """Fix the width of each label and button whose text changes, so that the slider does not move."""
         self._of.setFixedWidth(self._of.fontMetrics().horizontalAdvance("of 10,000,000"))
         words = self.recompute.text()
         self.recompute.setText(RECOMPUTE)  # CANCEL is shorter
@@ -99,7 +99,7 @@ class TimelineBar(QWidget):
         self.recompute.setText(words)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is no room for all, leave out what the tool tip of the field says too."""
+        """Hide labels that do not fit; the field's tool tip has the same text."""
         super().resizeEvent(event)
         others = (self.field, self.newest, self.recompute, self.more, self._name, self._of)
         wanted = sum(each.minimumSizeHint().width() + 8 for each in others) + self.slider.minimumWidth() + 32
@@ -125,7 +125,7 @@ class TimelineBar(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Follow a history that has grown."""
+        """Update the range after new steps were recorded."""
         count = len(self._history.steps)
         last = self._newest
         with QSignalBlocker(self.slider):
