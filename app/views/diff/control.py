@@ -99,6 +99,7 @@ class DiffControl(QObject):
             self._page.refuse(f"{(a, b)[place].record.title} could not be compared", words)
 
         self._page.set_busy("Reading both runs")
+        self._page.home.setFocus()
         asked, root = [AskedSide(str(kept.folder)) for kept in (a, b)], str(self._workspace.settings.data_folder)
         self._reader.read(asked, lambda sides: self.compare(Diff(sides[0], sides[1], data_root=root)), refuse)
 
@@ -109,6 +110,7 @@ class DiffControl(QObject):
         self._workspace.pages.show("diff")
         self._page.banner.hide()
         self._page.set_busy("Starting")
+        self._page.home.setFocus()  # the button that asked is disabled meanwhile
         now, generation = self._workspace.document.project, self._replaced
         work = self._work = BackgroundTask(partial(_compared, request))
 

@@ -226,6 +226,8 @@ class DiffPage(QWidget):
     @property
     def home(self) -> QWidget:
         """The widget that the keys are for."""
+        if self._doing:
+            return self.cancel
         if self.compared is None:
             return self.empty.button
         return {LAYERS: self.table, STRUCTURE: self.structure.view, REPORT: self.report}[self.which.value()]

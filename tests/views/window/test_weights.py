@@ -175,6 +175,10 @@ def test_an_edit_that_start_weights_do_not_survive_is_a_problem_with_a_cure(qtbo
     qtbot.waitUntil(lambda: bool(window.live.up_to_date and window.live.errors), timeout=60_000)
     (problem,) = window.live.errors
     assert "start weights do not fit" in problem.message and "fc1.weight" in problem.reason and problem.node == fc1.id
+    window.selection.set([fc1.id])
+    wires = {edge: wire.state for edge, wire in window.canvas.scene.wires.items() if edge.target == fc1.id}
+    assert set(wires.values()) == {"normal"}, "its input is as it should be"
+    qtbot.waitUntil(lambda: window.inspector.node_page.shape.story is not None)
     window.cures.apply(problem.cures[0])
     qtbot.waitUntil(lambda: not window.live.errors, timeout=60_000)
     assert "fc1.weight" not in window.document.project.training.start.keys
