@@ -50,6 +50,7 @@ def page(qtbot, found):
 def test_the_figures_are_those_that_were_found(page, found):
     texts = page.figures.texts()
     assert texts[1] == f"Accuracy {100 * found.accuracy:.2f} %" and any(text.startswith("AUROC 0.") for text in texts)
+    assert page.figures.layout().indexOf(page.figures._note) == 1, "which weights they are of, before the figures"
 
 
 def test_a_click_on_a_cell_asks_for_its_samples(qtbot, page, found):

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.project import file as project_file
+from app.project import file_lock
 from app.runs import store
 from app.runs.record import Summary
 from app.training.config import Choice
@@ -110,6 +111,29 @@ def test_columns_fit_a_larger_text_and_names_of_sweeps_are_whole(
         qtbot.waitUntil(fits)
     finally:
         theme.manager().set_scale(1.0)
+
+
+def test_a_run_of_another_window_is_followed_and_the_selection_stays(
+    qtbot: QtBot, panel: RunPanel, tmp_path: Path
+) -> None:
+    kept = store.begin(tmp_path, EXAMPLE)
+    store.changed(kept, state="running")
+    lock = file_lock.Lock(kept.folder / store.LOCK)
+    panel._following.setInterval(0)
+    with qtbot.waitSignal(panel.listRequested):
+        panel.set_stored(store.listed(tmp_path))
+    assert column(panel, "State")[0] == "Running" and column(panel, "Best loss")[0] == "–"
+    spot = panel.table.visualRect(panel.model.index(0, STATE)).center()
+    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=spot)
+    store.changed(kept, summary=Summary(epochs=1, steps=23, best_loss=0.25))
+    with qtbot.waitSignal(panel.listRequested):
+        panel.set_stored(store.listed(tmp_path))
+    assert column(panel, "Best loss")[0] == "0.250" and panel.table.currentIndex().row() == 0
+    assert [row.title for row in panel.selected_rows] == ["Run 4"]
+    lock.release()
+    panel.set_stored(store.listed(tmp_path))
+    assert column(panel, "State")[0] == "Interrupted" and not panel._following.isActive()
+    assert "can be resumed" in panel._hint.text()
 
 
 def test_columns_are_chosen_in_a_menu(qtbot: QtBot, panel: RunPanel) -> None:

@@ -41,7 +41,7 @@ class MetricsGrid(QWidget):
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(4)
         self._grid.setHorizontalSpacing(10)
-        vbox(self._heading, self._grid, self._note, 1, on=self, margins=(14, 8, 10, 8), spacing=8)
+        vbox(self._heading, self._note, self._grid, 1, on=self, margins=(14, 8, 10, 8), spacing=8)
         self.setMinimumWidth(150)
 
     def set_found(self, found: Evaluation) -> None:

@@ -47,6 +47,7 @@ SEARCH = 230  # px
 FILTER_HINT = (
     f"Search words and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\nColumns: {', '.join(BY_KEY)}"
 )
+FOLLOWING = 3000  # milliseconds between two looks at runs that other processes train
 FITTING = 30  # milliseconds in which several changes of the rows become one
 
 
@@ -75,6 +76,7 @@ class RunPanel(QWidget):
     measured = Signal(object)
     keptDeleted = Signal(object)
     curvesRequested = Signal()
+    listRequested = Signal()  # that the stored runs be read again
     sweepRequested = Signal()
     eventFilesChanged = Signal(bool)
 
@@ -86,6 +88,8 @@ class RunPanel(QWidget):
         self._fitting = QTimer(self, singleShot=True, interval=FITTING)
         self._fitting.timeout.connect(self._fit_columns)
         manager().changed.connect(self._fitting.start)  # the size of the text
+        self._following = QTimer(self, interval=FOLLOWING)
+        self._following.timeout.connect(self._follow)
         self.model = RunsModel(self)
         self.model.annotated.connect(self.annotated)
         self._before: tuple[object, ...] = ()  # the keys of the rows that were selected before a reset
@@ -185,16 +189,26 @@ class RunPanel(QWidget):
         self.model.set_stored(runs, self._session.runs if self._session is not None else [])
         self._stack.setCurrentIndex(1 if self.model.count else 0)
         self._fitting.start()
+        self._enable()
+        if not self.model.elsewhere:
+            self._following.stop()
+        elif not self._following.isActive():
+            self._following.start()
+
+    def _follow(self) -> None:
+        """Have the runs listed again, of which other processes train some."""
+        if self.isVisible() and self.table.state() != QAbstractItemView.State.EditingState:
+            self.listRequested.emit()
 
     def _remember_selection(self) -> None:
-        self._before = tuple(_key(row) for row in self.selected_rows)
+        self._before = tuple(row.key for row in self.selected_rows)
 
     def _restore_selection(self) -> None:
         selection = self.table.selectionModel()
         selection.blockSignals(True)
         flags = selection.SelectionFlag.Select | selection.SelectionFlag.Rows
         for place, row in enumerate(self.model.rows):
-            if _key(row) in self._before:
+            if row.key in self._before:
                 selection.select(self.model.index(place, 0), flags)
         selection.blockSignals(False)
         self.table.viewport().update()
@@ -263,7 +277,7 @@ class RunPanel(QWidget):
     def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
         selected = self.selected_rows[:MOST]
-        if [*map(_key, rows)] == [*map(_key, selected)]:  # the same runs, possibly listed again
+        if [row.key for row in rows] == [row.key for row in selected]:  # the same runs, possibly listed again
             self.compare.set_settings([row.title for row in selected], lines)
             self.compare.show()
 
@@ -459,7 +473,3 @@ class RunPanel(QWidget):
     def _choose_event_files(self, wanted: bool) -> None:
         self._event_files = wanted
         self.eventFilesChanged.emit(wanted)
-
-
-def _key(row: RunRow) -> object:
-    return row.kept.folder if row.kept is not None else id(row.run)

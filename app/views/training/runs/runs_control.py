@@ -84,6 +84,7 @@ class RunsControl(QObject):
         panel.set_hidden_columns(workspace.settings.hidden_run_columns)
         panel.columnsHidden.connect(self._hide_columns)
         panel.deleted.connect(self.ask_delete)
+        panel.listRequested.connect(keeper.refresh)
         panel.measured.connect(self._measure)
         panel.keptDeleted.connect(self.ask_delete_kept)
         panel.restored.connect(self.restore)

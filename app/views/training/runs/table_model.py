@@ -49,6 +49,16 @@ class RunRow:
         return self.run.state if self.run is not None else self.state_kept
 
     @property
+    def key(self) -> object:
+        """What tells its run from others."""
+        return self.kept.folder if self.kept is not None else id(self.run)
+
+    @property
+    def elsewhere(self) -> bool:
+        """True while another process trains it."""
+        return self.run is None and self.state_kept == "running"
+
+    @property
     def title(self) -> str:
         """The display name of the run."""
         if self.kept is not None:
@@ -146,6 +156,11 @@ class RunsModel(ColumnsModel):
         """The number of runs, those that the filter leaves out counted."""
         return len(self._all)
 
+    @property
+    def elsewhere(self) -> bool:
+        """True while another process trains one of the runs."""
+        return any(row.elsewhere for row in self._all)
+
     def set_stored(self, runs: list[Kept], mine: list[Run]) -> None:
         """Show stored runs; a run of `mine`, this window's, that is stored shares the row."""
         by_folder = {run.recorder.kept.folder: run for run in mine if run.recorder is not None}
@@ -171,13 +186,18 @@ class RunsModel(ColumnsModel):
         self._arrange()
 
     def _arrange(self) -> None:
-        self.beginResetModel()
         found = [(row, row.listed) for row in self._all]
         shown = [(row, listed) for row, listed in found if self._takes(listed)]
         if self._sorted is not None:
             column, descending = list_columns.COLUMNS[self._sorted[0]], self._sorted[1]
             shown = list_columns.ordered(shown, column, descending, lambda pair: pair[1])
-        self.rows = [row for row, _ in shown]
+        rows = [row for row, _ in shown]
+        if rows and [row.key for row in rows] == [row.key for row in self.rows]:  # the selection stays as it is
+            self.rows = rows
+            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1))
+            return
+        self.beginResetModel()
+        self.rows = rows
         self.endResetModel()
 
     def add(self, run: Run) -> None:
