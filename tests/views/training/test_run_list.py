@@ -134,6 +134,9 @@ def test_a_run_of_another_window_is_followed_and_the_selection_stays(
     panel.set_stored(store.listed(tmp_path))
     assert column(panel, "State")[0] == "Interrupted" and not panel._following.isActive()
     assert "can be resumed" in panel._hint.text()
+    panel.hide()
+    with qtbot.waitSignal(panel.listRequested):  # another window may have begun one
+        panel.show()
 
 
 def test_columns_are_chosen_in_a_menu(qtbot: QtBot, panel: RunPanel) -> None:

@@ -300,6 +300,7 @@ class RunPanel(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self.listRequested.emit()  # another window may have begun one
         self.refresh()
         self._fitting.start()
 
