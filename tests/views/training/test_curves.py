@@ -160,6 +160,18 @@ def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, run_curves, c
     assert len(x) > 10 and np.isfinite(y).all()
 
 
+def test_a_run_of_one_step_has_a_point(qtbot, curves, run, events):
+    first = next(place for place, event in enumerate(events) if isinstance(event, StepDone))
+    history = History()
+    history.extend(events[: first + 1])
+    curves.set_history(history, run.job.source)
+    plot = curves.loss.plot
+    qtbot.waitUntil(lambda: not plot.blank and len(curves.loss._smooth.points()[0]) == 1)
+    (x,), (y,) = curves.loss._smooth.points()
+    spot = plot.mapFromScene(plot.view.mapViewToScene(QPointF(x, y))) - QPoint(1, 0)
+    qtbot.waitUntil(lambda: plot.grab().toImage().pixelColor(spot) == theme.current().series[0])
+
+
 def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
     plot, now = run_curves.loss.plot, theme.current()
     place, label = next((place, label) for place, label in plot.backdrop.epoch_lines() if label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
@@ -13,6 +13,7 @@ from app.views.training.charts.series import Floats
 from app.views.ui import theme
 
 FAR = 10_000.0  # pixels outside of the view that a line is drawn to at most: the rasteriser counts in 32 bits
+ALONE = 6.0  # pixels across a single value, which makes no line
 CLEAR = 0.62  # the least opacity in a theme of high contrast
 
 
@@ -100,3 +101,6 @@ class Curve(PlotLayer):
             painter.fillPath(below, theme.faded(self.color, self._share))
         painter.setPen(self._pen)
         painter.drawPath(path)
+        if len(x) == 1 and np.isfinite(y[0]):
+            painter.setPen(QPen(self._pen.color(), ALONE, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
+            painter.drawPoint(QPointF(x[0], y[0]))
