@@ -1,23 +1,31 @@
-"""`tapedeck try`: a dry run on synthetic data, or the learning rate finder. Neither writes files."""
+"""`tapedeck try`: a dry run on synthetic data, the learning rate finder, or the memory or profile of a step."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.util.formatting import shape_text
+from app.util.formatting import bytes_text, shape_text
 
 if TYPE_CHECKING:
     from app.training.job import Job
+    from app.training.monitoring.looks import StepProfile
+    from app.training.monitoring.memory_report import MemoryReport
+    from app.training.run_requests import RunRequest
+
+T = TypeVar("T")
+PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "try", help="dry run: two steps on synthetic data, with shapes and time per step; or find a learning rate"
+        "try",
+        help="dry run: two steps on synthetic data, with shapes and time per step; or find a learning rate, or measure "
+        "the memory or the time of a step",
     )
     parser.add_argument("project", type=Path)
     parser.add_argument(
@@ -29,6 +37,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
         ),
     )
     parser.add_argument("--batches", type=int, default=100, metavar="N", help="batches of the range test (100)")
+    parser.add_argument("--memory", action="store_true",
+                        help="measure the memory of a step by layer: parameters, gradients, optimizer state and "
+                        "activations")  # fmt: skip
+    parser.add_argument("--profile", nargs="?", const="", metavar="TRACE",
+                        help="profile a step by operation (torch.profiler); TRACE is a JSON file for ui.perfetto.dev "
+                        "to write")  # fmt: skip
     parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
     parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -38,8 +52,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Run the trial and print its measurements; return 1 if it fails."""
-    from dataclasses import replace
-
     from app import cli
     from app.preflight import preflight
 
@@ -48,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
         project = replace(project, training=replace(project.training, device=cli.device(options.device)))
     analysis = cli.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    if options.memory or options.profile is not None:
+        return _measure(job, options)
     if options.find_rate:
         return _find(job, options.batches, options.json)
     return _try(job, options.json, options.traceback)
@@ -58,7 +72,6 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
     from app.cli import failures
     from app.training.events import Failed
     from app.training.trials.dry_run import dry_run
-    from app.util.formatting import bytes_text
 
     tried = dry_run(job)
     if isinstance(tried, Failed):
@@ -76,6 +89,59 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
         of = "peak memory on the device" if tried.scope == "device" else "process memory growth, libraries included"
         print(f"memory: {bytes_text(tried.memory)} {of}")
     return 0
+
+
+def _measure(job: Job, options: argparse.Namespace) -> int:
+    """Measure the second step of a run."""
+    from app.training.run_requests import ProfileStep, TellMemory
+
+    if options.memory:
+        report = _answered(job, TellMemory(), options)
+        print(report.to_json() if options.json else "\n".join(_memory_lines(report)))
+    if options.profile is not None:
+        profile = _answered(job, ProfileStep(options.profile), options)
+        print(json.dumps(asdict(profile)) if options.json else "\n".join(_profile_lines(profile)))
+    return 0
+
+
+def _answered(job: Job, request: RunRequest[T], options: argparse.Namespace) -> T:
+    """Return what a run answers after its first step, when its optimizer has its state."""
+    from app import cli
+    from app.cli import failures
+    from app.training.control import Control
+    from app.training.events import Failed, StepDone
+    from app.training.loop import train
+
+    control, answer = Control(), None
+    for event in train(replace(job, training=replace(job.training, epochs=2, max_steps=2)), control):
+        if isinstance(event, Failed):
+            raise cli.CommandError(failures.describe_failure(event, options.traceback), 1)
+        if isinstance(event, StepDone) and answer is None:
+            answer = control.call(request)
+    assert answer is not None
+    try:
+        return answer.result(0)
+    except OSError as error:
+        raise cli.CommandError(f"{options.profile}: {error.strerror or error}") from error
+
+
+def _memory_lines(report: MemoryReport) -> list[str]:
+    if report.step is None:
+        return [f"The memory of a step on {report.device} cannot be measured."]
+    named = [*((row.layer or "outside layers", row) for row in report.step.layers), ("total", report.step.total)]
+    rows = [("layer", *PARTS)] + [(name, *(bytes_text(getattr(row, part)) for part in PARTS)) for name, row in named]
+    width = max(len(row[0]) for row in rows)
+    return [f"device: {report.device}", *(f"{name:<{width}}" + "".join(f"  {size:>11}" for size in sizes)
+                                          for name, *sizes in rows)]  # fmt: skip
+
+
+def _profile_lines(profile: StepProfile) -> list[str]:
+    lines = [f"device: {profile.device}", f"step: {profile.milliseconds:.3g} ms, batch {profile.batch}"]
+    width = max([len(row.name) for row in profile.rows], default=0)
+    for row in profile.rows:
+        device = "" if row.on_device is None else f"  {row.on_device / 1000:>9.3f} ms on the device"
+        lines.append(f"{row.name:<{width}}  {row.calls:>5}x  {row.cpu / 1000:>9.3f} ms{device}")
+    return lines
 
 
 def _find(job: Job, batches: int, as_json: bool) -> int:
