@@ -214,7 +214,9 @@ def _check(options: argparse.Namespace) -> int:
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
         counts = {"parameters": analysis.total_parameters, "frozen_parameters": analysis.frozen_parameters}
-        print(json.dumps({"problems": [_plain(p, project) for p in problems], **counts}))
+        named, each = analysis.graph.nodes, analysis.parameters.items()
+        layers = {named[node].name: count for node, count in each if count and node in named}
+        print(json.dumps({"problems": [_plain(p, project) for p in problems], **counts, "by_layer": layers}))
     else:
         for problem in problems:
             print(f"{problem.severity}: {_sentence(problem, project)}")

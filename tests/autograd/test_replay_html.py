@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from msgspec.structs import replace as with_values
+from PySide6.QtQml import QJSEngine
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.grouping import fold, group_by_layer
@@ -233,3 +235,10 @@ def test_a_graph_of_blocks_unfolds_level_by_level_and_one_without_groups_not_at_
     everything = fold(tape, groups, frozenset(group.key for group in groups))
     bare = Page(replay_html(tape, everything, draw(tape, everything, grouped=False), result))
     assert len(bare.data["views"]) == 1 and "off" not in [a.get("class") for _, a in bare.elements]
+
+
+def test_a_share_that_is_not_all_is_not_written_as_all(qapp: Any) -> None:
+    script = resources.path("replay", "page.js").read_text("utf-8")
+    (function,) = re.findall(r"const part = (share => .*?);", script, re.DOTALL)
+    written = QJSEngine().evaluate(f"[0, 0.0005, 0.5, {1998 / 2000}, 0.9999, 1].map({function}).join()").toString()
+    assert written == "0 %,< 0.1 %,50 %,99.9 %,> 99.9 %,100 %"

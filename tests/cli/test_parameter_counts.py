@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +42,9 @@ def test_everybody_counts_them_with_the_same_words(
     monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
     file.write(project, tmp_path / "net.tape")
     assert main(["check", str(tmp_path / "net.tape")]) == 0 and WORDS in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "net.tape"), "--json"]) == 0
+    by_layer = json.loads(capsys.readouterr().out)["by_layer"]
+    assert by_layer == {"conv1": 320, "conv2": 18_496, "fc1": 65_600, "fc2": 650}
     assert main(["train", str(tmp_path / "net.tape"), "--out", str(tmp_path / "out")]) == 0
     assert f"training on cpu: {WORDS}, " in capsys.readouterr().out
     analysis = analyse(project.graph)
