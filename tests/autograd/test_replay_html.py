@@ -240,5 +240,6 @@ def test_a_graph_of_blocks_unfolds_level_by_level_and_one_without_groups_not_at_
 def test_a_share_that_is_not_all_is_not_written_as_all(qapp: Any) -> None:
     script = resources.path("replay", "page.js").read_text("utf-8")
     (function,) = re.findall(r"const part = (share => .*?);", script, re.DOTALL)
-    written = QJSEngine().evaluate(f"[0, 0.0005, 0.5, {1998 / 2000}, 0.9999, 1].map({function}).join()").toString()
-    assert written == "0 %,< 0.1 %,50 %,99.9 %,> 99.9 %,100 %"
+    engine = QJSEngine()
+    written = engine.evaluate(f"[0, 0.0005, 0.5, {1998 / 2000}, 0.9999, 1].map({function}).join()")
+    assert written.toString() == "0 %,< 0.1 %,50 %,99.9 %,> 99.9 %,100 %"
