@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QSize, QTimer
+from PySide6.QtCore import QEvent, QSize, QTimer
 from PySide6.QtGui import QColor, QFontInfo, QIcon, QImage
 from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
 
@@ -224,5 +224,37 @@ def test_a_change_within_the_event_loop_is_painted_once_all_in_sight_is_styled(q
         qtbot.waitUntil(lambda: frozen == [True] and button.updatesEnabled())
         assert button.palette().color(button.foregroundRole()) == theme.load("light").text
         assert button.font().pixelSize() == 2 * before and qapp.font() == theme.font("body")
+    finally:
+        theme.apply(qapp, "dark", 1.0)
+
+
+def test_setting_a_stylesheet_within_the_event_loop_notifies_each_widget_once_and_later(qapp, qtbot):
+    theme.apply(qapp, "dark", 1.0)
+    told: list[str] = []
+
+    class Told(QPushButton):
+        def event(self, event: QEvent) -> bool:
+            if event.type() == QEvent.Type.StyleChange:
+                told.append("at once" if setting else "in its turn")
+            return super().event(event)
+
+    setting = False
+    button = Told("in sight")
+    qtbot.addWidget(button)
+    button.show()
+    told.clear()
+
+    def change() -> None:
+        nonlocal setting
+        setting = True
+        theme.apply(qapp, "light", 1.0)
+        setting = False
+
+    QTimer.singleShot(0, change)
+    try:
+        with qtbot.waitSignal(theme.manager().settled):
+            pass
+        assert told == ["in its turn"]
+        assert button.palette().color(button.foregroundRole()) == theme.load("light").text
     finally:
         theme.apply(qapp, "dark", 1.0)

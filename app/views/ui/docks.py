@@ -36,7 +36,8 @@ class TabbedPane(QWidget):
         self._keys: list[str] = []
         self._controls: dict[str, QWidget] = {}
         self._reserved = 0  # the most that controls wanted until now, at this text size
-        self._scale = 0.0
+        self._scale = self._settled = 0.0  # text sizes at which controls were measured, and were styled
+        manager().settled.connect(self._measure_again)
         self.bar, self._row_below, self._extras = QWidget(self), QWidget(self), QWidget(self)
         for row in (self.bar, self._row_below):
             row.setProperty("role", "tabbar")
@@ -113,6 +114,12 @@ class TabbedPane(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
+
+    def _measure_again(self) -> None:
+        """Measure the controls once they are styled for another text size."""
+        if self._settled != manager().scale:
+            self._settled, self._scale = manager().scale, 0.0
+            self._fit()
 
     def _fit(self) -> None:
         """Fit the tabs to what the controls leave, or put these below."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QThread, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QThread, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -17,10 +17,12 @@ class Restyling(QObject):
 
     `QApplication.setStyleSheet` polishes every polished widget with all its descendants, so each widget once per
     ancestor, about ten times in this window. If the stylesheet is removed first, Qt creates a new style instead and
-    polishes each widget once that is marked as polished. Here that mark is cleared, and each widget is polished in a
-    later turn or when it is shown; windows are not repainted until all visible widgets are polished. Before the event
-    loop runs, visible widgets are polished at once.
+    polishes each widget once that is marked as polished. Here that mark is cleared, and each widget is polished, and
+    gets its `StyleChange` event, in a later turn or when it is shown; windows are not repainted until all visible
+    widgets are polished. Before the event loop runs, visible widgets are polished at once.
     """
+
+    done = Signal()  # all widgets are polished
 
     def __init__(self, app: QApplication) -> None:
         super().__init__(app)
@@ -28,6 +30,7 @@ class Restyling(QObject):
         self._waiting: dict[QWidget, None] = {}
         self._in_sight = 0  # how many of them are visible: the first ones
         self._unpainted: list[QWidget] = []
+        self._setting = False  # widgets get their StyleChange in their turns
         self._next = QTimer(self, singleShot=True, interval=0)
         self._next.timeout.connect(self._style_some)
 
@@ -39,10 +42,12 @@ class Restyling(QObject):
         waiting = styled if in_turns else [each for each in styled if not each.isVisible()]
         for widget in waiting:
             widget.setAttribute(STYLED, False)
+        if (waiting or in_turns) and not self._waiting:  # only while needed: it filters every event of the program
+            self._app.installEventFilter(self)
+        self._setting = in_turns
         self._app.setStyleSheet("")
         self._app.setStyleSheet(sheet)
-        if waiting and not self._waiting:  # installed only while needed: it filters every event of the program
-            self._app.installEventFilter(self)
+        self._setting = False
         late = self._waiting  # widgets of the previous change that were not polished yet
         self._waiting = dict.fromkeys(shown) | dict.fromkeys(waiting) | late
         self._in_sight = len(shown)
@@ -72,6 +77,7 @@ class Restyling(QObject):
             self._next.start()
         else:
             self._app.removeEventFilter(self)
+            self.done.emit()
 
     def _paint(self) -> None:
         """Enable updates again once all visible widgets are polished, which repaints the windows."""
@@ -89,6 +95,8 @@ class Restyling(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Polish a remaining widget and its descendants before it is shown."""
+        if self._setting:
+            return event.type() == QEvent.Type.StyleChange
         shown = event.type() in (QEvent.Type.Show, QEvent.Type.ShowToParent)
         if shown and isinstance(watched, QWidget) and watched in self._waiting:
             for widget in (watched, *watched.findChildren(QWidget)):

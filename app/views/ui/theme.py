@@ -276,6 +276,7 @@ class ThemeManager(QObject):
     """Holds the current theme. Use the shared instance, `manager()`."""
 
     changed = Signal()
+    settled = Signal()  # after `changed`, once all widgets are styled
     scaled = Signal(float)  # before `changed`: by how much the text grew
 
     def __init__(self) -> None:
@@ -382,6 +383,7 @@ class ThemeManager(QObject):
         app.setPalette(colors)
         if self._restyling is None:
             self._restyling = Restyling(app)
+            self._restyling.done.connect(self.settled)
         pending = self._shown_scale is not None
         self._shown_scale = self._shown_scale or before or self._scale
         if self._restyling.set_sheet(sheet) and self._shown_scale != self._scale:
