@@ -7,6 +7,7 @@ from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QFontInfo
 from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QLabel, QLineEdit, QPushButton, QWidget
 
+from app.views.inspector.fields.line_edits import NotesField
 from app.views.settings import Settings
 from app.views.shell import appearance
 from app.views.shell.feature import ShellFeature
@@ -82,3 +83,15 @@ def test_a_stored_look_is_put_on_when_the_program_starts(qapp, window) -> None:
     appearance.apply(qapp, window.settings)
     assert theme.manager().scale == 1.25 and theme.font("body").pixelSize() != 13
     assert theme.scene_font("body").pixelSize() == 13  # a graph is enlarged as a whole
+
+
+def test_notes_have_the_text_size_in_force_and_not_the_one_of_before(qapp, window) -> None:
+    notes = window.findChildren(NotesField)
+    assert notes
+    try:
+        for scale in (1.5, 1.0, 1.5):
+            theme.apply(qapp, "dark", scale)
+            QApplication.processEvents()
+            assert all(one.document().defaultFont() == theme.font("body") for one in notes)
+    finally:
+        theme.apply(qapp, "dark", 1.0)

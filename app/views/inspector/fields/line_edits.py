@@ -87,6 +87,7 @@ class NotesField(QPlainTextEdit):
 
     def __init__(self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setFont(theme.font("body"))  # else it would have the text size of before
         self.visit = 0
         self._long = ""  # the project's value if it is shown truncated
         self.setUndoRedoEnabled(False)
