@@ -17,6 +17,7 @@ from app.engine.placement import RunPlacement
 if TYPE_CHECKING:
     from app.project.project import Project
     from app.runs.recorder import Recorder
+    from app.runs.store import Kept
     from app.training.checkpoints.save_report import SaveReport
     from app.training.control import Control
     from app.training.events import Event
@@ -194,6 +195,7 @@ def _open_store(
     root = str(options.data) if options.data else None
     if resume is None or afresh:
         begun = going_on.run_of(going_on.find_checkpoint(resume)) if resume is not None else None
+        project, job = _with_seed_of(begun, project, job, options)
         projects, job = surgeries.stored(begun, project, job, root)
         projects, job = surgeries.planned(options, projects, job)
         with cli.writing(folder):
@@ -207,6 +209,7 @@ def _open_store(
         before = going_on.run_of(path)
         if before is not None and before.goes_on:
             raise RunError(f"{before.folder} is in use by a running run. Stop it first.")
+        project, job = _with_seed_of(before, project, job, options)
         projects, job = surgeries.stored(before, project, job, root)
         projects, job = surgeries.planned(options, projects, job)
         going_on.check(job, path)
@@ -229,6 +232,17 @@ def _open_store(
     recorder = Recorder(kept, projects[stage - 1], job.at_stage(stage).source.text, lambda: there)
     surgeries.plan(recorder, projects, job.stages, stage)
     return recorder, path, job
+
+
+def _with_seed_of(begun: Kept | None, project: Project, job: Job, options: argparse.Namespace) -> tuple[Project, Job]:
+    """Return project and job with the seed that a stored run began with: its first steps are recomputed from that."""
+    seed = begun.record.beginning.seed if begun is not None and begun.record.beginning is not None else None
+    if seed is None or seed == job.training.seed:
+        return project, job
+    if options.seed is not None:
+        _warn(f"the run began with seed {seed} and continues with it; --seed {options.seed} has no effect")
+    project = replace(project, training=replace(project.training, seed=seed))
+    return project, replace(job, training=replace(job.training, seed=seed))
 
 
 def _before(resume: Path, step: int) -> Path | None:

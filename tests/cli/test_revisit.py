@@ -176,3 +176,20 @@ def test_a_step_of_a_run_that_was_killed_is_recomputed(tmp_path: Path, capsys: p
     last = int(store.history_of(kept).steps["step"][-1])  # of those that the recorder had written
     told = revisit(capsys, str(tmp_path), "--step", str(last))
     assert (told["step"], told["parted"], told["captured"]) == (last, None, True)
+
+
+def test_a_resumed_run_keeps_its_seed_and_its_first_step_is_recomputed(
+    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "SHARE", 1e9)
+    out = str(tmp_path / "out")
+    assert main([*TRAIN, "--out", out, "--epochs", "1", "--seed", "5", "--json"]) == 0
+    assert main([*TRAIN, "--out", out, "--resume", out, "--json"]) == 0
+    assert "seed" not in capsys.readouterr().err
+    (kept,) = store.listed(tmp_path / "out" / "runs")
+    assert store.project_of(kept).training.seed == 5
+    answer = revisit(capsys, out, "--run", "1", "--step", "1")
+    assert answer["parted"] is None and answer["verified"] > 0, answer
+    assert main([*TRAIN, "--out", out, "--resume", out, "--epochs", "3", "--seed", "7", "--json"]) == 0
+    assert "the run began with seed 5 and continues with it; --seed 7 has no effect" in capsys.readouterr().err
+    assert store.project_of(store.listed(tmp_path / "out" / "runs")[0]).training.seed == 5
