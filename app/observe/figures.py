@@ -34,7 +34,7 @@ class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
         rows.append(("Saved for backward", bytes_text(self.saved)))
         if self.shape is not None:
             rows += [("Output mean", figure(self.mean)), ("Output max |x|", figure(self.absmax)),
-                     ("Output zeros", f"{self.zeros:.1%}")]  # fmt: skip
+                     ("Output zeros", f"{100 * self.zeros:.1f} %")]  # fmt: skip
             if self.nonfinite:
                 rows.append(("Output NaN or Inf", f"{self.nonfinite:,}"))
         return tuple(rows)

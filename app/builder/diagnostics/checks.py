@@ -290,8 +290,8 @@ def _large_layers(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
             continue
         message = f"{node.name} holds {count / 1e6:,.1f} million parameters"
         reason = (
-            f"That is {count / total:.0%} of the network and {count * 4 / 1e6:,.0f} MB as float32; gradients and the "
-            "two moment estimates of Adam take three times as much again."
+            f"That is {100 * count / total:.0f} % of the network and {count * 4 / 1e6:,.0f} MB as float32; gradients "
+            "and the two moment estimates of Adam take three times as much again."
         )
         cures = tuple(cure for cure in _smaller(net, node, total - count) if _helps(net, cure, runs))
         yield Problem("warning", node.id, message, reason, cures=cures)

@@ -55,7 +55,7 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
         rows = [f"{found.name(int(c))}: {_share(s, unit)}" for c, s in zip(columns["top"][number], shares, strict=True)]
         tip = f"{found.name_of(number)}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
     elif found.kind == TOKENS:
-        title, detail = f"{columns['right'][number]:.0%} right", loss
+        title, detail = f"{100 * columns['right'][number]:.0f} % right", loss
         tip = f"{found.name_of(number)}: the token that follows each token, and below it the prediction\n"
         join = "" if all(len(name) == 1 for name in found.classes) else " "
         tip += "\n".join(join.join(found.name(int(token)) for token in row) for row in (true, called))

@@ -88,7 +88,12 @@ def dead_above(points: WatchPoints, dead: Mapping[str, float]) -> list[WatchHit]
     if share is None:
         return []
     return [
-        WatchHit("dead", layer, value, f"{value:.0%} of the units of {layer} are dead: 0 for every sample of the batch")
+        WatchHit(
+            "dead",
+            layer,
+            value,
+            f"{100 * value:.0f} % of the units of {layer} are dead: 0 for every sample of the batch",
+        )
         for layer, value in dead.items()
         if value >= share
     ]

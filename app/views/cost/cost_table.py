@@ -182,8 +182,8 @@ class CostTable(QWidget):
 
     def _lay_out(self) -> None:
         page = QWidget()
-        self.note.setContentsMargins(8, 2, 8, 0)
-        vbox((self.table, 1), Divider(color="line2"), self.total, self.note, on=page, margins=(0, 0, 0, 6), spacing=0)
+        note = vbox(self.note, margins=(8, 2, 8, 0), spacing=0)
+        vbox((self.table, 1), Divider(color="line2"), self.total, note, on=page, margins=(0, 0, 0, 6), spacing=0)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self.table.setMinimumHeight(LEAST)

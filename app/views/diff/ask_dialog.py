@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SOURCES = (
     "file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   net.tape   a run   RUN@STEP   W.pt   SOURCE@W.pt"
 )
-INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. If empty, they are proposed."
+INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Empty: Tapedeck proposes them."
 PYTHON = "A Python with torch installed, for example another version. Both run the same weights and batch"
 FILTER = "Models, projects and weights (*.py *.tape *.pt *.pth *.safetensors *.ckpt *.bin)"
 MOST = 20  # checkpoints of a run that are listed

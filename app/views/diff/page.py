@@ -181,7 +181,7 @@ class DiffPage(QWidget):
         self.cancel.setToolTip("Stop comparing, and keep what is shown (Esc)")
         self.working = QWidget()
         hbox((self.busy, 1), self.cancel, on=self.working, margins=(PAD, 5, 10, 5), spacing=8)
-        self.filter = Segmented([("all", "All layers"), ("adding", "Those that add")], "Which layers")
+        self.filter = Segmented([("all", "All layers"), ("adding", "Adding error")], "Which layers")
         self.facts = label("", "caption", "text3")
         self.facts.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.note = label("", "caption", "text3", wrap=True)
@@ -321,7 +321,8 @@ class DiffPage(QWidget):
         bare = TextLine("A      B  ", "label").width
         a, b = found.name_a, found.name_b
         if bare + TextLine(f"{a}{b}", "label").width > self.names.width():  # each gets half
-            a, b = (elided(name, "label", (self.names.width() - bare) / 2).text for name in (a, b))
+            half = (self.names.width() - bare) / 2
+            a, b = (elided(name, "label", half, middle=True).text for name in (a, b))  # they differ at their ends
         self.names.setText(f"A  {a}    B  {b}")
         self.names.setToolTip(f"A: {found.name_a}\nB: {found.name_b}")
 

@@ -58,7 +58,7 @@ class SourcePane(QWidget):
         """Show the text with its line marked."""
         if not found.line or found.text.count("\n") > MOST:
             self.caption.setText(self._side)
-            self.nothing.setText(found.name or "Its source line is unknown.")
+            self.nothing.setText(found.name or "Source line unknown")
             self._stack.setCurrentWidget(self.nothing)
             return
         self.caption.setText(f"{self._side}   {found.name}:{found.line}")

@@ -148,8 +148,8 @@ def describe(one: Attribution) -> tuple[str, str]:
         second += f", at {one.layer}"
     if one.steps:
         second += (
-            f"; the sum {figure(one.total)} is {figure(one.score - one.baseline)}, the difference from the score at "
-            f"{one.against}, to {one.incompleteness:.2%} in {one.steps:,} steps"
+            f"; they sum to {figure(one.total)}, and the score is {figure(one.score - one.baseline)} above that at "
+            f"{one.against}: an error of {100 * one.incompleteness:.2f} % in {one.steps:,} steps"
         )
     return first, second + (f"; {one.remark}" if one.remark else "")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QCompleter, QHeaderView, QSplitter, QTableView, QWidget
+from PySide6.QtWidgets import QCompleter, QSplitter, QTableView, QWidget
 
 from app.interpret.results import Effect, Intervention
 from app.util.formatting import counted, figure
@@ -121,7 +121,6 @@ class ChangesView(QWidget):
             table.setModel(model)
             plain(table, name, HEIGHT)
             table.horizontalHeader().setStretchLastSection(True)
-        self.each.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         self._lay_out()
         self._connect()
         self._offer()
@@ -135,7 +134,7 @@ class ChangesView(QWidget):
         tables = QSplitter(Qt.Orientation.Horizontal)
         tables.addWidget(self.table)
         tables.addWidget(self.each)
-        tables.setSizes([380, 420])
+        tables.setSizes([300, 500])
         tables.setChildrenCollapsible(False)
         tables.setHandleWidth(1)
         for table in (self.table, self.each):
@@ -181,7 +180,8 @@ class ChangesView(QWidget):
         what = counted(len(self.changes.rows), "part")
         self.effect.setText(
             f"{what} changed: {effect.measure} of {counted(len(effect.samples), 'sample')} {figure(effect.before)} → "
-            f"{figure(effect.after)} ({effect.change:+.3g}); the output changes by {effect.shift:.2%} of its norm"
+            f"{figure(effect.after)} ({effect.change:+.3g}); "
+            f"the output changes by {100 * effect.shift:.2f} % of its norm"
         )
         self.remarks.setText(" ".join(f"{one}." for one in effect.remarks))
         self.each.resizeColumnsToContents()

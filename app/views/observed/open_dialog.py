@@ -29,7 +29,7 @@ from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import announce, label, set_property
 
 SOURCES = "package.module:Class   file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   diffusers:Class"
-INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. If empty, they are proposed."
+INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Empty: Tapedeck proposes them."
 META = "No weights are allocated and no values computed: shapes alone. For very large models."
 
 

@@ -352,7 +352,7 @@ class ObservedPage(QWidget):
         if self._work is None:
             self._look.stop()
             return
-        done = f" {self._work.progress:.0%}" if self._work.progress else ""
+        done = f" {100 * self._work.progress:.0f} %" if self._work.progress else ""
         self.summary.setText(f"Laying out{done}…")
 
     # -- menu ----------------------------------------------------------------------------------------------------------

@@ -211,6 +211,21 @@ def test_the_console_keeps_the_newest_lines(monkeypatch, qtbot):
     qtbot.waitUntil(lambda: "Error: no" in console._view.toPlainText())
 
 
+def test_a_narrower_console_stays_at_its_newest_line_unless_an_older_one_is_read(qtbot, console):
+    bar = console._view.verticalScrollBar()
+    for number in range(40):
+        console.log(f"line {number} " + "of a run with words that are wrapped in a narrow page " * 2)
+    qtbot.waitUntil(lambda: "line 39" in console._view.toPlainText() and bar.value() == bar.maximum() > 0)
+    console.resize(320, 200)
+    qtbot.waitUntil(lambda: bar.maximum() > 1500)
+    assert bar.value() == bar.maximum()
+    bar.setValue(100)
+    console.resize(280, 200)
+    console.log("one more line")
+    qtbot.waitUntil(lambda: "one more" in console._view.toPlainText())
+    assert bar.value() < bar.maximum() - 100
+
+
 def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, console):
     console.log("Seen at once.")
     qtbot.waitUntil(lambda: "Seen at once." in console._view.toPlainText())

@@ -55,7 +55,7 @@ class FindingRow(ListRow):
         where.addStretch(1)
         words = vbox(label(finding.sentence, "label", wrap=True), spacing=2)
         if finding.cure:
-            words.addWidget(label(finding.cure, "label", "text2", wrap=True))
+            words.addWidget(label(finding.cure.replace("`", ""), "label", "text2", wrap=True))
         if finding.after:
             words.addSpacing(2)
             words.addWidget(label(f"− {finding.before}", "formula", "error"))

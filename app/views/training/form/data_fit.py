@@ -37,7 +37,7 @@ class FitBox(QWidget):
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(2)
         grid.setColumnStretch(1, 1)
-        for line, (text, value) in enumerate((("Data provide", self.data), ("The network takes", self.net))):
+        for line, (text, value) in enumerate((("The data provide", self.data), ("The network takes", self.net))):
             grid.addWidget(label(text, "caption", "text3"), line, 0, Qt.AlignmentFlag.AlignTop)
             grid.addWidget(value, line, 1)
         self._column = vbox(grid, self.words, on=self, margins=(0, 4, 0, 0), spacing=4)

@@ -60,6 +60,21 @@ class Console(QWidget):
         self._build()
         self._write_all()
         theme.manager().changed.connect(self._write_all)
+        self._at_end = True
+        bar = self._view.verticalScrollBar()
+        bar.valueChanged.connect(self._note_place)
+        bar.rangeChanged.connect(self._keep_end)
+
+    @Slot(int)
+    def _note_place(self, value: int) -> None:
+        self._at_end = value >= self._view.verticalScrollBar().maximum() - 4
+
+    @Slot()
+    def _keep_end(self) -> None:
+        """Stay at the newest line when lines are wrapped anew, in a window of another width."""
+        if self._at_end:
+            bar = self._view.verticalScrollBar()
+            bar.setValue(bar.maximum())
 
     def _build(self) -> None:
         tools = hbox(1, self._copy, self._clear, margins=(12, 4, 8, 0))

@@ -387,7 +387,7 @@ class RunControl(QObject):
         epochs = len(history.epochs) if history else 0
         words = f"{finished.steps:,} steps"
         if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
-            words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
+            words += f", validation accuracy {100 * history.epochs['val_accuracy'][-1]:.2f} %"
         if (why := finished.reason_text) and finished.reason == "done":
             words = f"{why[:1].upper()}{why[1:]}. {words}"
         early = bool(finished.note) and epochs < self._planned_epochs

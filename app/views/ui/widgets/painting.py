@@ -75,10 +75,11 @@ class TextLine:
         self.draw(painter, x, round(area.center().y() - self.height / 2), color)
 
 
-def elided(text: str, role: str, width: float, scene: bool = False) -> TextLine:
-    """`text` as a line of at most `width` pixels, with an ellipsis where it was cut."""
+def elided(text: str, role: str, width: float, scene: bool = False, middle: bool = False) -> TextLine:
+    """`text` as a line of at most `width` pixels, with an ellipsis where it was cut: at its end, or in the middle."""
     metrics = QFontMetricsF(scene_font(role) if scene else font(role))
-    return TextLine(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(width, 0.0)), role, scene)
+    where = Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight
+    return TextLine(metrics.elidedText(text, where, max(width, 0.0)), role, scene)
 
 
 def box(
