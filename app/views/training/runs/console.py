@@ -71,7 +71,7 @@ class Console(QWidget):
 
     @Slot()
     def _keep_end(self) -> None:
-        """Stay at the newest line when lines are wrapped anew, in a window of another width."""
+        """Stay at the newest line when another width wraps the lines again."""
         if self._at_end:
             bar = self._view.verticalScrollBar()
             bar.setValue(bar.maximum())
