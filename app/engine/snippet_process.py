@@ -113,7 +113,7 @@ class _Attempt:
 
 
 class _Printed:
-    """Collects a process's output: its beginning and its end are kept, what is between them is counted."""
+    """Collects a process's output: keeps its beginning and end, and counts the bytes in between."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._begin, self._end = bytearray(), bytearray()

@@ -61,7 +61,7 @@ def _settings_of(kept: Kept) -> dict[str, str]:
 
 
 def _start_text(start: Mapping[str, Any]) -> str:
-    """Describe start weights by their name and content: each run has a copy of the file, at a path of its own."""
+    """Describe start weights by name and hash, without the path: each run copies the file to another one."""
     keys = start.get("keys")
     return ", ".join(
         [start.get("name") or "a file", *([counted(len(keys), "tensor")] if keys else []), start["sha256"][:8]]

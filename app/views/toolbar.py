@@ -130,7 +130,7 @@ class Toolbar(QFrame):
         self.project.setText(f"{shown}{end}")
 
     def _beside_name(self) -> int:
-        """Return the width of what is at the left beside the name."""
+        """Return the width of the widgets left of the name."""
         row = present(self._sides[0].layout())
         others = (present(row.itemAt(place)) for place in range(row.count()))
         shown = [each for each in others if each.widget() is not self.project and not each.isEmpty()]

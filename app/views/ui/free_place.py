@@ -21,7 +21,7 @@ Rects: TypeAlias = "NDArray[np.float64]"  # n×4: left, top, right, bottom in pi
 CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, Minimap)
 OVERLAYS = (Banner, Toast)
 STRIDE = 8  # pixels from one place that is tried to the next
-EDGE = 0.2  # of the height of a page: what is further inwards is amid the work
+EDGE = 0.2  # of the height of a page: an overlay further from its edges lies in the middle of the graph
 AMID, FINE = 0.5, 0.01  # weights of a place amid the work, and of its distance from the edge
 WORSE = 1000.0  # weight of a covered control, in nodes
 

@@ -29,7 +29,7 @@ ALONG, DOWN = QBoxLayout.Direction.LeftToRight, QBoxLayout.Direction.TopToBottom
 
 
 class Form(Enum):
-    """What is shown of a message: everything, its title and actions in one line, or its title alone."""
+    """Layout of a message: complete, title and actions in one line, or the title alone."""
 
     WHOLE = "whole"
     LINE = "line"

@@ -181,7 +181,7 @@ class ToastStack(QObject):
         return False
 
     def _sizes(self, one: Toast | Banner) -> list[tuple[QSize, Form]]:
-        """Return the sizes in which a message may be shown, the preferred first, with what is shown of it then."""
+        """Return the possible sizes of a message with its layout, the preferred first."""
         room = self._host.width() - 2 * MARGIN
         if isinstance(one, Toast):
             width = min(WIDTH, room)
