@@ -107,7 +107,7 @@ STRUCTURE = {
             ("nn.Linear", "fc", {"out_features": 1000}),
         ),
         "fc",
-        "100% of the network and 262 MB",
+        "100 % of the network and 262 MB",
     ),
 }
 
@@ -294,7 +294,7 @@ def test_an_output_at_which_nothing_arrives_is_offered_the_loose_end() -> None:
 def test_a_large_convolution_is_told_of_too() -> None:
     graph = chain(("nn.Conv2d", "conv", {"out_channels": 4096, "kernel_size": 31}))
     (problem,) = said(graph)
-    assert problem.node == "conv" and "11.8 million parameters" in problem.message and "100%" in problem.reason
+    assert problem.node == "conv" and "11.8 million parameters" in problem.message and "100 %" in problem.reason
 
 
 # --- Networks that people are proud of ----------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def test_a_layout_can_be_stopped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(page._arranger, "arrange", endless)
     page._fold_all()
-    qtbot.waitUntil(lambda: "25%" in page.summary.text() and page.stop.isVisible())
+    qtbot.waitUntil(lambda: "25 %" in page.summary.text() and page.stop.isVisible())
     qtbot.mouseClick(page.stop, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(ended.is_set)
     assert not page.busy and page.drawing() is shown and not page.stop.isVisible()
