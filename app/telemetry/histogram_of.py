@@ -19,8 +19,8 @@ def histogram(layer: str, values: Tensor, size: int = 0) -> Histogram:
 
     counted = values.detach().float().cpu().flatten().numpy()
     size, given = size or len(counted), len(counted)
-    if not np.isfinite(counted.sum(dtype=np.float64)):
-        counted = counted[np.isfinite(counted)]
+    if not (finite := np.isfinite(counted)).all():
+        counted = counted[finite]
     left_out = given - len(counted)
     if not len(counted):
         return Histogram(layer, 0.0, 0.0, (0,) * BINS, not_finite=left_out, size=size)
