@@ -51,7 +51,7 @@ class AutogradFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         return (
-            Action("capture", "&Capture one batch", lambda: self._capture(True), "Ctrl+Return", "autograd"),
+            Action("capture", "&Capture one batch", lambda: self._capture(), "Ctrl+Return", "autograd"),
             Action("capture-eval", "Capture in &eval mode", lambda: self._capture(False)),
             Action("capture-step", "Capture the ne&xt step of the script", self._capture_step, "Ctrl+Alt+Return",
                    "autograd", STEP_TIP),
@@ -210,8 +210,9 @@ class AutogradFeature(Feature):
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    def _capture(self, train: bool) -> None:
-        """Capture the opened model if it is in front, on its page or on this one, else the net."""
+    def _capture(self, train: bool | None = None) -> None:
+        """Capture the opened model if it is in front, on its page or on this one, else the net; as the button of the
+        page does, in the mode chosen there, unless one is given."""
         capture, pages = self.autograd_control, self.workspace.pages
         if pages.is_front("observed"):
             self.workspace.commands.trigger("capture-observed", train)
@@ -219,6 +220,10 @@ class AutogradFeature(Feature):
         subject = capture.subject if pages.is_front("autograd") else NET
         pages.show("autograd")
         self.snippets.show(subject)
+        if train is None:
+            train = self.room.head.train
+        else:
+            self.room.head.set_mode(train)
         capture.capture(train)
 
     def _capture_model(self, model: Observe, train: bool) -> None:

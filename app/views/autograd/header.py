@@ -128,6 +128,11 @@ class AutogradHeader(QWidget):
             self.legend.set_played(played)
             self._fit()
 
+    @property
+    def train(self) -> bool:
+        """Return whether the next capture is in train mode."""
+        return self.mode.value() == "train"
+
     def set_mode(self, train: bool) -> None:
         """Show the mode of the next capture, without one."""
         self.mode.blockSignals(True)

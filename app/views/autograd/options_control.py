@@ -74,7 +74,7 @@ class OptionsControl(QObject):
             self._capture()
 
     def _capture(self) -> None:
-        self._captures.capture(self._room.head.mode.value() == "train")
+        self._captures.capture(self._room.head.train)
 
     def _batch_edited(self) -> None:
         """Capture a batch of another size, once it is typed."""

@@ -417,7 +417,7 @@ class AutogradPage(QWidget):
             self._request_capture()
 
     def _request_capture(self) -> None:
-        self.captureRequested.emit(self.head.mode.value() == "train")
+        self.captureRequested.emit(self.head.train)
 
     def _export(self) -> None:
         if self.drawing() is not None:

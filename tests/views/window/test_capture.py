@@ -108,6 +108,22 @@ def test_eval_mode_is_chosen_in_the_options_where_the_header_has_no_room_for_it(
     assert options.menu.by_key["mode.eval"].isChecked()
 
 
+def test_the_key_captures_in_the_mode_that_is_chosen_beside_the_button(window: WholeWindow, qtbot) -> None:
+    window.files.open(resource_path("examples", "digits.tape"))
+    ready(qtbot, window)
+    window.pages.show("autograd")
+    head = window.room.head
+    window.actions_by_key["capture-eval"].trigger()
+    captured(qtbot, window)
+    assert not window.room.tape.train and not head.train, "the choice is that of the graph"
+    before = window.room.tape
+    QTest.keyClick(window, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    captured(qtbot, window, before)
+    assert not window.room.tape.train
+    head.mode.set_value("train")
+    qtbot.waitUntil(lambda: window.room.tape.train, timeout=60_000)
+
+
 def _choose_in_menu(menu: QMenu, key: str) -> None:
     """Click an entry of a menu that is open."""
     QTest.mouseClick(menu, LEFT, pos=menu.actionGeometry(menu.by_key[key]).center())
