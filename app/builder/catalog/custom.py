@@ -207,7 +207,7 @@ def registered(spec: OpSpec) -> tuple[LayerFile, LayerClass] | None:
 def usable(target: str) -> tuple[LayerFile, LayerClass]:
     """Return the file and class of a custom op's target. Raises layer_files.UntrustedError if it may not run."""
     if target not in _known or target.startswith(TARGET + _NOT_NOW):
-        raise layer_files.UntrustedError(f"{target.rpartition(':')[2]} is defined in a file that is not trusted")
+        raise layer_files.UntrustedError(f"{target.rpartition(':')[2]} is defined in a file that is not trusted yet")
     return _known[target]
 
 

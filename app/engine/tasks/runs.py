@@ -60,7 +60,7 @@ def job_of_run(kept: Kept, project: Project, data_root: str | None) -> Job:
     that are not trusted."""
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
-        raise RunError(f"{names} is not trusted; restore the project to review it.")
+        raise RunError(f"{names} is not trusted yet; restore the project to review it.")
     return stages.whole_job(kept, stages.projects_of(kept, project), lambda each: job_of(each, data_root))
 
 

@@ -35,7 +35,7 @@ def hint(spec: OpSpec) -> str:
         return "library"
     if is_custom(spec.key):
         layer = class_of(spec) if spec.kind == "unknown" else None
-        return "" if layer is None else "cannot be used" if layer.reason else "not trusted"
+        return "" if layer is None else "cannot be used" if layer.reason else "not trusted yet"
     if spec.kind in ("function", "method"):
         return spec.key.partition(".")[0]
     dimensions = re.search(r"\dd$", spec.label)

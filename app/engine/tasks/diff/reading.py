@@ -42,7 +42,7 @@ def _source(project: Project, name: str) -> Source:
     """Return the text of a drawn net. Raises SourceError for one that cannot run, or may not yet."""
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
-        raise SourceError(f"{names} is not trusted: open the project and review its layers first")
+        raise SourceError(f"{names} is not trusted yet: open the project and review its layers first")
     try:
         analysis = analyse(project.graph, custom_layers.ops_of(project))
     except CodedError as error:
