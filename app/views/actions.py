@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 from app.views.ui import icons
 
 GROUP = "group"  # property: what a choice is of, as "Theme" of "Dark"
+NAME = "name"  # property: what a command is called in lists, where its own text says more, as "Undo Add Linear"
 
 
 class Actions:

@@ -16,6 +16,7 @@ from app import __version__
 from app.data.downloads.download import DownloadCancelledError, DownloadError
 from app.data.sources import MNIST
 from app.engine.requests.export import ExportChoice
+from app.views.actions import NAME
 from app.views.export.export_dialog import ExportDialog, folder_problem
 from app.views.training.form.download_dialog import DownloadDialog
 from app.views.ui import theme
@@ -169,6 +170,27 @@ def test_the_sheet_has_shortcuts_by_menu_and_the_gestures(qtbot: QtBot, actions:
     assert "Save as" in label_text(sheet) and "Zoom in" not in label_text(sheet)
     sheet.field.setText("nothing of the kind")
     assert sheet.none.isVisible()
+
+
+def test_the_sheet_names_a_command_and_not_its_next_effect(qtbot: QtBot, actions: list[QAction]) -> None:
+    actions[0].setText("&Undo Add Linear")
+    actions[0].setProperty(NAME, "Undo")
+    sheet = ShortcutSheet(actions)
+    show(qtbot, sheet)
+    assert "Undo" in label_text(sheet) and "Undo Add Linear" not in label_text(sheet)
+    assert command_text(actions[0]) == "Undo Add Linear", "the list of commands says what it would do"
+
+
+def test_a_closed_dialog_gives_the_keyboard_to_the_window_below(qtbot: QtBot) -> None:
+    below, other = QWidget(), QWidget()
+    for each in (below, other):
+        show(qtbot, each)
+    dialog = Dialog("Settings", below)
+    dialog.open()
+    dialog.activateWindow()
+    qtbot.waitUntil(dialog.isActiveWindow)
+    dialog.accept()
+    qtbot.waitUntil(below.isActiveWindow)
 
 
 def test_alt_and_a_letter_press_the_buttons_of_a_dialog(qtbot: QtBot) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.builder.results import Analysis
 from app.engine.requests.shapes import Torch
+from app.views.actions import NAME
 from app.views.feature import Action, Adopted, Feature, Submenu
 from app.views.shell.appearance import Appearance
 from app.views.ui import icons
@@ -34,6 +35,8 @@ class ShellFeature(Feature):
         redo.setShortcuts([QKeySequence("Ctrl+Shift+Z"), QKeySequence("Ctrl+Y")])
         undo.setIcon(icons.icon("undo"))
         redo.setIcon(icons.icon("redo"))
+        for action, name in ((undo, "Undo"), (redo, "Redo")):
+            action.setProperty(NAME, name)
         return (
             Action("quit", "&Quit", window.close, QKeySequence.StandardKey.Quit),
             Adopted("undo", undo),

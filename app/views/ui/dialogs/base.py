@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QDialog, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.views.ui.cut_texts import ShowsCutTexts
 from app.views.ui.layouts import hbox, vbox
@@ -68,6 +68,13 @@ class Dialog(ShowsCutTexts, QDialog):
             focused.click()
             return
         super().keyPressEvent(event)
+
+    def done(self, result: int) -> None:
+        """Close, and give the keyboard back to the window below: without a window manager nobody else does."""
+        below, active = self.parentWidget(), self.isActiveWindow()
+        super().done(result)
+        if active and below is not None and below.isVisible() and QApplication.activeModalWidget() is None:
+            below.window().activateWindow()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

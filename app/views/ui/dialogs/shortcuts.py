@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.util.late_dataclass import dataclass
-from app.views.actions import GROUP
+from app.views.actions import GROUP, NAME
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, theme
 from app.views.ui.dialogs.base import Dialog
@@ -173,7 +173,7 @@ def _line(member: QAction | InputGesture) -> tuple[str, str] | None:
     if isinstance(member, InputGesture):
         return member.keys, member.text
     keys = key_text(member)
-    return (keys, command_text(member)) if keys else None
+    return (keys, member.property(NAME) or command_text(member)) if keys else None
 
 
 def _fit(query: str, action: QAction) -> float | None:
