@@ -38,6 +38,21 @@ def test_every_setting_has_an_editor_that_stores_it_and_follows_it(qtbot: QtBot)
     assert seconds.value() == 3 and dialog.editors["data_folder"].text() == str(settings.data_folder)
 
 
+def test_a_long_path_is_elided_in_the_middle(qtbot: QtBot) -> None:
+    settings = Settings("TapedeckTest", "dialog")
+    dialog = SettingsDialog(settings)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    line = dialog.editors["data_folder"]
+    settings.data_folder = Path("/data") / "a folder in a folder" / ("deep" * 20) / "sets"
+    shown = line.shown()
+    assert shown.startswith("/data") and shown.endswith("sets") and "…" in shown
+    assert line.fontMetrics().horizontalAdvance(shown) < line.width() - 8
+    assert line.text() == line.toolTip() == str(settings.data_folder), "it is copied whole"
+    settings.data_folder = Path("/data")
+    assert line.shown() == "/data"
+
+
 def test_a_setting_is_found_and_takes_effect_in_the_window(qtbot: QtBot, window: WholeWindow) -> None:
     QTest.keyClick(window, Qt.Key.Key_Comma, Qt.KeyboardModifier.ControlModifier)
     dialog = window.findChild(SettingsDialog)

@@ -1,7 +1,7 @@
 """The small widgets: what a person does with them, and what they tell."""
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, qInstallMessageHandler
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt, qInstallMessageHandler
 from PySide6.QtGui import QFocusEvent, QWheelEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QVBoxLayout, QWidget
 
@@ -50,6 +50,14 @@ def wheel(widget: QWidget, up: bool = True) -> QWheelEvent:
     )  # fmt: skip
     QApplication.sendEvent(widget, event)
     return event
+
+
+def ink(widget: QWidget, area: QRect) -> tuple[int, int]:
+    """Return how many columns are plain at the left and at the right of an area."""
+    image = widget.grab(area).toImage()
+    rows = range(8, image.height() - 8)
+    plain = [len({image.pixel(x, y) for y in rows}) == 1 for x in range(1, image.width() - 1)]
+    return plain.index(False), plain[::-1].index(False)
 
 
 def leave(field: QWidget) -> None:
@@ -219,6 +227,8 @@ def test_tabs_know_keys_and_counts(show_widget, qtbot, collect_signal):
     wide = tabs.tabRect(0).width()
     tabs.set_badge("network", 0)
     assert tabs.tabRect(0).width() == wide and tabs.accessibleTabName(0) == "Network", "no other tab moves back"
+    left, right = ink(tabs, tabs.tabRect(0))
+    assert abs(left - right) <= 2, "no empty place for a badge: the name is in the middle"
     tabs.set_value("code")
     qtbot.keyClick(tabs, Qt.Key.Key_Left)
     assert heard == ["code", "autograd"] and tabs.value() == "autograd"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLineEdit, QScrollArea, QWidget
+from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from app.views.settings import Settings
 from app.views.shell.preferences import PREFERENCES, Preference
@@ -15,6 +15,7 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, NumberField, Toggle
 from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.path_line import PathLine
 
 WIDTH, HEIGHT = 580, 700
 FIELD = 230  # width of a list or a number, px
@@ -103,15 +104,12 @@ class SettingsDialog(Dialog):
         return number, number
 
     def _make_folder(self, one: Preference, value: Path, put: Callable[[Path], None]) -> tuple[QWidget, QHBoxLayout]:
-        line = QLineEdit(str(value), readOnly=True)
-        line.setToolTip(str(value))
+        line = PathLine()
         button = Button("Choose…")
         button.setAccessibleName(f"{one.label}: choose…")
 
         def show(path: Path) -> None:
-            line.setText(str(path))
-            line.setCursorPosition(0)
-            line.setToolTip(str(path))
+            line.set_path(str(path))
 
         def choose() -> None:
             name = QFileDialog.getExistingDirectory(self, one.label, line.text())

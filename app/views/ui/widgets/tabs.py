@@ -26,7 +26,7 @@ class _Tab:
     edge: str
     badge: TextLine | None = None
     badge_fill: str = "errorFill"
-    badge_room: float = 0  # kept when the badge goes, so that no other tab moves
+    badge_room: float = 0  # kept when the badge goes, so that no other tab moves; the name is centred in it
     bare: bool = False  # only its icon, for want of room
     pad: int = PADS[0]
     named: bool = False  # only its name
@@ -38,6 +38,12 @@ class _Tab:
             return 2 * pad + self.text.width + badge
         words = 0.0 if bare else (6 if self.icon else 0) + self.text.width
         return 2 * (BARE_PAD if bare else pad) + (ICON if self.icon else 0) + words + badge
+
+    @property
+    def spare(self) -> float:
+        """The width kept for a badge that is not shown, or for a wider one."""
+        shown = BADGE_GAP + self.badge_width if self.badge else 0
+        return max(BADGE_GAP + self.badge_room - shown, 0) if self.badge_room else 0
 
     @property
     def badge_width(self) -> float:
@@ -223,7 +229,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
                 painter.fillRect(QRectF(x, 0, 1, self.height()), theme.line)
             self.paint_ring(painter, area.adjusted(3, 4, -3, -4), 4)
         color = "text4" if not self.isTabEnabled(index) else "text" if active or hovered else "text3"
-        x = area.left() + (BARE_PAD if tab.bare else tab.pad)
+        x = area.left() + (BARE_PAD if tab.bare else tab.pad) + tab.spare / 2
         if tab.icon and (tab.bare or not tab.named):
             icons.draw(painter, tab.icon, color, x, (HEIGHT - ICON) / 2, ICON)
             x += ICON
