@@ -39,6 +39,10 @@ class Notifier(QObject):
         """Take all toasts away."""
         self._toasts.clear()
 
+    def make_way(self) -> None:
+        """Move the messages away from what was not there when they were placed."""
+        self._toasts.place_again()
+
     # -- banners ------------------------------------------------------------------------------------------------------
 
     def add_banner(self, banner: Banner) -> None:

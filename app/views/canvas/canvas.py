@@ -32,7 +32,7 @@ from app.views.canvas.overlays import (
     EDGE,
     Callout,
     FocusRing,
-    Legend,
+    PortLegend,
     Scales,
     Word,
     ZoomControl,
@@ -77,6 +77,7 @@ class Canvas(QWidget):
     insideRequested = Signal(str, object)  # node, path from it to a node inside: a double click there
     leaveRequested = Signal()  # Esc with nothing to cancel: out of the block
     said = Signal(str)  # why something was not done
+    legendShown = Signal()  # one that messages may cover
 
     def __init__(
         self, document: SheetDocument, selection: Selection, catalog: Catalog, parent: QWidget | None = None
@@ -115,7 +116,7 @@ class Canvas(QWidget):
 
     def _make_overlays(self) -> None:
         self.breadcrumb = Breadcrumb(self)
-        self.legend = Legend(self)
+        self.legend = PortLegend(self)
         self.scales = Scales(self)
         self.zoom_control = ZoomControl(self)
         self.minimap = Minimap(self.view, self.scene, self)
@@ -227,7 +228,7 @@ class Canvas(QWidget):
             self.scales.show_heat((f"{significant(100 * LEAST_SHARE)} %", "100 %"), self._cost_caption)
         else:
             self.scales.hide_heat()
-        arrange_overlays(self)
+        self._arrange()
 
     def set_running(self, running: bool) -> None:
         """Show wire widths by activation size per sample while a run is active. Editing stays possible."""
@@ -237,7 +238,13 @@ class Canvas(QWidget):
 
     def _show_widths(self) -> None:
         self.scales.show_widths(self.scene.largest_count() if self._running else None)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        before = self.scales.isVisibleTo(self)
         arrange_overlays(self)
+        if self.scales.isVisibleTo(self) and not before:
+            self.legendShown.emit()
 
     def add_op(self, op: str) -> str | None:
         """Add a node behind the selected node, else in the middle of the viewport. Returns its id."""

@@ -41,6 +41,7 @@ class CanvasFeature(Feature):
         canvas.exampleRequested.connect(lambda: workspace.commands.trigger("gallery"))
         canvas.leaveRequested.connect(workspace.place.leave)
         canvas.growth.busy.connect(live.pause)
+        canvas.legendShown.connect(workspace.notifier.make_way)
         workspace.sheet.refused.connect(canvas.say)
         workspace.sheet.leaving.connect(self._forget_analysis)
         workspace.catalog.changed.connect(self._ops_changed)

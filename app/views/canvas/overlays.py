@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
@@ -15,8 +16,9 @@ from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.geometry import text_width
 from app.views.canvas.items.painter import paint_port
 from app.views.ui import theme
+from app.views.ui.free_place import Legend
 from app.views.ui.graphview.minimap import EDGE
-from app.views.ui.graphview.pan_zoom_view import Pads
+from app.views.ui.graphview.pan_zoom_view import LEGIBLE, Pads
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button, icon_button
@@ -26,10 +28,12 @@ from app.views.ui.widgets.painting import Glyph, TextLine, announce, at_least, b
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
+CLOSER = 4  # px from the breadcrumb, and from one place of the drawing that is tried to the next
+LESS = tuple(LEGIBLE * share for share in (0.95, 0.9, 0.85, 0.8, 0.75))
 KINDS = (("Tensor", "tensor"), ("Number", "number"), ("Tuple", "tuple"))
 
 
-class Legend(QWidget):
+class PortLegend(Legend):
     """Legend of the port shapes."""
 
     def __init__(self, parent: QWidget) -> None:
@@ -54,7 +58,7 @@ class Legend(QWidget):
         painter.end()
 
 
-class Scales(QWidget):
+class Scales(Legend):
     """Legend of gradients, costs or widths: the colour ramp with its bounds, and three widths with their meaning."""
 
     def __init__(self, parent: QWidget) -> None:
@@ -393,8 +397,9 @@ def overlays_below(canvas: Canvas) -> list[QRectF]:
     return [QRectF(one.geometry().translated(-canvas.view.pos())) for one in shown]
 
 
-def pads_beside_overlays(canvas: Canvas, area: QRectF, most: float) -> Pads:
-    """Return the room to leave around an area, so that it is as large as can be with no node under an overlay."""
+def pads_beside_overlays(canvas: Canvas, area: QRectF, most: float) -> tuple[Pads, float]:
+    """Return the room to leave around an area, and the share of the text size that is legible, so that it is as large
+    as can be with no node under an overlay."""
     arrange_overlays(canvas)
     view, below, index = canvas.view, overlays_below(canvas), canvas.scene.index
     tries = [view.PADS]
@@ -402,9 +407,16 @@ def pads_beside_overlays(canvas: Canvas, area: QRectF, most: float) -> Pads:
         size, (left, top, right, bottom) = canvas.minimap.size() + QSize(2 * EDGE, 2 * EDGE), view.PADS
         tries += [(left, top, right, size.height()), (left, top, size.width(), bottom)]
 
-    def rank(pads: Pads) -> tuple[bool, float]:
-        zoom, point, spot = view.framing(area, most, pads)
+    def rank(one: tuple[Pads, float]) -> tuple[bool, float]:
+        zoom, point, spot = view.framing(area, most, *one)
         areas = [QRectF(point + (one.topLeft() - spot) / zoom, one.size() / zoom) for one in below]
         return any(index.inside(one) for one in areas), -zoom
 
-    return min(tries, key=rank)
+    best = min(((pads, LEGIBLE) for pads in tries), key=rank)
+    if rank(best)[0]:  # there is no room for all: its beginning may be closer to the corner, and a little smaller
+        left, top, right, bottom = best[0]
+        least = (EDGE, min(canvas.breadcrumb.geometry().bottom() + CLOSER - canvas.view.y(), top))
+        ups = range(top, least[1] - 1, -CLOSER)
+        closer = [(x, y, right, bottom) for x in (left, least[0]) for y in ups]
+        best = min((best, *product(closer, (LEGIBLE, *LESS))), key=rank)
+    return best

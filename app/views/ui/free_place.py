@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Rects: TypeAlias = "NDArray[np.float64]"  # n×4: left, top, right, bottom in pixels of the host
+
+
+class Legend(QWidget):
+    """An overlay that explains what is drawn: messages leave it in sight, unless they would cover nodes instead."""
+
+
 CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, Minimap)
 OVERLAYS = (Banner, Toast)
 STRIDE = 8  # pixels from one place that is tried to the next
 EDGE = 0.2  # of the height of a page: an overlay further from its edges lies in the middle of the graph
 AMID, FINE = 0.5, 0.01  # weights of a place amid the work, and of its distance from the edge
-WORSE = 1000.0  # weight of a covered control, in nodes
+WORSE, LEGEND = 1000.0, 0.75  # weights of a covered control and of a covered legend, in nodes
 
 
 def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequence[QRect] = ()) -> QRect:
@@ -33,8 +39,9 @@ def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequen
     From the bottom right upwards, then at the left and in the middle; where there are several sizes, close to the upper
     or lower edge of the page. What is `taken` is avoided like a control.
     """
-    controls = np.array([_corners(one) for one in (*_controls(host), *taken)]).reshape(-1, 4)
+    controls = np.concatenate([_areas(host, _controls(host)), _rects(taken)])
     nodes, page = _nodes(host), _page(host)
+    legends = _areas(host, [one for one in host.findChildren(Legend) if one.isVisible()])
     found: list[tuple[float, QRect]] = []
     for size in sizes:
         left, right = margin, max(host.width() - margin - size.width(), margin)
@@ -42,7 +49,7 @@ def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequen
         tops = np.arange(bottom, margin - 1, -STRIDE, dtype=np.float64)
         places = np.array([(x, y) for x in (right, left, (left + right) // 2) for y in tops])
         areas = np.hstack([places, places + [size.width(), size.height()]])
-        covered = WORSE * _covered(areas, controls) + _covered(areas, nodes)
+        covered = WORSE * _covered(areas, controls) + _covered(areas, nodes) + LEGEND * _covered(areas, legends)
         if len(sizes) > 1:
             inwards = np.minimum(areas[:, 1] - page.top(), page.bottom() - areas[:, 3]) / max(page.height(), 1)
             covered += np.where(inwards > EDGE, AMID, 0.0) + inwards.clip(0, 0.5) * FINE
@@ -53,16 +60,25 @@ def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequen
     return min(found, key=lambda one: one[0])[1]
 
 
-def _controls(host: QWidget) -> list[QRect]:
-    """Return the areas of the visible controls in `host`, without its own overlays, and of other overlays over it."""
+def _controls(host: QWidget) -> list[QWidget]:
+    """Return the visible controls in `host`, without its own overlays, and other overlays over it."""
     own = [
         one for kind in OVERLAYS for one in host.findChildren(kind, options=Qt.FindChildOption.FindDirectChildrenOnly)
     ]
     found: list[QWidget] = [one for kind in OVERLAYS for one in host.window().findChildren(kind) if one not in own]
     for kind in CONTROLS:
         found += [one for one in host.findChildren(kind) if not any(each.isAncestorOf(one) for each in own)]
-    return [QRect(one.mapTo(host.window(), QPoint(0, 0)) - host.mapTo(host.window(), QPoint(0, 0)), one.size())
-            for one in found if one.isVisible()]  # fmt: skip
+    return [one for one in found if one.isVisible()]
+
+
+def _areas(host: QWidget, widgets: Sequence[QWidget]) -> Rects:
+    """Return the areas of widgets of the same window in pixels of `host`."""
+    corner = host.mapTo(host.window(), QPoint(0, 0))
+    return _rects([QRect(one.mapTo(host.window(), QPoint(0, 0)) - corner, one.size()) for one in widgets])
+
+
+def _rects(areas: Sequence[QRect]) -> Rects:
+    return np.array([_corners(one) for one in areas], np.float64).reshape(-1, 4)
 
 
 def _nodes(host: QWidget) -> Rects:

@@ -182,6 +182,20 @@ def test_the_u_net_shows_every_name_in_a_readable_size(qtbot: QtBot, window: Who
         assert metrics.horizontalAdvance(item.face.name) * small_names.LEGIBLE <= room, item.face.name
 
 
+@pytest.mark.parametrize("scale", ["1.25", "1.5", "2.0"])
+def test_a_net_too_large_for_the_view_lies_beside_the_overlays(qtbot, window: WholeWindow, scale: str) -> None:
+    canvas = window.canvas
+    window.resize(1280, 800)
+    window.actions_by_key[f"text-size.{scale}"].trigger()
+    qtbot.waitUntil(lambda: canvas.zoom_control.isVisible())
+    canvas.frame_all()
+    bodies = [canvas.on_canvas(node.body) for node in canvas.scene.nodes.values()]
+    assert any(not QRectF(canvas.rect()).contains(body) for body in bodies) or scale == "1.25"
+    for overlay in (canvas.minimap, canvas.zoom_control, canvas.breadcrumb):
+        assert not overlay.isVisible() or not any(body.intersects(QRectF(overlay.geometry())) for body in bodies)
+    assert canvas.view.zoom >= 0.6 * float(scale), "the text stays legible"
+
+
 @pytest.mark.parametrize("size", [(1024, 700), (1280, 800), (1600, 1000)])
 def test_a_node_that_is_selected_elsewhere_or_added_lies_under_no_overlay(
     qtbot, window: WholeWindow, size: tuple[int, int]

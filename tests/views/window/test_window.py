@@ -642,6 +642,25 @@ def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: WholeWind
         assert not any(a.intersects(b) for a, b in combinations(toasts, 2)), "nor one another"
 
 
+def test_a_message_makes_way_for_the_legend_of_a_run(qtbot, window: WholeWindow) -> None:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    canvas, banner = window.canvas, window.banner
+    window.notifier.refuse("A long message", "Of something that happened before. " * 3)
+    qtbot.waitUntil(banner.isVisible)
+
+    def covers() -> bool:
+        corner = canvas.mapTo(window.middle, QPoint(0, 0))
+        return canvas.scales.geometry().translated(corner).intersects(banner.geometry())
+
+    legend = canvas.mapTo(window.middle, canvas.legend.geometry().bottomRight())
+    banner.move(legend - banner.rect().topRight())  # where it is while nothing is there
+    canvas.set_running(True)
+    assert canvas.scales.isVisible() and not covers()
+    window.toasts.place_again()
+    assert not covers()
+
+
 def areas_of_work(window: WholeWindow) -> list[QRect]:
     """The nodes and controls of the page Network, in pixels of the window's middle."""
     canvas, middle = window.canvas, window.middle

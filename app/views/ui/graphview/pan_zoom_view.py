@@ -57,8 +57,9 @@ class PanZoomView(QGraphicsView):
         self._dots = GridDots()
         self._space = False
         self.whole = False  # everything is framed, also after the view is resized
-        # Returns the room to leave around an area; for owners whose overlays are to cover nothing.
-        self.find_pads: Callable[[QRectF, float], Pads] = lambda _area, _most: self.PADS
+        # Returns the room to leave around an area, and the share of the text size that is legible; for owners whose
+        # overlays are to cover nothing.
+        self.find_pads: Callable[[QRectF, float], tuple[Pads, float]] = lambda _area, _most: (self.PADS, LEGIBLE)
         manager().scaled.connect(self._rescale)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -150,14 +151,16 @@ class PanZoomView(QGraphicsView):
         """Show the whole of an area, at a zoom of at most `most`; its end where names would be lost otherwise."""
         if area.isEmpty():
             return
-        zoom, point, spot = self.framing(area, most, pads or self.find_pads(area, most))
+        zoom, point, spot = self.framing(area, most, *((pads,) if pads else self.find_pads(area, most)))
         self.zoom_to(zoom)
         self.widen()
         self._put(point, spot)
         self.whole = area == self.whole_area()
         self.moved.emit()
 
-    def framing(self, area: QRectF, most: float, pads: Pads) -> tuple[float, QPointF, QPointF]:
+    def framing(
+        self, area: QRectF, most: float, pads: Pads, legible: float = LEGIBLE
+    ) -> tuple[float, QPointF, QPointF]:
         """Return the zoom that shows an area within pads, and a point of it with the point of the viewport that it is
         at."""
         left, top, right, bottom = pads
@@ -165,8 +168,8 @@ class PanZoomView(QGraphicsView):
         height = max(self.viewport().height() - top - bottom, LEAST_ROOM)
         whole = min(width / area.width(), height / area.height())
         zoom = min(whole, most * self.unit)
-        if self.unit > 1.0 and LEGIBLE * self.unit / 3 <= whole < LEGIBLE * self.unit:
-            zoom = LEGIBLE * self.unit  # larger text is worth more than the rest of the picture
+        if self.unit > 1.0 and legible * self.unit / 3 <= whole < legible * self.unit:
+            zoom = legible * self.unit  # larger text is worth more than the rest of the picture
         readable = self.readable_zoom()
         if NEARLY * readable <= zoom < readable * self.unit:
             zoom = readable * self.unit
