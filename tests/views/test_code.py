@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.source.generated import Source
@@ -60,6 +60,15 @@ def point_in_line(view: CodeView, line: int) -> QPoint:
 
 def marked(view: CodeView) -> set[int]:
     return {mark.cursor.blockNumber() + 1 for mark in view.edit.extraSelections()}
+
+
+def test_no_line_number_stands_beside_the_scroll_bar(view: CodeView) -> None:
+    edit = view.edit
+    view.resize(220, 160)
+    QApplication.processEvents()
+    assert edit.horizontalScrollBar().isVisible()
+    gutter = next(one for one in edit.findChildren(QWidget) if type(one).__name__ == "_Gutter")
+    assert gutter.geometry().bottom() <= edit.horizontalScrollBar().parentWidget().geometry().top()
 
 
 def test_a_node_marks_its_lines(view: CodeView, selection: Selection) -> None:

@@ -157,9 +157,9 @@ class CodeEdit(QPlainTextEdit):
         self._place_gutter()
 
     def _place_gutter(self) -> None:
-        box = self.contentsRect()
+        box, high = self.contentsRect(), self.viewport().height()  # not beside a scroll bar below the text
         # It covers the margin of the text as well, so that the mark of a line goes through.
-        self._gutter.setGeometry(QRect(box.left(), box.top(), self._gutter.sizeHint().width() + MARGIN, box.height()))
+        self._gutter.setGeometry(QRect(box.left(), box.top(), self._gutter.sizeHint().width() + MARGIN, high))
 
     def _scroll_gutter(self, rect: QRect, dy: int) -> None:
         if dy:

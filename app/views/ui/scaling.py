@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QApplication,
     QComboBox,
+    QHeaderView,
     QLineEdit,
     QWidget,
 )
@@ -34,6 +35,16 @@ def scale_fonts(before: float) -> None:
             widget.setFont(font)
             if widget.property(RESTORED) is not None:
                 widget.setProperty(RESTORED, font)
+        if isinstance(widget, QHeaderView) and widget.orientation() == Qt.Orientation.Horizontal:
+            _scale_columns(widget, now / before)
+
+
+def _scale_columns(header: QHeaderView, share: float) -> None:
+    """Make columns whose widths were measured or chosen as much wider as their text."""
+    for section in range(header.count()):
+        fixed = header.sectionResizeMode(section) == QHeaderView.ResizeMode.Interactive
+        if fixed and not (header.stretchLastSection() and header.visualIndex(section) == header.count() - 1):
+            header.resizeSection(section, round(header.sectionSize(section) * share))
 
 
 def _scaled(font: QFont, share: float) -> QFont:

@@ -58,6 +58,7 @@ def plain(table: QTableView, name: str, height: int, room: int = 8) -> None:
     table.verticalHeader().setDefaultSectionSize(max(height, table.fontMetrics().height() + room))
     table.horizontalHeader().setFont(theme.font("caption"))
     table.horizontalHeader().setHighlightSections(False)
+    table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
 
 
 class RowsTable(QTableView):

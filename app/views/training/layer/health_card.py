@@ -24,12 +24,21 @@ EMPTY = "Measured while a run trains."
 class FiguresRow(QWidget):
     """Norm, mean, standard deviation and largest magnitude of a histogram's values, each under its name."""
 
+    fits_text = True
+
     def __init__(self) -> None:
         super().__init__()
         self.figures: tuple[tuple[str, str], ...] = ()
-        self.setFixedHeight(34)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.manager().changed.connect(self.update)
+        theme.manager().changed.connect(self._refit)
+        self._refit()
+
+    def _refit(self) -> None:
+        """Take the height of two lines at the text size in force."""
+        lines = (("caption", 15), ("section", 16))
+        self._high = [max(least, round(QFontMetricsF(theme.font(role)).height())) for role, least in lines]
+        self.setFixedHeight(sum(self._high) + 3)
+        self.update()
 
     def show_histogram(self, of: Histogram | None) -> None:
         """Show the figures; nothing without a histogram, or for one of a run that recorded none."""
@@ -48,15 +57,21 @@ class FiguresRow(QWidget):
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, now = start(self), theme.current()
-        wide = self.width() / max(len(self.figures), 1)
-        for place, (name, value) in enumerate(self.figures):
-            left = place * wide
-            painter.setFont(theme.font("caption"))
+        of_name, of_value = theme.font("caption"), theme.font("section")
+        wide = [
+            max(QFontMetricsF(of_name).horizontalAdvance(name), QFontMetricsF(of_value).horizontalAdvance(value))
+            for name, value in self.figures
+        ]
+        left, spare = 0.0, max(self.width() - sum(wide), 0) / max(len(wide), 1)
+        first, second = self._high
+        for (name, value), width in zip(self.figures, wide, strict=True):
+            painter.setFont(of_name)
             painter.setPen(now.text3)
-            painter.drawText(QRectF(left, 2, wide - 6, 15), Qt.AlignmentFlag.AlignVCenter, name)
-            painter.setFont(theme.font("section"))
+            painter.drawText(QRectF(left, 2, width, first), Qt.AlignmentFlag.AlignVCenter, name)
+            painter.setFont(of_value)
             painter.setPen(now.text)
-            painter.drawText(QRectF(left, 17, wide - 4, 16), Qt.AlignmentFlag.AlignVCenter, value)
+            painter.drawText(QRectF(left, 2 + first, width + 1, second), Qt.AlignmentFlag.AlignVCenter, value)
+            left += width + spare
         painter.end()
 
 
@@ -67,25 +82,31 @@ class HealthList(QWidget):
         super().__init__()
         self._checks: tuple[HealthCheck, ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        theme.manager().changed.connect(self.update)
+        theme.manager().changed.connect(self._refit)
         self.set_checks(())
 
     @property
     def checks(self) -> tuple[HealthCheck, ...]:
         return self._checks
 
+    def _refit(self) -> None:
+        self.set_checks(self._checks)  # of which each may need more room
+
     def set_checks(self, checks: Sequence[HealthCheck]) -> None:
         self._checks = tuple(checks)
+        self._line = max(LINE, round(QFontMetricsF(theme.font("section")).height()) + 4)
         words = {True: "healthy", False: "warning", None: "not measured"}
         texts = [f"{each.name}: {each.value}, {words[each.ok]}" for each in self._checks]
         strong, plain = (QFontMetricsF(theme.font(name)) for name in ("section", "caption"))
         wide = [strong.horizontalAdvance(each.value) + plain.horizontalAdvance(each.name) for each in self._checks]
-        self.setMinimumWidth(min(max(NARROWEST, round(max(wide, default=0)) + ICON + 24), WIDEST))
+        self.setMinimumWidth(
+            min(max(NARROWEST, round(max(wide, default=0)) + ICON + 24), round(WIDEST * theme.manager().scale))
+        )
         self.setAccessibleName("Health: " + ("; ".join(texts) or EMPTY))
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(220, LINE * 5)
+        return QSize(220, self._line * 5)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, now = start(self), theme.current()
@@ -95,14 +116,14 @@ class HealthList(QWidget):
             wrapped = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
             painter.drawText(QRectF(self.rect()).adjusted(0, 4, -8, 0), wrapped, EMPTY)
         for row, check in enumerate(self._checks):
-            self._paint_row(painter, QRectF(0, row * LINE, self.width() - 8, LINE), check)
+            self._paint_row(painter, QRectF(0, row * self._line, self.width() - 8, self._line), check)
         painter.end()
 
     def _paint_row(self, painter: QPainter, area: QRectF, check: HealthCheck) -> None:
         now = theme.current()
         name, color = MARKS[check.ok]
         mark = icons.pixmap(name, color, ICON, self.devicePixelRatioF())
-        painter.drawPixmap(int(area.left()), int(area.top() + (LINE - ICON) / 2), mark)
+        painter.drawPixmap(int(area.left()), int(area.top() + (self._line - ICON) / 2), mark)
         strong, plain = theme.font("section"), theme.font("caption")
         painter.setFont(strong)
         painter.setPen(now.text)
@@ -115,7 +136,7 @@ class HealthList(QWidget):
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            row = int(event.pos().y() // LINE)
+            row = int(event.pos().y() // self._line)
             if row < len(self._checks):
                 check = self._checks[row]
                 QToolTip.showText(event.globalPos(), f"{check.name}: {check.value}\n{check.detail}", self)
