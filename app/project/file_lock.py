@@ -6,7 +6,7 @@ import contextlib
 import errno
 import json
 import os
-import platform
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -131,7 +131,7 @@ class Owner:
     @property
     def elsewhere(self) -> bool:
         """Return whether it is on another machine."""
-        return bool(self.host) and self.host != platform.node()
+        return bool(self.host) and self.host != socket.gethostname()
 
     @property
     def description(self) -> str:
@@ -158,7 +158,7 @@ def this_process() -> Owner:
     except (OSError, KeyError, ImportError):  # a user id without a name
         user = ""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
-    return Owner(user, platform.node(), os.getpid(), now)
+    return Owner(user, socket.gethostname(), os.getpid(), now)
 
 
 def lock_beside(path: Path) -> Path:

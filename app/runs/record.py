@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -268,13 +267,14 @@ def _number(value: float) -> float | None:
 
 def environment(started: Started, threads: int, processes: int = 1) -> Environment:
     """Return the environment that a run reported; `threads` is the number that was set, 0 if torch chose."""
+    import platform  # the start of the window need not wait for these
+    from importlib import metadata
+
     from app import __version__
 
     python = sys.version.partition(" ")[0]
     system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
     name = started.device_name or (platform.processor() or "CPU" if started.device == "cpu" else started.device)
-    from importlib import metadata  # the start of the window need not wait for it
-
     torch = started.torch or metadata.version("torch")
     return Environment(__version__, python, torch, system, started.device, name, threads or started.threads,
                        processes)  # fmt: skip

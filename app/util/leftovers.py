@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import platform
 import re
 import shutil
+import socket
 import stat
 import sys
 import tempfile
@@ -154,7 +154,7 @@ def _started(process: int) -> int | None:
 @cache
 def _machine() -> str:
     """Return a hash of this machine and container, to distinguish others that write to the same folder."""
-    name = platform.node()
+    name = socket.gethostname()
     with contextlib.suppress(OSError):
         name += os.readlink("/proc/self/ns/pid")
     return hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -289,4 +289,4 @@ def _spec(record: dict[str, Any]) -> OpSpec:
 
 
 def _values(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: literals.decode(value) for name, value in record.items()}
+    return {name: literals.decode(value) if type(value) is dict else value for name, value in record.items()}

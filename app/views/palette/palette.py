@@ -316,7 +316,7 @@ class Palette(QWidget):
         self.tree.left_upwards.connect(lambda: self.field.setFocus(Qt.FocusReason.BacktabFocusReason))
         self.tree.collapsed.connect(lambda index: self._remember(index, folded=True))
         self.tree.expanded.connect(lambda index: self._remember(index, folded=False))
-        self._filter("")
+        self._unfold()
 
     def _choose(self, key: str) -> None:
         """Create a node of an op, or review the file that it needs."""
@@ -346,14 +346,17 @@ class Palette(QWidget):
 
     def _filter(self, query: str) -> None:
         best = self.model.set_query(query)
+        self._unfold(all_of_them=bool(query.strip()))
+        if query.strip() and best is not None:
+            self.tree.setCurrentIndex(self.model.index_of(best))
+        self._pages.setCurrentWidget(self.tree if self.model.rowCount() else self.empty)
+
+    def _unfold(self, all_of_them: bool = False) -> None:
         for row in range(self.model.rowCount()):
             index = self.model.index(row, 0)
             group = self.model.group(index)
             folded = group is not None and group.category in self._folded
-            self.tree.setExpanded(index, bool(query.strip()) or not folded)
-        if query.strip() and best is not None:
-            self.tree.setCurrentIndex(self.model.index_of(best))
-        self._pages.setCurrentWidget(self.tree if self.model.rowCount() else self.empty)
+            self.tree.setExpanded(index, all_of_them or not folded)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Forward Up, Down and Enter in the search field to the rows."""
