@@ -82,7 +82,7 @@ def _complete(cls: type) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(like)
         made = {name: value for name, value in vars(like).items() if name not in _EACH_TYPE_HAS and name != "__doc__"}
         new = {name: value for name, value in made.items() if name not in namespace or namespace[name] is not value}
-        methods = _methods(cls, dataclasses.fields(like), options)  # type: ignore[arg-type]
+        methods = _methods(cls, dataclasses.fields(like), options)
         new.update((name, method) for name, method in methods.items() if namespace.get(name) is None)
         for name, value in new.items():
             setattr(cls, name, value)
@@ -95,7 +95,10 @@ def _methods(cls: type, fields: tuple[dataclasses.Field[Any], ...], options: dic
     """Return the methods that `dataclasses.dataclass` would add with the options."""
     names = [each.name for each in fields]
     frozen, eq = options.get("frozen", False), options.get("eq", True)
-    methods = {"__init__": _init(cls, fields, frozen), "__repr__": _repr([each.name for each in fields if each.repr])}
+    methods: dict[str, Any] = {
+        "__init__": _init(cls, fields, frozen),
+        "__repr__": _repr([each.name for each in fields if each.repr]),
+    }
     values = _values([each.name for each in fields if each.compare])
     if eq:
         methods["__eq__"] = _comparison(operator.eq, values)
@@ -165,11 +168,11 @@ def _refusals(cls: type, names: frozenset[str]) -> dict[str, Callable[..., None]
     def __setattr__(self: object, name: str, value: object) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)
+        object.__setattr__(self, name, value)
 
     def __delattr__(self: object, name: str) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)
+        object.__delattr__(self, name)
 
     return {"__setattr__": __setattr__, "__delattr__": __delattr__}
