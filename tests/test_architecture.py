@@ -122,11 +122,13 @@ LONG_FILES: dict[str, str] = {}
 
 # What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, the one that
 # compiles files of layers, once a person trusts them, the child process that compiles what a person typed, and the one
-# that imports an installed package statement by statement.
+# that imports an installed package statement by statement; and the one that writes `__init__` of our own dataclasses
+# from the names of their fields.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
 COMPILES_SOURCE = {
     "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet", "app.views.early_imports",
+    "app.util.late_dataclass",
 }  # fmt: skip
 
 # Who knows the window as one: itself, and the program that opens it. All others are made with a workspace.
