@@ -19,7 +19,7 @@ from app.views.outline.outline import Outline
 from app.views.palette.op_rows import node_picture
 from app.views.palette.palette import MIME, OpModel, Palette, fit, hint
 from app.views.selection import Selection
-from app.views.ui import fuzzy
+from app.views.ui import fuzzy, theme
 
 
 @pytest.fixture
@@ -38,6 +38,22 @@ def visible_keys(palette: Palette) -> list[str]:
     tops = [model.index(row, 0) for row in range(model.rowCount())]
     ops = (model.spec(model.index(row, 0, top)) for top in tops for row in range(model.rowCount(top)))
     return [spec.key for spec in ops if spec]
+
+
+def test_in_high_contrast_a_selected_row_has_a_line_around_it(qapp: QApplication, palette: Palette) -> None:
+    index = palette.model.index(0, 0, palette.model.index(0, 0))
+    palette.tree.setCurrentIndex(index)
+    palette.field.setFocus()
+
+    def colors() -> set[str]:
+        area = palette.tree.visualRect(index)
+        image = palette.tree.viewport().grab(area).toImage()
+        return {image.pixelColor(x, image.height() // 2).name() for x in range(image.width())}
+
+    assert theme.current().accent.name() not in colors()
+    theme.apply(qapp, "contrast-dark")
+    qapp.processEvents()
+    assert theme.current().accent.name() in colors()
 
 
 def test_every_op_is_there_once(palette: Palette) -> None:

@@ -88,7 +88,7 @@ class RowPainter(QStyledItemDelegate):
         hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
         focused = selected and option.widget is not None and option.widget.hasFocus()
         if selected:
-            box(painter, ground, 5, colors.accentBg, colors.accent if focused else None)
+            box(painter, ground, 5, colors.accentBg, colors.accent if focused else colors.outline(colors.accent))
         elif hovered:
             box(painter, ground, 5, colors.hover)
 

@@ -110,6 +110,10 @@ class Theme:
     categories: dict[str, QColor]
     series: tuple[QColor, ...]
 
+    def outline(self, color: QColor) -> QColor | None:
+        """Return the colour for the line around what is told by its fill alone; None but in high contrast."""
+        return color if self.contrast else None
+
     def color(self, name: str | QColor) -> QColor:
         """Return the colour of a token, a category or `#rrggbb`; a `QColor` is returned as it is.
 

@@ -140,7 +140,7 @@ class _Rows(QStyledItemDelegate):
         runs_next = piece is None and step == model.position
         ground = QRectF(area.adjusted(5, 0, -5, 0))
         if runs_next:
-            box(painter, ground, 5, colors.backBg)
+            box(painter, ground, 5, colors.backBg, colors.outline(colors.back))
         elif option.state & QStyle.StateFlag.State_MouseOver:
             box(painter, ground, 5, colors.hover)
         if option.state & QStyle.StateFlag.State_HasFocus and option.widget is not None and option.widget.hasFocus():

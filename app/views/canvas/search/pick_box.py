@@ -185,9 +185,8 @@ class _Delegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         if chosen or option.state & QStyle.StateFlag.State_MouseOver:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(now.accentBg if chosen else now.hover)
-            painter.drawRoundedRect(area.adjusted(0, 1, 0, -1), 5, 5)
+            ground = QRectF(area.adjusted(0, 1, 0, -1))
+            box(painter, ground, 5, now.accentBg if chosen else now.hover, now.outline(now.accent) if chosen else None)
         icons.draw(painter, row.category, row.category, area.left() + 8, area.top() + (area.height() - 14) / 2, 14)
         room = area.adjusted(30, 0, -8, 0)
         used = _write(painter, room, row.text, "label", now.text)

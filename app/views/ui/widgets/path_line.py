@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionFrame, QWidget
 
-CURSOR = 3  # px that a line edit keeps beside its text
+CURSOR = 2  # px that a line edit keeps beside its text
 
 
 class PathLine(QLineEdit):
