@@ -168,12 +168,12 @@ def _say_disk(job: Job, parameters: int) -> None:
 
 def _say_kept(folder: Path) -> None:
     """Print the size of the checkpoints for revisiting."""
-    from app.runs.checkpoint_files import measured_bytes
+    from app.runs.checkpoint_files import measured
     from app.util.formatting import bytes_text, counted
 
-    count, size = measured_bytes(folder)
-    if count:
-        print(f"{counted(count, 'checkpoint')} for revisiting: {bytes_text(size)} in {folder}")
+    use = measured(folder)
+    if use.to_revisit:
+        print(f"{counted(use.to_revisit, 'checkpoint')} for revisiting: {bytes_text(use.bytes)} in {folder}")
 
 
 def _open_store(

@@ -55,10 +55,19 @@ def kept_to_revisit(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name))
 
 
-def measured_bytes(folder: Path) -> tuple[int, int]:
-    """Return how many checkpoints in a folder are kept for revisiting, and the bytes that they take."""
+@dataclass(frozen=True)
+class DiskUse:
+    """What a run's folder of checkpoints holds: whether any, and how many for revisiting, with their bytes."""
+
+    any: bool
+    to_revisit: int
+    bytes: int
+
+
+def measured(folder: Path) -> DiskUse:
+    """Measure a folder of checkpoints, without reading them."""
     sizes = [file.stat().st_size for file in kept_to_revisit(folder)]
-    return len(sizes), sum(sizes)
+    return DiskUse(any(folder.glob("*.pt")), len(sizes), sum(sizes))
 
 
 def delete_kept(kept: Kept) -> None:

@@ -13,7 +13,7 @@ from app.engine.placement import RunPlacement
 from app.engine.tasks.past.bisect import first_step
 from app.engine.tasks.past.revisit import revisited
 from app.runs import layer_tables, step_hashes, store, tables
-from app.runs.checkpoint_files import delete_kept, measured_bytes
+from app.runs.checkpoint_files import DiskUse, delete_kept, measured
 from app.training.checkpoints import checkpoint
 from app.training.control import Control
 from app.training.events import Finished, RateSet, Started, StepDone
@@ -108,11 +108,10 @@ def test_checkpoints_for_revisiting_are_kept_beside_those_that_are_pruned(
     assert len([*recorder.kept.checkpoints.glob("step-*.pt")]) == checkpoint.KEPT
     found, _ = revisited(recorder.kept, a_job, 2)
     assert (found.checkpoint, found.started_at, found.parted, found.captured) == (kept[0], 1, None, True)
-    assert measured_bytes(recorder.kept.checkpoints) == (
-        len(kept), sum((recorder.kept.checkpoints / name).stat().st_size for name in kept),
-    )  # fmt: skip
+    size = sum((recorder.kept.checkpoints / name).stat().st_size for name in kept)
+    assert measured(recorder.kept.checkpoints) == DiskUse(True, len(kept), size)
     delete_kept(recorder.kept)
-    assert measured_bytes(recorder.kept.checkpoints) == (0, 0)
+    assert measured(recorder.kept.checkpoints) == DiskUse(True, 0, 0), "the others stay"
     found, _ = revisited(recorder.kept, a_job, 2)
     assert (found.checkpoint, found.parted, found.captured) == ("", None, True)
 

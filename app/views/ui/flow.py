@@ -5,12 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QLayout, QLayoutItem, QSizePolicy, QWidget
 
+QWIDGETSIZE_MAX = (1 << 24) - 1  # Qt's maximum of a widget that has none
+
 
 class FlowLayout(QLayout):
     """Lays widgets out from left to right, with the width that they ask for, and wraps them.
 
     The widget given to `fill` gets what its row leaves; one given to `push` is put to the right end of its row, with
-    those after it.
+    those after it, as wide as it may be there.
     """
 
     def __init__(self, on: QWidget, margins: tuple[int, int, int, int], spacing: int) -> None:
@@ -85,8 +87,7 @@ class FlowLayout(QLayout):
         for item in self._items:
             if item.isEmpty():
                 continue
-            fills = item.widget() is self._filling
-            width = max(item.minimumSize().width() if fills else item.sizeHint().width(), item.minimumSize().width())
+            width = self._least(item)
             if rows[-1] and used + self.spacing() + width > area.width():
                 rows.append([])
                 used = 0
@@ -100,6 +101,12 @@ class FlowLayout(QLayout):
             y += height + self.spacing()
         return y - self.spacing() - rect.top() + margins.bottom()
 
+    def _least(self, item: QLayoutItem) -> int:
+        """Return the width below which an item goes to the next row."""
+        least, bounded = item.minimumSize().width(), item.maximumSize().width() < QWIDGETSIZE_MAX
+        stretches = item.widget() is self._filling or (item.widget() is self._pushed and bounded)
+        return least if stretches else max(item.sizeHint().width(), least)
+
     def _place(self, row: list[tuple[QLayoutItem, int]], area: QRect) -> None:
         left = area.width() - sum(width for _, width in row) - self.spacing() * max(len(row) - 1, 0)
         filled = any(item.widget() is self._filling for item, _ in row)
@@ -107,6 +114,9 @@ class FlowLayout(QLayout):
         for item, wanted in row:
             width = min(wanted + (left if item.widget() is self._filling else 0), area.width())
             if item.widget() is self._pushed and not filled:
+                if item.maximumSize().width() < QWIDGETSIZE_MAX:
+                    grown = min(max(left, 0), item.maximumSize().width() - width)
+                    width, left = width + grown, left - grown
                 x += max(left, 0)
             high = min(item.sizeHint().height(), area.height())
             item.setGeometry(QRect(QPoint(x, area.top() + (area.height() - high) // 2), QSize(width, high)))

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.project import file as project_file
 from app.project import file_lock
 from app.runs import store
+from app.runs.checkpoint_files import measured
 from app.runs.record import Summary
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
@@ -70,6 +71,58 @@ def test_a_filter_and_a_heading_arrange_the_runs_and_keep_the_selection(qtbot: Q
     assert "no column “rate”" in panel._hint.text() and column(panel, "Run") == ["Run 3", "Run 2"]
     panel.search.clear()
     assert len(column(panel, "Run")) == 3
+
+
+def test_a_selected_run_that_the_filter_hides_is_selected_again_and_nothing_is_done_to_it_meanwhile(
+    qtbot: QtBot, panel: RunPanel
+) -> None:
+    panel.table.selectRow(2)
+    qtbot.keyClicks(panel.search, "lr<0.05")
+    assert not panel.selected_rows
+    assert "Run 1 is selected, but the filter hides it." in panel._hint.text()
+    for button in (panel.go_on, panel.fork):
+        assert not button.isEnabled() and button.toolTip() == "Clear the filter, which hides Run 1"
+    assert not panel.restore.isEnabled() and panel.curves.isEnabled()
+    panel.table.sortByColumn(NAME, Qt.SortOrder.AscendingOrder)
+    panel.search.clear()
+    assert [row.title for row in panel.selected_rows] == ["Run 1"] and "hides" not in panel._hint.text()
+    qtbot.keyClicks(panel.search, "lr<0.05")
+    spot = panel.table.visualRect(panel.model.index(0, STATE)).center()
+    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=spot)
+    panel.search.clear()
+    assert [row.title for row in panel.selected_rows] == ["Run 2"], "another one was chosen meanwhile"
+
+
+def test_a_run_without_a_checkpoint_or_trained_elsewhere_cannot_be_resumed_and_the_buttons_say_why(
+    qtbot: QtBot, panel: RunPanel, tmp_path: Path
+) -> None:
+    panel.measured.connect(lambda kept: panel.show_disk(kept, measured(kept.checkpoints)))
+    panel.table.selectRow(0)
+    assert not panel.go_on.isEnabled() and not panel.fork.isEnabled()
+    assert panel.go_on.toolTip().startswith("Run 3 has no checkpoint: start a new run")
+    first = panel.model.rows[2].kept
+    assert first is not None
+    first.checkpoints.mkdir()
+    (first.checkpoints / "last.pt").touch()
+    panel.table.selectRow(2)
+    assert panel.go_on.isEnabled() and panel.go_on.toolTip().startswith("Resume this run")
+    store.changed(first, state="running")
+    lock = file_lock.Lock(first.folder / store.LOCK)
+    panel.set_stored(store.listed(tmp_path))
+    assert not panel.go_on.isEnabled() and "trained by another window" in panel.go_on.toolTip()
+    assert panel.fork.isEnabled(), "its weights so far can be taken"
+    lock.release()
+    panel.set_stored(store.listed(tmp_path))
+    assert panel.go_on.isEnabled()
+
+
+@pytest.mark.parametrize(("width", "rows"), [(972, 1), (716, 2)])
+def test_no_button_of_the_toolbar_is_in_a_row_of_its_own(qtbot: QtBot, panel: RunPanel, width: int, rows: int) -> None:
+    panel.resize(width, 300)
+    tools = (panel.go_on, panel.fork, panel.restore, panel.curves, panel.more, panel.sweep, panel.search)
+    qtbot.waitUntil(lambda: panel.search.geometry().right() == width - 9)
+    tops = [each.geometry().center().y() // 8 for each in tools]
+    assert len(set(tops)) == rows and all(tops.count(top) > 1 for top in tops)
 
 
 def test_name_notes_and_tags_are_typed_into_the_table(qtbot: QtBot, panel: RunPanel, tmp_path: Path) -> None:

@@ -18,13 +18,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.runs.checkpoint_files import Checkpoint
+from app.runs.checkpoint_files import Checkpoint, DiskUse
 from app.runs.compare import Setting
 from app.runs.list_columns import BY_KEY
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.util.formatting import bytes_text, counted
+from app.util.formatting import bytes_text
 from app.views.training.runs.compare import RunsCompare
+from app.views.training.runs.selection_text import disk_text, fork_refusal, resume_refusal, selection_text
 from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.sweep.strip import SweepStrip
 from app.views.training.runs.table_model import COLUMNS, KEYS, NAME, STATES, RunRow, RunsModel
@@ -43,7 +44,7 @@ __all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 MOST = 5  # runs that are compared
 READABLE = 0.25  # seconds between two figures
 MOST_WIDE, NAME_WIDE = 220, 400  # px of a column, as of a long note, and of that of the names
-SEARCH = 230  # px
+SEARCH = 150, 230  # px, the least and the greatest width
 FILTER_HINT = (
     f"Search words and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\nColumns: {', '.join(BY_KEY)}"
 )
@@ -56,8 +57,10 @@ class RunPanel(QWidget):
 
     `runChosen(run)` is emitted for a run of this window, `keptChosen(kept)` for a stored one, to show its curves;
     `compared(rows)` when several are selected; `modelsCompared(older, newer)` asks where the models of two part;
-    `measured(kept)` what the checkpoints of the selected run take, see `show_disk`, and `keptDeleted(kept)` to delete
-    those that are kept for revisiting. The other signals request the action in their name.
+    `measured(kept)` what checkpoints the selected run has, see `show_disk`, and `keptDeleted(kept)` to delete those
+    that are kept for revisiting. The other signals request the action in their name.
+
+    Selected runs that the filter hides stay selected: nothing is done to them while they are out of sight.
     """
 
     runChosen = Signal(object)
@@ -84,7 +87,7 @@ class RunPanel(QWidget):
         super().__init__(parent)
         self._session: RunSession | None = None
         self._refreshed = 0.0
-        self._disk: tuple[Path | None, int, int] = (None, 0, 0)
+        self._disk: tuple[Path, DiskUse] | None = None  # of the selected run, once it is measured
         self._fitting = QTimer(self, singleShot=True, interval=FITTING)
         self._fitting.timeout.connect(self._fit_columns)
         manager().changed.connect(self._fitting.start)  # the size of the text
@@ -93,6 +96,7 @@ class RunPanel(QWidget):
         self.model = RunsModel(self)
         self.model.annotated.connect(self.annotated)
         self._before: tuple[object, ...] = ()  # the keys of the rows that were selected before a reset
+        self._hidden: tuple[object, ...] = ()  # of those that the filter hides
         self._refused = ""  # why the filter cannot be read
         self.table = self._create_table()
         self.model.modelAboutToBeReset.connect(self._remember_selection)
@@ -153,14 +157,15 @@ class RunPanel(QWidget):
         self._hint.setMinimumWidth(0)
         self._hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.search = SearchField("Filter runs")
-        self.search.setFixedWidth(SEARCH)
+        self.search.setMinimumWidth(SEARCH[0])
+        self.search.setMaximumWidth(SEARCH[1])
         self.search.setToolTip(FILTER_HINT)
         self.search.textChanged.connect(self._filter)
         tools = QWidget()
         row = FlowLayout(tools, (12, 6, 8, 2), 8)
-        row.put(self.go_on, self.fork, self.restore, self.curves, self.more)
+        row.put(self.go_on, self.fork, self.restore, self.curves, self.more, self.sweep)
         row.push(self.search)
-        told = hbox((self._hint, 1), self.sweep, margins=(12, 0, 8, 2))
+        told = hbox((self._hint, 1), margins=(12, 2, 8, 4))
         self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.addWidget(self.table)
@@ -201,7 +206,7 @@ class RunPanel(QWidget):
             self.listRequested.emit()
 
     def _remember_selection(self) -> None:
-        self._before = tuple(row.key for row in self.selected_rows)
+        self._before = (*(row.key for row in self.selected_rows), *self._hidden)
 
     def _restore_selection(self) -> None:
         selection = self.table.selectionModel()
@@ -211,8 +216,20 @@ class RunPanel(QWidget):
             if row.key in self._before:
                 selection.select(self.model.index(place, 0), flags)
         selection.blockSignals(False)
+        self._hidden = tuple(set(self._before) - {row.key for row in self.model.rows})
         self.table.viewport().update()
         self._enable()
+
+    def clear_selection(self) -> None:
+        """Select no run, not even one that the filter hides."""
+        self._hidden = ()
+        self.table.clearSelection()
+        self._enable()
+
+    @property
+    def hidden_rows(self) -> list[RunRow]:
+        """The selected rows that the filter hides."""
+        return [row for row in self.model.newest_first if row.key in self._hidden]
 
     @Slot(str)
     def _filter(self, text: str) -> None:
@@ -334,6 +351,7 @@ class RunPanel(QWidget):
 
     def _selection_changed(self) -> None:
         rows = self.selected_rows
+        self._hidden = ()
         self._enable()
         if len(rows) < 2:
             self.compare.hide()
@@ -366,45 +384,42 @@ class RunPanel(QWidget):
             self.modelsCompared.emit(*self._two)
 
     def _enable(self) -> None:
-        rows, one = self.selected_rows, self._one
+        rows, one, hidden = self.selected_rows, self._one, self.hidden_rows
+        if one is None or (self._disk is not None and self._disk[0] != one.folder):
+            self._disk = None
         going = self._session is not None and self._session.active
-        ended = one is not None and not (rows[0].run is not None and rows[0].run.active)
-        self.go_on.setEnabled(ended and not going)
-        self.fork.setEnabled(one is not None and not going)
-        self.restore.setEnabled(one is not None)
-        self.curves.setEnabled(bool(rows))
-        why = "A run is in progress: stop it first" if going else "Choose one run that has ended"
+        about = rows[0] if one is not None else None, hidden, going, self._use
         same = "Resume this run from its newest checkpoint, as if it had not stopped"
         new = "Start a new run with the open project's settings from the weights of a checkpoint"
-        for button, words in ((self.go_on, same), (self.fork, new)):
-            button.setToolTip(words if button.isEnabled() else why)
-        if one is None or self._disk[0] != one.folder:
-            self._disk = (one.folder if one is not None else None, 0, 0)
+        for button, why, words in ((self.go_on, resume_refusal(*about), same), (self.fork, fork_refusal(*about), new)):
+            button.setEnabled(not why)
+            button.setToolTip(why or words)
+        self.restore.setEnabled(one is not None)
+        self.curves.setEnabled(bool(rows or hidden))
         if one is not None:
             self.measured.emit(one)
         self._tell()
 
+    @property
+    def _use(self) -> DiskUse | None:
+        """What checkpoints the selected run has; None before that is measured."""
+        return self._disk[1] if self._disk is not None else None
+
     def _tell(self) -> None:
-        """Say how the selected run ended, and what its checkpoints for revisiting take."""
-        rows, (_, count, size) = self.selected_rows, self._disk
-        hint = f"{len(rows)} runs." if rows else "Choose two to compare them." if len(self.model.rows) > 1 else ""
-        said = [rows[0].outcome] if len(rows) == 1 else [hint]
-        if self._refused:
-            said = [self._refused]
-        elif len(self.model.rows) < self.model.count:
-            said.append(f"{len(self.model.rows)} of {counted(self.model.count, 'run')} shown.")
-        if count:
-            said.append(f"{counted(count, 'checkpoint')} for revisiting: {bytes_text(size)}.")
-        words = " ".join(filter(None, said))
+        """Say what is selected, how the run ended, and what its checkpoints for revisiting take."""
+        shown, count = len(self.model.rows), self.model.count
+        said = self._refused or selection_text(self.selected_rows, self.hidden_rows, shown, count)
+        words = " ".join(filter(None, (said, disk_text(self._use))))
         self._hint.setText(words)
         self._hint.setToolTip(words)
         set_property(self._hint, "tone", "error" if self._refused else "text3")
 
-    def show_disk(self, kept: Kept, count: int, size: int) -> None:
-        """Show how many checkpoints a run keeps for revisiting, and the bytes that they take, as measured."""
-        if self._one is not None and self._one.folder == kept.folder:
-            self._disk = kept.folder, count, size
-            self._tell()
+    def show_disk(self, kept: Kept, use: DiskUse) -> None:
+        """Show what checkpoints a run has, as measured."""
+        known = kept.folder, use
+        if self._one is not None and self._one.folder == kept.folder and known != self._disk:
+            self._disk = known
+            self._enable()
 
     def _emit_for_selected(self, signal: SignalInstance) -> None:
         if self._one is not None:
@@ -438,8 +453,8 @@ class RunPanel(QWidget):
         self.set_checkpoints(checkpoints(self._one) if self._one is not None else [])
 
     def _delete_kept_text(self) -> str:
-        _, count, size = self._disk
-        of = f" ({count:,}, {bytes_text(size)})" if count else ""
+        use = self._use
+        of = f" ({use.to_revisit:,}, {bytes_text(use.bytes)})" if use is not None and use.to_revisit else ""
         return f"Delete checkpoints for revisiting{of}…"
 
     def _fill_menu(self, menu: QMenu) -> None:
@@ -452,7 +467,7 @@ class RunPanel(QWidget):
             ("Compare models of these runs", self._compare_models, self._two is not None),
             ("Open folder", lambda: self._emit_for_selected(self.opened), one),
             ("Export as TensorBoard…", lambda: self._emit_for_selected(self.exported), one),
-            (self._delete_kept_text(), lambda: self._emit_for_selected(self.keptDeleted), bool(self._disk[1])),
+            (self._delete_kept_text(), lambda: self._emit_for_selected(self.keptDeleted), bool(disk_text(self._use))),
             ("Delete…", self._delete, any_kept),
         ):
             action = menu.addAction(words)

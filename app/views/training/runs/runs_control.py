@@ -18,7 +18,7 @@ from app.engine.requests.runs import ExportEventFiles, FindResumable, Resumable,
 from app.project import file
 from app.project.project import Project
 from app.runs import compare, store
-from app.runs.checkpoint_files import Checkpoint, delete_kept, measured_bytes
+from app.runs.checkpoint_files import Checkpoint, delete_kept, measured
 from app.runs.record import Parent, RunError
 from app.runs.store import Kept
 from app.training.config import StartWeights
@@ -102,7 +102,7 @@ class RunsControl(QObject):
     def _shown(self, figures: Figures | None) -> None:
         """Select no run when none is shown: a click on one shows it."""
         if figures is None:
-            self._panel.table.clearSelection()
+            self._panel.clear_selection()
 
     def _ask(
         self, key: str, title: str, function: Callable[[*Given], A], *arguments: *Given, then: Callable[[A], None]
@@ -230,10 +230,10 @@ class RunsControl(QObject):
         self._ask("runs deleted", "The runs were not deleted", _deleted, tuple(kept), then=done)
 
     def _measure(self, kept: Kept) -> None:
-        """Measure the checkpoints of a run that are kept for revisiting."""
+        """Find out whether a run has checkpoints, and measure those that are kept for revisiting."""
         self._workspace.background.ask(
-            "checkpoints measured", measured_bytes, kept.checkpoints,
-            on_answer=lambda found: self._panel.show_disk(kept, *found), on_error=lambda _failure: None,
+            "checkpoints measured", measured, kept.checkpoints,
+            on_answer=lambda found: self._panel.show_disk(kept, found), on_error=lambda _failure: None,
         )  # fmt: skip
 
     def ask_delete_kept(self, kept: Kept) -> None:
@@ -287,7 +287,7 @@ class RunsControl(QObject):
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
-        kept = next((row.kept for row in self._panel.model.rows if row.kept is not None), None)
+        kept = next((row.kept for row in self._panel.model.newest_first if row.kept is not None), None)
         if kept is None:
             self._workspace.notifier.refuse("There is no run to resume", "Runs of this project are listed under Runs.")
         else:

@@ -157,6 +157,11 @@ class RunsModel(ColumnsModel):
         return len(self._all)
 
     @property
+    def newest_first(self) -> tuple[RunRow, ...]:
+        """All runs, whatever filters and sorts them."""
+        return tuple(self._all)
+
+    @property
     def elsewhere(self) -> bool:
         """True while another process trains one of the runs."""
         return any(row.elsewhere for row in self._all)

@@ -153,9 +153,7 @@ class RunDeck(QWidget):
             self._shown_at = now
             self.show_progress(self._session.progress())
             looked = self._session.history.looking if self._session.history else None
-            words = telemetry_share(looked.spent, looked.seconds, looked.steps) if looked else ""
-            if words != self.counter.toolTip():
-                self.counter.setToolTip(words)
+            self.counter.set_note(telemetry_share(looked.spent, looked.seconds, looked.steps) if looked else "")
 
     @Slot()
     def _on_stall(self) -> None:
