@@ -337,10 +337,33 @@ def test_counter_shows_what_it_is_told(show_widget):
     assert counter.fields() == (("Epoch", "3/10"), ("Loss", "0.05"))
     assert counter.accessibleDescription() == "Epoch 3/10, Loss 0.05"
     counter.set_message("Fix 1 error to run", "error", "error")
-    assert counter.message() == counter.toolTip() == "Fix 1 error to run"
+    assert counter.message() == counter.toolTip().splitlines()[0] == "Fix 1 error to run"
     for done, epochs in ((2.44, 10), (150.0, 200), (0.0, 0), (9.0, 3)):
         counter.set_progress(done, epochs)
         counter.grab()
+
+
+def test_a_counter_that_is_narrow_drops_its_reels_before_a_figure_and_tells_those_that_have_no_room(show_widget):
+    counter = show_widget(w.Counter(spare=("Samples/s", "Batch")))
+    counter.reserve(["Stopped"])
+    values = {"Epoch": "12/12", "Batch": "23/23", "Samples/s": "1,640", "Loss": "0.160", "ETA": "1:23"}
+    counter.set_fields(values.items())
+
+    def shown():
+        return [counter.fields()[place][0] for place in counter._fitting]
+
+    counter.resize(460, counter.height())
+    assert counter._has_reels and shown() == [*values] and counter.toolTip() == ""
+    counter.resize(330, counter.height())
+    assert not counter._has_reels and shown() == [*values], "of a run in progress all of them"
+    counter.set_message("Stopped", "stop")
+    assert shown() == ["Epoch", "Batch", "Loss", "ETA"]
+    assert counter.toolTip() == "Stopped\nSamples/s 1,640"
+    counter.set_note("Measuring takes little.")
+    counter.set_fields({**values, "Samples/s": "1,200"}.items())
+    assert counter.toolTip().splitlines()[1:] == ["Samples/s 1,200", "Measuring takes little."]
+    counter.set_message("")
+    assert shown() == [*values]
 
 
 def test_reels_turn_with_batches_and_stand_still_when_asked(qtbot, monkeypatch):

@@ -21,6 +21,7 @@ HEIGHT = 38
 REEL = 12.0  # radius of a reel, px
 HUB = 3.6
 FIELDS = 74  # where the figures begin, px
+EDGE = 14  # left of the figures without the reels, and right of the message
 GAP = 26  # between two figures, px
 LEAST_GAP = 10  # where room is short
 ICON_ROOM = 24  # of the message's icon, and the gap before it
@@ -46,8 +47,9 @@ class _Figure:
 class Counter(QWidget):
     """The tape counter of the training deck, 38 px high, in `sunken`.
 
-    A message about an error leads there: a click on it emits `followed`. Where there is no room for all figures, those
-    with a caption of `spare` go first, in that order, then the last ones.
+    A message about an error leads there: a click on it emits `followed`. Where there is no room for all figures, the
+    reels go first, as the segments show the progress too; then the figures with a caption of `spare`, in that order,
+    then the last ones. The tool tip has the figures that went.
     """
 
     followed = Signal()
@@ -71,6 +73,8 @@ class Counter(QWidget):
         self._message = TextLine("", "message")
         self._gap = float(GAP)
         self._fitting: list[int] = []  # the places of figures that have room
+        self._has_reels = True
+        self._note = ""
         self._reserved = 0.0  # for a message
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
@@ -104,7 +108,8 @@ class Counter(QWidget):
         if widths != self._widths or not same:
             self._widths = widths
             self._fit()
-        self.setAccessibleDescription(", ".join(f"{c} {v}" for c, v in fields))
+        self.setAccessibleDescription(_listed(fields))
+        self._update_tip()
         self.update()
 
     def fields(self) -> tuple[tuple[str, str], ...]:
@@ -137,9 +142,18 @@ class Counter(QWidget):
         if (text, icon, color) == (self._text, self._icon, self._tone):
             return
         self._text, self._icon, self._tone = text, icon, color
-        self.setToolTip(text)
         self._fit()
         self.update()
+
+    def set_note(self, text: str) -> None:
+        """Set a sentence of the tool tip."""
+        self._note = text
+        self._update_tip()
+
+    def _update_tip(self) -> None:
+        left_out = [field for place, field in enumerate(self.fields()) if place not in self._fitting]
+        lines = self._text, _listed(left_out), self._note
+        self.setToolTip("\n".join(filter(None, lines)))
 
     def message(self) -> str:
         return self._text
@@ -152,7 +166,7 @@ class Counter(QWidget):
     def message_rect(self) -> QRect:
         """Return the area of the message with its icon."""
         width = int(self._message.width) + 28
-        return QRect(self.width() - 14 - width, 0, width + 14, self._high - 6)
+        return QRect(self.width() - EDGE - width, 0, width + EDGE, self._high - 6)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self._over_link(event):
@@ -174,7 +188,8 @@ class Counter(QWidget):
         self._turned_at = now
         if batches > 0 and not manager().reduced_motion:
             self._angle = (self._angle + min(batches * TURN_A_BATCH, elapsed)) % 1.0
-            self.update(self._reels)
+            if self._has_reels:
+                self.update(self._reels)
 
     def angle(self) -> float:
         """Return the rotation of the reels, in turns, 0 to 1."""
@@ -189,10 +204,14 @@ class Counter(QWidget):
         wanted = max(full.width, self._reserved)
         captions = [figure.caption.text for figure in self._figures]
         kept = list(range(len(self._widths)))
+        had_reels, all_gaps = self._has_reels, LEAST_GAP * max(len(kept) - 1, 0)
+        self._has_reels = FIELDS + sum(self._widths) + all_gaps + ICON_ROOM + EDGE <= self.width()
+        if had_reels != self._has_reels:
+            self._cut()
         while True:
             gaps = max(len(kept) - 1, 0)
-            room = self.width() - FIELDS - sum(self._widths[place] for place in kept) - 14
-            room -= ICON_ROOM if self._icon or self._reserved else 8
+            room = self.width() - self._figures_at - sum(self._widths[place] for place in kept) - EDGE
+            room -= ICON_ROOM if self._icon or (self._reserved and self._has_reels) else 8 if self._text else 0
             self._gap = min(max((room - wanted) / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
             room -= self._gap * gaps
             if room >= full.width or len(kept) <= 2:
@@ -201,10 +220,17 @@ class Counter(QWidget):
             kept.remove(spare[0] if spare else kept[-1])
         self._fitting = kept
         self._message = full if full.width <= room else elided(self._text, "message", room)
+        self._update_tip()
+
+    @property
+    def _figures_at(self) -> int:
+        """Where the figures begin, px."""
+        return FIELDS if self._has_reels else EDGE
 
     def _cut(self) -> None:
         """Lay out one segment per epoch, or a single bar when there are too many."""
-        room = self.width() - FIELDS - 14
+        left = self._figures_at
+        room = self.width() - left - EDGE
         gap = 2.0
         count = self._epochs
         if count < 1 or room <= 0:
@@ -212,9 +238,9 @@ class Counter(QWidget):
             return
         width = (room - gap * (count - 1)) / count
         if width < SEGMENT_LEAST:
-            self._segments = [QRectF(FIELDS, self._high - 6, room, 3)]
+            self._segments = [QRectF(left, self._high - 6, room, 3)]
         else:
-            self._segments = [QRectF(FIELDS + i * (width + gap), self._high - 6, width, 3) for i in range(count)]
+            self._segments = [QRectF(left + i * (width + gap), self._high - 6, width, 3) for i in range(count)]
         self._shape = QPainterPath()
         for segment in self._segments:
             self._shape.addRoundedRect(segment, 1, 1)
@@ -237,9 +263,10 @@ class Counter(QWidget):
         box(painter, QRectF(self.rect()), 7, theme.sunken, theme.line)
         tape = theme.color(self._color)
         share = self._done / self._epochs if self._epochs else 0.0
-        self._paint_reel(painter, theme, QPointF(8 + REEL, self._high / 2), 1.0 - share, tape)
-        self._paint_reel(painter, theme, QPointF(8 + 3 * REEL + 6, self._high / 2), share, tape)
-        if not self._reels.contains(event.rect()):
+        if self._has_reels:
+            self._paint_reel(painter, theme, QPointF(8 + REEL, self._high / 2), 1.0 - share, tape)
+            self._paint_reel(painter, theme, QPointF(8 + 3 * REEL + 6, self._high / 2), share, tape)
+        if not self._has_reels or not self._reels.contains(event.rect()):
             self._paint_figures(painter, theme)
             self._paint_segments(painter, theme, tape)
         painter.end()
@@ -263,7 +290,7 @@ class Counter(QWidget):
             painter.drawLine(center + way * 1.2, center + way * (HUB - 0.4))
 
     def _paint_figures(self, painter: QPainter, theme: Theme) -> None:
-        x = float(FIELDS)
+        x = float(self._figures_at)
         rest, below = self._color == "text4", round(14 * manager().scale)
         for place in self._fitting:
             figure, width = self._figures[place], self._widths[place]
@@ -273,7 +300,7 @@ class Counter(QWidget):
             x += width + self._gap
         if self._text:
             color = theme.color(self._tone)
-            left = self.width() - 14 - self._message.width
+            left = self.width() - EDGE - self._message.width
             area = QRectF(0, 0, self.width(), self._high - 6)
             self._message.draw_in(painter, left, area, color)
             if self._icon:
@@ -292,3 +319,7 @@ class Counter(QWidget):
             painter.setClipRect(QRectF(0, last.y(), right, last.height()))
             painter.fillPath(self._shape, tape)
             painter.setClipping(False)
+
+
+def _listed(fields: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{caption} {value}" for caption, value in fields)
