@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -353,3 +353,20 @@ def test_at_larger_text_a_dialog_is_wider_and_scrolls_where_the_screen_is_too_lo
         assert dialog.rect().contains(close.geometry())
     finally:
         theme.apply(qapp, "dark", 1.0)
+
+
+def test_the_choice_of_weights_is_a_part_of_its_own_below_the_files(qtbot: QtBot, tmp_path: Path) -> None:
+    dialog = ExportDialog(tmp_path, "of Run 1 at step 276")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+
+    def top(widget: QWidget) -> int:
+        return widget.mapTo(dialog, QPoint(0, 0)).y()
+
+    assert top(dialog.boxes["certify"]) < top(dialog.of_weights) < top(dialog.which) < top(dialog.folder)
+    assert abs(dialog.which.mapTo(dialog, dialog.which.rect().center()).y()
+               - dialog.weights.mapTo(dialog, dialog.weights.rect().center()).y()) < 4  # fmt: skip
+    for key in ("safetensors", "pt"):
+        dialog.boxes[key].setChecked(False)
+    assert not dialog.of_weights.isVisible(), "no file has weights"

@@ -34,7 +34,8 @@ _OPENED_WORDS = {
 }
 NEWEST, BEST = "newest", "best"
 # Where another kind of thing begins.
-_SECTIONS = {"code": "Files", "pt2": "Other formats, in eval mode", "certify": "Certify"}
+_SECTIONS = {"code": "Files", "pt2": "Other formats, in eval mode", "certify": "Certificate"}
+_ABOVE_SECTION = 4  # px
 
 
 def folder_problem(folder: Path) -> str:
@@ -74,7 +75,7 @@ class ExportDialog(Dialog):
         for key, name in NAMES.items():
             name = name.replace("model.", f"{MAKER}.") if opened and key in ("code", "certify") else name
             if key in _SECTIONS:
-                self.body.addWidget(label(_SECTIONS[key], "section"))
+                self._add_section(_SECTIONS[key])
             self._add_box(key, name, getattr(start, key))
         if missing := onnx_missing():
             self._disable("onnx", missing)
@@ -82,11 +83,17 @@ class ExportDialog(Dialog):
         self.set_weights(weights)
         self.which = Segmented([(NEWEST, "Newest"), (BEST, "Best validation loss")], "Weights to export")
         self.which.changed.connect(lambda key: self.weights_chosen.emit(key == BEST))
-        self.which_label = label("Weights", "label", "text2")
-        self.body.addLayout(hbox(self.which_label, self.which, 1, spacing=8))
-        self.body.addWidget(self.weights)
-        self.body.addSpacing(8)
-        self.body.addWidget(label("Folder", "section"))
+        self.of_weights = QWidget()
+        title = label("Weights in these files", "section")
+        vbox(
+            title,
+            hbox(self.which, (self.weights, 1), spacing=12),
+            on=self.of_weights,
+            margins=(0, _ABOVE_SECTION, 0, 0),
+            spacing=8,
+        )
+        self.body.addWidget(self.of_weights)
+        self._add_section("Folder")
         self.folder = QLineEdit(str(folder))
         self.folder.setAccessibleName("Folder")
         self.folder.setMinimumHeight(26)
@@ -102,10 +109,16 @@ class ExportDialog(Dialog):
         self.export_button.clicked.connect(self._choose)
         self.folder.textChanged.connect(self._validate)
         self._validate()
+        self.resize(self.minimumWidth(), 1)  # as high as its content then needs: the hint of wrapped labels is higher
 
     def set_weights(self, weights: str) -> None:
         """Show which weights would be written, a phrase after "Weights"."""
         self.weights.setText(f"Weights {weights}.")
+
+    def _add_section(self, title: str) -> None:
+        heading = label(title, "section")
+        heading.setContentsMargins(0, _ABOVE_SECTION if self.body.count() else 0, 0, 0)
+        self.body.addWidget(heading)
 
     def _add_box(self, key: str, name: str, on: bool) -> None:
         check = QCheckBox(name)
@@ -148,8 +161,7 @@ class ExportDialog(Dialog):
             note = "The folder will be created."
         self.note.setText(problem or note)
         set_property(self.note, "tone", "error" if problem else "warn" if there else "text3")
-        for widget in (self.weights, self.which, self.which_label):
-            widget.setVisible(choice.takes_weights)
+        self.of_weights.setVisible(choice.takes_weights)
         self.export_button.setEnabled(not problem)
 
     def _browse(self) -> None:
