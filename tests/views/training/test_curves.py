@@ -9,11 +9,12 @@ import math
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 
 import msgspec
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
@@ -174,9 +175,9 @@ def test_a_run_of_one_step_has_a_point(qtbot, curves, run, events):
 
 def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
     plot, now = run_curves.loss.plot, theme.current()
-    place, label = next((place, label) for place, label in plot.backdrop.epoch_lines() if label)
-    corner = plot.mapFromScene(plot.view.mapToScene(QPointF(place + 4, 0)))
-    size = QFontMetricsF(theme.font("axis")).boundingRect(label).size().toSize()
+    line = next(line for line in plot.backdrop.epoch_lines() if line.label)
+    corner = plot.mapFromScene(plot.view.mapToScene(QPointF(line.label_at, 0)))
+    size = QFontMetricsF(theme.font("axis")).boundingRect(line.label).size().toSize()
 
     def colors():
         picture = plot.grab(QRect(corner, size)).toImage()
@@ -190,6 +191,21 @@ def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
     over = colors()
     assert now.text3.name() in beside and over[now.text3.name()] >= beside[now.text3.name()]
     assert now.plot.name() in over, "outlined"
+
+
+@pytest.mark.parametrize("width", [150, 190, 240, 600])
+def test_every_line_of_an_epoch_has_its_number_and_no_two_touch(run_curves, width):
+    backdrop = run_curves.loss.plot.backdrop
+    backdrop.boundingRect = lambda: QRectF(0, 0, width, 100)
+    backdrop.set_epochs([23.0 * epoch for epoch in range(1, 13)])
+    run_curves.loss.plot.view.setXRange(0, 276, padding=0)
+    lines, metrics = backdrop.epoch_lines(), QFontMetricsF(theme.font("axis"))
+    assert len(lines) > 1 and lines[0].label.startswith("epoch ")
+    assert all(line.label.isdecimal() for line in lines[1:] if line.place < width)
+    assert all(line.label == "" for line in lines if line.place == width), "nothing follows the last epoch"
+    labelled = [line for line in lines if line.label]
+    spans = sorted((line.label_at, line.label_at + metrics.horizontalAdvance(line.label)) for line in labelled)
+    assert all(one[1] < other[0] for one, other in pairwise(spans)) and spans[-1][1] < width
 
 
 def QImage_rgb(color):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from app.views.training.charts.curve import Curve
 
 FLAG = 4.0  # pixels: half the width of the triangle at a marked step
+LABEL_GAP = 4  # pixels between a line and its label
 EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
 LABEL_OUTLINE = 3  # pixels around and between the letters of a label that lies over curves
 CUT_ROOM = 120  # pixels of the label of a cut, at most
@@ -97,6 +98,14 @@ class PlotLayer(QGraphicsObject):
         return self._plot.view.rect()
 
 
+class EpochLine(NamedTuple):
+    """The line at the end of an epoch: its pixel, and the label of the next epoch with its own, "" without room."""
+
+    place: int
+    label: str
+    label_at: float
+
+
 class Backdrop(PlotLayer):
     """The grid, a dashed line at the end of each epoch and at each manual change of the run, and a solid one where its
     net was edited.
@@ -161,8 +170,8 @@ class Backdrop(PlotLayer):
         pen = QPen(now.line3, 1)
         pen.setDashPattern([2, 3])
         painter.setPen(pen)
-        for place, _ in self.epoch_lines():
-            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+        for line in self.epoch_lines():
+            painter.drawLine(QPointF(line.place, rect.top()), QPointF(line.place, rect.bottom()))
         pen = QPen(now.warn, 1)
         pen.setDashPattern([4, 3])
         painter.setPen(pen)
@@ -198,21 +207,31 @@ class Backdrop(PlotLayer):
         reach = pixels * (high - low) / max(self._plot.view.width(), 1)
         return [cut for cut in self.cuts if abs(cut.x - x) <= reach]
 
-    def epoch_lines(self) -> list[tuple[int, str]]:
-        """Return the pixels of lines at the ends of epochs, as many as fit; each with a label that names the next
-        epoch, "" where it has no room.
+    def epoch_lines(self) -> list[EpochLine]:
+        """Return the lines at the ends of epochs, as many as fit.
+
+        Each is labelled with the epoch that begins there, the first as "epoch 5", the others by the number alone; at
+        the right edge the label is left of its line.
         """
         rect, (x0, x1) = self.boundingRect(), self._plot.view.viewRange()[0]
         if len(self._epochs) < 2 or not self._plot.show_epochs:
             return []
         apart = (self._epochs[-1] - self._epochs[0]) / (len(self._epochs) - 1) / (x1 - x0) * rect.width()
         every = max(1, round(series.nice_step(EPOCH_ROOM / max(apart, 1e-6), 1)))
-        metrics, lines = QFontMetricsF(theme.font("axis")), []
+        metrics, lines, free = QFontMetricsF(theme.font("axis")), list[EpochLine](), rect.left()
         for index in range(max(every - 1, 1), len(self._epochs) + 1, every):
             end = self._epochs[index - 1]
-            if x0 <= end <= x1:
-                place, label = round(rect.left() + (end - x0) / (x1 - x0) * rect.width()), f"epoch {index + 1:,}"
-                lines.append((place, label if place + 4 + metrics.horizontalAdvance(label) < rect.right() else ""))
+            if not x0 <= end <= x1:
+                continue
+            place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
+            label = f"{index + 1:,}" if lines else f"epoch {index + 1:,}"
+            width = metrics.horizontalAdvance(label)
+            at = place + LABEL_GAP
+            if at + width >= rect.right():
+                at = place - LABEL_GAP - width
+                label = label if at > free and index < len(self._epochs) else ""  # no epoch may follow the last one
+            free = max(free, at + width + LABEL_GAP if label else 0.0)
+            lines.append(EpochLine(place, label, at))
         return lines
 
 
@@ -228,11 +247,11 @@ class EpochLabels(PlotLayer):
         painter.setFont(theme.font("axis"))
         painter.setPen(now.text3)
         baseline = self.boundingRect().top() + QFontMetricsF(painter.font()).ascent() + 2
-        for place, label in self._plot.backdrop.epoch_lines():
+        for line in self._plot.backdrop.epoch_lines():
             outline = QPainterPath()
-            outline.addText(place + 4, baseline, painter.font(), label)
+            outline.addText(line.label_at, baseline, painter.font(), line.label)
             painter.strokePath(outline, QPen(now.plot, LABEL_OUTLINE))
-            painter.drawText(QPointF(place + 4, baseline), label)
+            painter.drawText(QPointF(line.label_at, baseline), line.label)
 
 
 class CursorLine(PlotLayer):
