@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QLineEdit, QWidget
+from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.builder.analysis import analyse
@@ -22,6 +22,7 @@ from app.util.resources import path
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.picker import Picker
 from app.views.training.form.settings_form import RunSettings, TrainingForm
+from app.views.ui import theme
 from tests.support.builder_nets import net
 
 LAYERS = (("nn.Flatten", "flatten", {}), ("nn.Linear", "fc1", {"out_features": 16}), ("nn.ReLU", "relu", {}),
@@ -94,6 +95,33 @@ def test_an_edit_during_a_run_says_beside_the_field_what_the_run_goes_on_with(
     assert rate.remark.isHidden() and epochs.remark.isVisible()
     form.set_running(False)
     assert epochs.remark.isHidden()
+
+
+def test_names_are_shortened_rather_than_the_form_scrolled_sideways_at_larger_text(
+    qtbot: QtBot, qapp: QApplication, form: TrainingForm
+) -> None:
+    theme.apply(qapp, "dark")
+    form.optimizer.set_open(True)
+    theme.manager().set_scale(1.5)
+    try:
+        form.resize(360, 2400)
+        inside = form.area.widget()
+        qtbot.waitUntil(lambda: inside.minimumSizeHint().width() <= form.area.viewport().width() == inside.width())
+        names = [row.name for row in form.optimizer.form.rows.values()]
+        qtbot.waitUntil(lambda: any("…" in name.text() for name in names))
+        form.resize(800, 2400)
+        qtbot.waitUntil(lambda: not any("…" in name.text() for name in names if name.wanted < 150))
+    finally:
+        theme.manager().set_scale(1.0)
+
+
+def test_fields_of_the_split_and_of_loading_begin_at_one_line(qtbot: QtBot, form: TrainingForm) -> None:
+    def lefts() -> set[int]:
+        forms = form.data.split, form.data.loading
+        editors = [row.editor for one in forms for row in one.rows.values()]
+        return {editor.mapTo(form, QPoint(0, 0)).x() for editor in editors if editor is not None}
+
+    qtbot.waitUntil(lambda: len(lefts()) == 1)
 
 
 def test_every_field_of_the_config_has_its_place(form: TrainingForm) -> None:

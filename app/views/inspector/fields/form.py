@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from app.builder.literals import AUTO
@@ -14,10 +15,12 @@ from app.util.late_dataclass import dataclass
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.row import LABEL_MOST, ParamRow
 from app.views.inspector.fields.values import BlockScope, ParamLike
+from app.views.ui.docks import beside_text
 from app.views.ui.theme import manager
 from app.views.ui.widgets import Button, icon_button
 
 _TOOLS = 20  # room for the button with what can be done with a parameter, px
+_LABELS = 96  # px, the least width of the column of names
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class ParamWire:
 
 
 class ParamForm(QWidget):
-    """A form with one row per parameter.
+    """A form with one row per parameter. Where it is narrow the names are shortened, rather than the form be scrolled.
 
     `edited(name, value, merge)` carries a valid value; `merge` is the same for all edits of one visit to a field and
     None for single actions. `reset(name)` requests the default, `cut(port)` to cut a wire into a parameter.
@@ -59,7 +62,9 @@ class ParamForm(QWidget):
         self._more: Button | None = None
         self._pointed: ParamRow | None = None
         self._filling = False
-        grid = QGridLayout(self)
+        self._aligned: tuple[ParamForm, ...] = (self,)
+        self._column = 0  # the width of the names
+        grid = self._grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(0)
@@ -68,12 +73,46 @@ class ParamForm(QWidget):
         if tools is not None:
             for row in self.rows.values():
                 row.name.installEventFilter(self)
-        self._align(grid)
+        self._fit_names()
 
-    def _align(self, grid: QGridLayout) -> None:
-        widest = max((row.name.sizeHint().width() for row in self.rows.values()), default=0)
-        room = _TOOLS if self._tools is not None else 0
-        grid.setColumnMinimumWidth(0, min(max(widest + room, 96), round(LABEL_MOST * manager().scale)))
+    def align_with(self, *others: ParamForm) -> None:
+        """Give the names of these forms, which are above one another, the same width."""
+        for form in (self, *others):
+            form._aligned = (self, *others)
+            form._fit_names()
+
+    def _fit_names(self) -> None:
+        """Give the names what the widest of them wants, as far as the editors leave it."""
+        most = round(LABEL_MOST * manager().scale)
+        least = min(beside_text(_LABELS), most)
+        wanted = max((row.name.wanted + form._tools_room for form in self._aligned for row in form.rows.values()),
+                     default=0)  # fmt: skip
+        wanted = min(max(wanted, least), most)
+        editors = self._grid.minimumSize().width() - self._column
+        column = wanted if not self.isVisible() else min(max(self.width() - editors, least), wanted)
+        if column != self._column:
+            self._column = column
+            for row in self.rows.values():
+                row.name.set_room(column)
+            self._grid.setColumnMinimumWidth(0, column)
+
+    @property
+    def _tools_room(self) -> int:
+        return _TOOLS if self._tools is not None else 0
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the least size, with names as short as they may become."""
+        least = self._grid.minimumSize()
+        return QSize(least.width() - self._column + min(self._column, beside_text(_LABELS)), least.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_names()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:  # an editor, or the text size, is another one
+            self._fit_names()
+        return super().event(event)
 
     @property
     def params(self) -> tuple[ParamLike, ...]:

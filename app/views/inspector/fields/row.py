@@ -63,15 +63,25 @@ class ParamName(QLabel):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._whole = text
+        self._room = 0
         self.setFont(theme.font("code"))
         self.setProperty("tone", "text2")
-        self._fit()
-        theme.manager().changed.connect(self._fit)
+        self._fit_text()
+        theme.manager().changed.connect(self._fit_text)
 
-    def _fit(self) -> None:
+    def _fit_text(self) -> None:
+        """Take the room that a name may have at the text size in force, until the form gives it less."""
         most = round(LABEL_MOST * theme.manager().scale)
-        self.setText(QFontMetrics(theme.font("code")).elidedText(self._whole, Qt.TextElideMode.ElideMiddle, most))
-        self.setMaximumWidth(most)
+        self.wanted = min(QFontMetrics(theme.font("code")).horizontalAdvance(self._whole) + 1, most)  # rounded down
+        self._room = 0
+        self.set_room(most)
+
+    def set_room(self, most: int) -> None:
+        """Shorten the name to a width, px."""
+        if most != self._room:
+            self._room = most
+            self.setText(QFontMetrics(theme.font("code")).elidedText(self._whole, Qt.TextElideMode.ElideMiddle, most))
+            self.setMaximumWidth(most)
 
 
 class ParamRow:

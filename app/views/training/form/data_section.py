@@ -121,6 +121,7 @@ class DataSection(Section):
             form.set_docs({param.name: param.doc for param in params})
             form.edited.connect(self._set)
             form.reset.connect(lambda name: self._set(name, getattr(DataConfig, name), None))
+        self.split.align_with(self.loading, self.bad)
         self.training_transforms = TransformsList("Transforms in training", random=True)
         self.eval_transforms = TransformsList("Transforms in evaluation", random=False)
         self.training_transforms.edited.connect(self._transform)
