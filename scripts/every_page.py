@@ -71,7 +71,7 @@ class Shoot:
         window = self.window
         until(lambda: window.live.up_to_date and window.furnished)
         window.pages.make_all()
-        for key in ("curves", "layer", "attention", "diff"):
+        for key in ("curves", "layer", "attention", "diff", "panels"):
             window.pages.show(key)
         until(lambda: window.furnished)
         project = window.document.project

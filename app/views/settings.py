@@ -254,6 +254,22 @@ class Settings(QObject):
     def hidden_run_columns(self, value: Iterable[str]) -> None:
         self._put("runs/hidden_columns", " ".join(value))
 
+    def panels_of(self, project: Path | None) -> tuple[str, list[Any]]:
+        """Return the view and the panels of the page "Panels" as a project was left with, those of the project before
+        for one without; "" and an empty list if there are none."""
+        table = self._table("runs/panels")
+        kept = table.get(str(project.absolute()) if project else "", next(reversed(table.values()), None))
+        if not isinstance(kept, dict) or not isinstance(kept.get("panels"), list):
+            return "", []
+        return str(kept.get("view", "")), kept["panels"]
+
+    def set_panels_of(self, project: Path | None, view: str, panels: list[Any]) -> None:
+        """Store the view and the panels of a project; those of the projects used last are kept."""
+        table, key = self._table("runs/panels"), str(project.absolute()) if project else ""
+        table.pop(key, None)
+        newest = [*table.items(), (key, {"view": view, "panels": panels})][-RECENT_FILES:]
+        self._put("runs/panels", json.dumps(dict(newest)))
+
     @property
     def watch_points(self) -> str:
         """Where runs pause by themselves, as text (see `app.training.monitoring.watch_points`)."""

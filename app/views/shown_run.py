@@ -19,11 +19,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class ComparedRun:
+    """One of the runs that are shown: its name with its tags, its history, and where it is stored, if it is."""
+
+    label: str
+    history: History
+    folder: Path | None
+
+
+@dataclass(frozen=True)
 class Figures:
     """A run's history and title; `source` maps its layers to nodes, None if its net is not open.
 
     `beside` are the labels and histories of runs compared with it, `folder` is where the run is stored, None if it is
-    not. `label` is the title with the tags of the run, for legends; "" if it has none.
+    not, and `beside_folders` are those of the others. `label` is the title with the tags of the run, for legends; "" if
+    it has none.
     """
 
     history: History
@@ -33,6 +43,14 @@ class Figures:
     beside: tuple[tuple[str, History], ...] = ()
     folder: Path | None = None
     label: str = ""
+    beside_folders: tuple[Path, ...] = ()
+
+    @property
+    def runs(self) -> list[ComparedRun]:
+        """The run and those beside it."""
+        folders = [self.folder, *self.beside_folders, *[None] * len(self.beside)]
+        histories = [self.history, *(history for _, history in self.beside)]
+        return [ComparedRun(*each) for each in zip(self.names, histories, folders, strict=False)]
 
     @property
     def names(self) -> list[str]:

@@ -30,6 +30,7 @@ from app.views.training.evaluation.feature import EvaluationFeature
 from app.views.training.form.feature import TrainingFormFeature
 from app.views.training.layer.feature import LayerFeature
 from app.views.training.memory.feature import MemoryFeature
+from app.views.training.panels.feature import PanelsFeature
 from app.views.training.runs.feature import RunsFeature
 from app.views.training.surgery.feature import SurgeryFeature
 from app.views.weights.feature import WeightsFeature
@@ -90,6 +91,8 @@ class WholeWindow(MainWindow):
     profile_control = Part(MemoryFeature, lambda its: its.profile_control)
     console = Part(RunsFeature, lambda its: its.console)
     places = Part(RunsFeature, lambda its: its.places)
+    panels = Part(PanelsFeature, lambda its: its.panels)
+    panels_control = Part(PanelsFeature, lambda its: its.panels_control)
     runs = Part(RunsFeature, lambda its: its.runs)
     runs_control = Part(RunsFeature, lambda its: its.runs_control)
     weights_control = Part(WeightsFeature, lambda its: its.weights_control)

@@ -14,7 +14,10 @@ HOLDERS = {
     Role.Client, Role.Grouping, Role.Separator, Role.LayeredPane, Role.StaticText, Role.ScrollBar, Role.Pane,
     Role.Border, Role.Grip, Role.Splitter, Role.ToolBar, Role.StatusBar, Role.MenuBar, Role.Whitespace,
 }  # fmt: skip
-PAGES = ("network", "autograd", "observed", "code", "curves", "layer", "training", "evaluation", "findings", "runs")
+PAGES = (
+    "network", "autograd", "observed", "code", "curves", "layer", "training", "evaluation", "findings", "runs",
+    "panels",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -115,10 +115,11 @@ class LegendEntry:
 
 class ChartLegend(QWidget):
     """The meaning of each mark with its newest value. Where space is short it abbreviates labels, wraps to a second
-    line, and moves values to the tool tip before it drops a name."""
+    line, or to as many as `most_lines`, and moves values to the tool tip before it drops a name."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.most_lines = 2
         self._entries: tuple[LegendEntry, ...] = ()
         self._lines = 1
         self._in_one_line = False
@@ -162,9 +163,9 @@ class ChartLegend(QWidget):
         self.updateGeometry()
 
     def _fit(self) -> None:
-        """Take a second line where short names do not fit in one, whatever the values are at the moment."""
-        usual = [replace(entry, value="0.0000") for entry in self._entries]
-        self._lines = 1 if _rows(_widths(usual, True, True), True, self.width()) <= 1 else 2
+        """Take further lines where short names do not fit in one, whatever the values are at the moment."""
+        usual = [replace(entry, value=entry.value and "0.0000") for entry in self._entries]
+        self._lines = min(_rows(_widths(usual, True, True), True, self.width()), self.most_lines)
         self.setFixedHeight(self._lines * _line())
 
     def fitted_entries(self) -> list[tuple[str, str, bool, float]]:

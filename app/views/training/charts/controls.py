@@ -24,7 +24,7 @@ FORMATS = {"png": "Picture (*.png)", "svg": "Drawing (*.svg)", "csv": "Numbers (
 
 
 class CurveControls(QWidget):
-    """A line of controls; it knows the page only to export it."""
+    """A line of controls; it knows the page only to export it, and offers no export without one."""
 
     smoothingChanged = Signal(float)
     modeChanged = Signal(str)
@@ -47,6 +47,7 @@ class CurveControls(QWidget):
         self._follow.hide()
         self._export = icon_button("export", "Export the curves")
         self._export.clicked.connect(self._ask_format)
+        self._export.hide()
         self._caption = label("Smoothing", "caption", "text2")
         hbox(
             self._follow, self._caption, self._slider, self._weight, self._mode, self._export, on=self,
@@ -60,6 +61,12 @@ class CurveControls(QWidget):
     def set_page(self, page: Curves) -> None:
         """Set the page that the export button exports."""
         self._page = page
+        self._export.show()
+
+    @property
+    def parts(self) -> tuple[QWidget, ...]:
+        """Return the widgets, for a page that lays them out itself."""
+        return self._follow, self._caption, self._slider, self._weight, self._mode
 
     @property
     def smoothing(self) -> float:

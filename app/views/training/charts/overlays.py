@@ -21,7 +21,8 @@ from app.views.training.charts.timescale import Mode, TimeScale
 # The third run's colour, the fourth's, then those that the loss and accuracy charts do not use otherwise.
 COLORS = (2, 4, 3, 5)
 
-Values = Callable[[History, Smoother], tuple[Floats, Floats, Floats]]  # steps, seconds and values of a history
+# Steps, seconds (None where they are those of the steps) and values of a history.
+Values = Callable[[History, Smoother], tuple[Floats, Floats | None, Floats]]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,14 @@ class _Line:
     color: int
     dots: CurveDots | None = None
     smoother: Smoother = field(default_factory=lambda: Smoother(0.9))
+
+
+def _last_finite(values: Floats) -> float | None:
+    """Return the last value that is a number; None if there is none."""
+    if len(values) and np.isfinite(values[-1]):
+        return float(values[-1])
+    known = np.flatnonzero(np.isfinite(values))
+    return float(values[known[-1]]) if len(known) else None
 
 
 def smoothed_loss(history: History, smoother: Smoother) -> tuple[Floats, Floats, Floats]:
@@ -106,7 +115,8 @@ class RunOverlays:
             steps, seconds, values = self._values(line.other.history, line.smoother)
             x = TimeScale(line.other.history, mode).x_of(steps, seconds)
             window = series.visible(x, low, high)
-            thin_x, thin_y = series.thin(x[window], values[window], self._plot.pixels // 2)
+            thinned = series.thin if weight or self._dots else series.thin_peaks
+            thin_x, thin_y = thinned(x[window], values[window], self._plot.pixels // 2)
             line.curve.set_points(thin_x, level(thin_y))
             if line.dots is not None:
                 line.dots.set_points(thin_x, level(thin_y))
@@ -125,6 +135,23 @@ class RunOverlays:
             values = self._values(line.other.history, line.smoother)[2]
             text = formatting.figure(float(values[-1])) if len(values) else "–"
             found.append(LegendEntry(line.other.label, text, line.color, short=line.other.title))
+        return found
+
+    def read(self, x: float | None, mode: Mode) -> list[tuple[Other, int, float | None]]:
+        """Return each run with its colour and its value measured at an x or last before it; the newest for None.
+
+        The value is None where the run has none, nan where the run has none there.
+        """
+        found: list[tuple[Other, int, float | None]] = []
+        for line in self._lines:
+            steps, seconds, values = self._values(line.other.history, line.smoother)
+            scale = TimeScale(line.other.history, mode)
+            value = _last_finite(values)
+            if value is not None and x is not None:
+                end = int(np.searchsorted(scale.x_of(steps, seconds), x, "right")) if x <= scale.end() else 0
+                there = _last_finite(values[:end])
+                value = float("nan") if there is None else there
+            found.append((line.other, line.color, value))
         return found
 
     def cuts(self, mode: Mode) -> list[CutLine]:

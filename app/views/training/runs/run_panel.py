@@ -79,6 +79,7 @@ class RunPanel(QWidget):
     measured = Signal(object)
     keptDeleted = Signal(object)
     curvesRequested = Signal()
+    panelsRequested = Signal()
     listRequested = Signal()  # that the stored runs be read again
     sweepRequested = Signal()
     eventFilesChanged = Signal(bool)
@@ -145,6 +146,9 @@ class RunPanel(QWidget):
         self.restore.clicked.connect(lambda: self._emit_for_selected(self.restored))
         self.curves = Button("Show curves", icon="curves")
         self.curves.clicked.connect(self.curvesRequested)
+        self.panels = Button("Show panels", icon="compare")
+        self.panels.setToolTip("Metrics and samples of the selected runs beside one another")
+        self.panels.clicked.connect(self.panelsRequested)
         self.sweep = Button("Sweep…", "link")
         self.sweep.setToolTip("Train a run for each of several values of the settings")
         self.sweep.clicked.connect(self.sweepRequested)
@@ -163,7 +167,7 @@ class RunPanel(QWidget):
         self.search.textChanged.connect(self._filter)
         tools = QWidget()
         row = FlowLayout(tools, (12, 6, 8, 2), 8)
-        row.put(self.go_on, self.fork, self.restore, self.curves, self.more, self.sweep)
+        row.put(self.go_on, self.fork, self.restore, self.curves, self.panels, self.more, self.sweep)
         row.push(self.search)
         told = hbox((self._hint, 1), margins=(12, 2, 8, 4))
         self._event_files = False
@@ -396,6 +400,7 @@ class RunPanel(QWidget):
             button.setToolTip(why or words)
         self.restore.setEnabled(one is not None)
         self.curves.setEnabled(bool(rows or hidden))
+        self.panels.setEnabled(bool(rows or hidden))
         if one is not None:
             self.measured.emit(one)
         self._tell()

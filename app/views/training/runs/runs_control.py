@@ -80,6 +80,7 @@ class RunsControl(QObject):
         panel.compared.connect(self.compare)
         panel.modelsCompared.connect(lambda a, b: workspace.commands.trigger("compare-runs", a, b))
         panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
+        panel.panelsRequested.connect(lambda: workspace.commands.trigger("panels-of-runs"))
         panel.annotated.connect(self.annotate)
         panel.set_hidden_columns(workspace.settings.hidden_run_columns)
         panel.columnsHidden.connect(self._hide_columns)
@@ -161,7 +162,8 @@ class RunsControl(QObject):
             beside = tuple((row.label, history) for row, history in zip(others, shown[1:], strict=True))
             source = first.run.job.source if first.run is not None else self._same_source(kept[0])
             loss = first.run.job.training.loss_name if first.run is not None else kept[0].record.loss
-            figures = Figures(shown[0], first.title, source, loss, beside, kept[0].folder, first.label)
+            folders = tuple(each.folder for each in kept)
+            figures = Figures(shown[0], first.title, source, loss, beside, folders[0], first.label, folders[1:])
             self._workspace.shown_run.show(figures)
 
         self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)

@@ -1,0 +1,64 @@
+"""Panels over several runs in the window: the page "Panels", offered once it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.views import early_imports
+from app.views.feature import Action, Feature, Page, Steps
+
+if TYPE_CHECKING:
+    from app.views.shown_run import Figures
+    from app.views.training.panels.control import PanelsControl
+    from app.views.training.panels.page import PanelsPage
+    from app.views.workspace import Workspace
+
+TIP = "Metrics and samples of the chosen runs beside one another"
+
+
+class PanelsFeature(Feature):
+    """The page is made when it is first shown: pyqtgraph is large."""
+
+    rank = 190
+    panels: PanelsPage
+    panels_control: PanelsControl
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self._made = False
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("panels", "Panels", "curves", "centre", self._make, on_demand=True, words="Pa&nels",
+                   home=lambda: self.panels.add)  # fmt: skip
+
+    def actions(self) -> Iterable[Action]:
+        yield Action("panels-of-runs", "", lambda: self.workspace.pages.show("panels"), tip=TIP)
+
+    def begin(self) -> None:
+        self.workspace.pages.set_offered("panels", False)
+        self.workspace.shown_run.changed.connect(self._show)
+
+    def _make(self) -> Steps:
+        yield from early_imports.charts_in_steps()
+        from app.views.training.charts import charts  # noqa: F401  its import is a step, and so are those of the others
+
+        yield
+        from app.views.training.panels.page import PanelsPage
+
+        yield
+        from app.views.training.panels.control import PanelsControl
+
+        yield
+        self.panels = PanelsPage()
+        self.panels_control = PanelsControl(self.workspace, self.panels)
+        return self.panels
+
+    def finish(self) -> Iterator[None] | None:
+        self._made = True
+        self._show(self.workspace.shown_run.figures)
+        return None
+
+    def _show(self, figures: Figures | None) -> None:
+        if self._made:
+            self.panels.set_runs(figures.runs if figures is not None else [])

@@ -1,0 +1,305 @@
+"""A panel: one metric of several runs, a line each, on the axes that all panels share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QMenu, QSizePolicy
+
+from app.training.history import History
+from app.util import formatting
+from app.views.shown_run import ComparedRun
+from app.views.training.charts import series
+from app.views.training.charts.card import ChartCard, LegendEntry, Mark
+from app.views.training.charts.charts import X_KINDS
+from app.views.training.charts.overlays import COLORS, Other, RunOverlays
+from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.readout import Row
+from app.views.training.charts.series import Floats, Smoother
+from app.views.training.charts.timescale import Mode as XMode
+from app.views.training.charts.timescale import TimeScale
+from app.views.training.panels.metrics import FIXED, Choice, Reading, layers_of, metric_of, offered
+from app.views.ui import theme
+from app.views.ui.widgets.button import icon_button
+from app.views.ui.widgets.fields import ChoiceField
+from app.views.ui.widgets.painting import KeyboardFocus, announce
+
+RUN_COLORS = (0, *COLORS)
+LOWEST = 168  # px of a panel, at the designed text size
+FIELD = 84  # px of the fields that choose metric and layer, at least
+ABSENT = "not recorded"
+
+
+class MetricChart(KeyboardFocus, ChartCard):
+    """`edited` is emitted when the user chose another metric, layer or axis, `removed` to take the panel away, and
+    `moved(places)` to exchange it with its neighbour. With the focus on the panel, arrows move the cursor from value to
+    value: `pointed(x)`, None for none."""
+
+    edited = Signal()
+    removed = Signal()
+    moved = Signal(int)
+    pointed = Signal(object)
+    released = Signal()
+    least_plot = 200
+
+    def __init__(self, choice: Choice) -> None:
+        super().__init__("")
+        self.choice = choice
+        self._metric = metric_of(choice.metric) or FIXED[0]
+        self._runs: Sequence[ComparedRun] = ()
+        self._mode: XMode = "step"
+        self._weight = 0.0
+        self._cursor: float | None = None
+        self._left_out = False
+        self._offered: list[tuple[str, str]] = []
+        self._layers: tuple[str, ...] = ()
+        self.legend.most_lines = len(RUN_COLORS)
+        self.plot = StepPlot()
+        self.plot.show_epochs = False
+        self.body.addWidget(self.plot, 1)
+        self._make_tools()
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.plot.pointed.connect(self.pointed)
+        self.plot.released.connect(self.released)
+        self._lines = RunOverlays(self.plot, self._values)
+        self._take()
+
+    def _make_tools(self) -> None:
+        self.heading.hide()
+        self.metric_field, self.layer_field = ChoiceField((), pairs=True), ChoiceField((), pairs=True)
+        self.metric_field.setAccessibleName("Metric of the panel")
+        self.layer_field.setAccessibleName("Layer of the panel")
+        for field in (self.metric_field, self.layer_field):
+            field.setMinimumWidth(FIELD)  # longer names are cut with an ellipsis
+        self.metric_field.edited.connect(self._choose_metric)
+        self.layer_field.edited.connect(lambda layer: self._choose(self.choice._replace(layer=layer)))
+        self.more = icon_button("more", "Options of the panel")
+        self.menu = QMenu(self.more)
+        self.more.clicked.connect(self._show_menu)
+        self.close_button = icon_button("close", "Remove the panel")
+        self.close_button.clicked.connect(self.removed)
+        self.tools.addWidget(self.metric_field, 3)
+        self.tools.addWidget(self.layer_field, 2)
+        self.tools.addWidget(self.more)
+        self.tools.addWidget(self.close_button)
+
+    def _show_menu(self) -> None:
+        self.fill_menu()
+        self.menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+
+    def fill_menu(self) -> None:
+        """List what can be done with the panel."""
+        self.menu.clear()
+        log = self.menu.addAction("Log axis")
+        log.setCheckable(True)
+        log.setChecked(self.log)
+        log.triggered.connect(lambda on: self._choose(self.choice._replace(log=on)))
+        self.menu.addSeparator()
+        for words, places in (("Move forward", -1), ("Move back", 1)):
+            self.menu.addAction(words).triggered.connect(lambda _on=False, places=places: self.moved.emit(places))
+        self.menu.addAction("Remove").triggered.connect(self.removed)
+
+    # -- what it shows ------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> bool:
+        """Return whether the vertical axis is logarithmic."""
+        return self._metric.log if self.choice.log is None else self.choice.log
+
+    @property
+    def title(self) -> str:
+        return self._metric.title + (f", {self.choice.layer}" if self.choice.layer else "")
+
+    def _choose_metric(self, key: str) -> None:
+        metric = metric_of(key) or FIXED[0]
+        layers = layers_of(metric, self._histories)
+        kept = self.choice.layer in layers
+        self._choose(Choice(key, self.choice.layer if kept else next(iter(layers), "")))
+
+    def _choose(self, choice: Choice) -> None:
+        self.choice = choice
+        self._take()
+        self.redraw()
+        self.edited.emit()
+
+    def _take(self) -> None:
+        """Have the plot, the fields and the names follow the choice."""
+        self._metric = metric_of(self.choice.metric) or FIXED[0]
+        self.plot.left.set_kind("log" if self.log else "percent" if self._metric.percent else "number")
+        self.plot.view.free_y = False
+        self.setAccessibleName(f"Panel: {self.title}")
+        self.plot.setAccessibleName(self.title)
+        self.offer()
+        self._draw_runs()
+
+    def set_runs(self, runs: Sequence[ComparedRun]) -> None:
+        """Show these runs, in their colours."""
+        self._runs = runs
+        self._cursor = None
+        self._draw_runs()
+        self.offer()
+
+    def _draw_runs(self) -> None:
+        self._lines.set_runs(())
+        self._lines = RunOverlays(self.plot, self._values, dots=self._metric.by_epoch)
+        self._lines.set_runs([Other(run.label, run.history) for run in self._runs], RUN_COLORS)
+
+    @property
+    def _histories(self) -> list[History]:
+        return [run.history for run in self._runs]
+
+    def offer(self) -> None:
+        """List the metrics that the runs have, and the layers of the chosen one; what is shown stays listed."""
+        found = [(metric.key, metric.title) for metric in offered(self._histories)]
+        own = (self._metric.key, self._metric.title)
+        found = found if own in found else [own, *found]
+        if found != self._offered:
+            self._offered = found
+            _fill(self.metric_field, found)
+        self.metric_field.set_value(own[0])
+        layers = layers_of(self._metric, self._histories)
+        if self.choice.layer and self.choice.layer not in layers:
+            layers = (self.choice.layer, *layers)
+        if layers != self._layers:
+            self._layers = layers
+            _fill(self.layer_field, [(layer, layer) for layer in layers])
+        if self.choice.layer:
+            self.layer_field.set_value(self.choice.layer)
+        self.layer_field.setVisible(bool(layers))
+
+    def _values(self, history: History, smoother: Smoother) -> tuple[Floats, Floats | None, Floats]:
+        steps, seconds, values = self._reading(history)
+        if not self._weight or self._metric.by_epoch:
+            return steps, seconds, values
+        if not self._metric.grows or len(smoother) > len(values):
+            smoother = Smoother(self._weight)
+        smoother.extend(values[len(smoother) :])
+        return steps, seconds, smoother.values
+
+    def _reading(self, history: History) -> Reading:
+        return self._metric.read(history, self.choice.layer)
+
+    def set_axes(self, mode: XMode, weight: float) -> None:
+        """Set the horizontal axis and the smoothing."""
+        self._mode, self._weight = mode, weight
+        self.plot.bottom.set_kind(X_KINDS[mode])
+
+    def end(self, mode: XMode) -> float:
+        """Return the end of the longest run on a horizontal axis."""
+        return self._lines.end(mode)
+
+    def redraw(self) -> None:
+        """Update the picture to the runs, for the x range in view."""
+        levels = self._lines.redraw(self._mode, self._weight, self._level)
+        shown = np.concatenate(levels) if levels else np.empty(0)
+        self._left_out = self.log and bool(np.isnan(shown).any()) and any(
+            bool((self._reading(history).values <= 0).any()) for history in self._histories
+        )  # fmt: skip
+        finite = shown[np.isfinite(shown)]
+        if finite.size:
+            low, high = float(finite.min()), float(finite.max())
+            limits = (0.0, 100.5) if self._metric.percent and not self.log else (-np.inf,)
+            floor = 0.0 if not self.log and low >= 0 else limits[0]
+            self.plot.set_y_range(*series.snapped(low, high, floor, *limits[1:]))
+        self.plot.backdrop.set_cuts(self._lines.cuts(self._mode))
+        self.show_cursor(self._cursor)
+
+    def _level(self, values: Floats) -> Floats:
+        if not self.log:
+            return values
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.log10(np.where(values > 0, values, np.nan))
+
+    # -- the cursor ---------------------------------------------------------------------------------------------------
+
+    def show_cursor(self, x: float | None) -> None:
+        """Put the cursor at an x of the axis; None takes it away."""
+        self._cursor = x
+        found = self._lines.read(x, self._mode)
+        colors = theme.current().series
+        dots = [(float(self._level(np.array([value]))[0]), colors[color]) for _, color, value in found
+                if x is not None and value is not None]  # fmt: skip
+        self.plot.cursor_line.show_at(x, tuple(dot for dot in dots if np.isfinite(dot[0])))
+        entries = [self._entry(*each) for each in found]
+        if self._left_out:
+            entries.append(LegendEntry("values of 0 and less omitted", "", -1, "dash", "≤ 0 omitted"))
+        self.legend.set_entries(entries)
+        self.setAccessibleDescription("; ".join(self.legend.texts))
+
+    def _entry(self, run: Other, color: int, value: float | None) -> LegendEntry:
+        if value is None:
+            return LegendEntry(f"{run.label}: {ABSENT}", "", color, short=f"{run.title}: {ABSENT}")
+        mark: Mark = "dots" if self._metric.by_epoch else "line"
+        return LegendEntry(run.label, self._figure(value), color, mark, run.title)
+
+    def _figure(self, value: float) -> str:
+        return formatting.figure(value) if value == value else "–"
+
+    def rows(self, x: float) -> list[Row]:
+        """Return the lines of the readout at an x: each run with its value."""
+        colors = theme.current().series
+        return [(colors[color], run.title, ABSENT if value is None else self._figure(value))
+                for run, color, value in self._lines.read(x, self._mode)]  # fmt: skip
+
+    def show_readout(self, x: float) -> None:
+        """Show the values at an x in a box beside it."""
+        low, high = self.plot.view.viewRange()[0]
+        rect = self.plot.view.sceneBoundingRect()
+        place = rect.left() + (x - low) / (high - low) * rect.width()
+        heading = {"step": f"step {round(x):,}", "epoch": f"epoch {x:.2f}", "time": f"{x:.1f} s"}[self._mode]
+        self.plot.readout.show_at(place, heading, "", self.rows(x))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        keys = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+        if event.key() in keys and self.hasFocus():
+            self._step_cursor(keys[Qt.Key(event.key())])
+        elif event.key() == Qt.Key.Key_Delete and self.hasFocus():
+            self.removed.emit()
+        elif event.key() == Qt.Key.Key_Escape and self._cursor is not None:
+            self.pointed.emit(None)
+        else:
+            super().keyPressEvent(event)
+
+    def _step_cursor(self, places: int) -> None:
+        """Move the cursor to the next value, of any run, in view."""
+        low, high = self.plot.view.viewRange()[0]
+        places_of: list[Floats] = [np.empty(0)]
+        for history in self._histories:
+            read = self._reading(history)
+            x = TimeScale(history, self._mode).x_of(read.steps, read.seconds)
+            shown = x[(x >= low) & (x <= high)]
+            places_of.append(shown[:: max(1, len(shown) // self.plot.pixels)])
+        found = np.unique(np.concatenate(places_of))
+        if not len(found):
+            return
+        at = len(found)
+        if self._cursor is not None:
+            at = int(np.searchsorted(found, self._cursor, "left" if places < 0 else "right"))
+        at = at - 1 if places < 0 or self._cursor is None else at
+        self.pointed.emit(float(found[min(max(at, 0), len(found) - 1)]))
+        announce(self, "; ".join(self.legend.texts))
+
+    # -- looks --------------------------------------------------------------------------------------------------------
+
+    def restyle(self) -> None:
+        """Take colours and fonts from the theme in force."""
+        self.plot.restyle()
+
+    def minimumSizeHint(self) -> QSize:
+        least = super().minimumSizeHint()
+        return QSize(least.width(), max(least.height(), round(LOWEST * theme.manager().scale)))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        self.paint_ring(painter, QRectF(self.rect()).adjusted(2, 2, -2, -2), 4)
+        painter.end()
+
+
+def _fill(field: ChoiceField, choices: Sequence[tuple[str, str]]) -> None:
+    field.clear_choices()
+    for value, words in choices:
+        field.add_choice(value, words)

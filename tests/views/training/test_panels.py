@@ -1,0 +1,165 @@
+"""The page "Panels" over the histories of real runs: what its panels show, and what mouse and keys do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+
+from app.training.config import Choice as Setting
+from app.training.history import History
+from app.training.loop import train
+from app.training.monitoring import watcher
+from app.util.frozen import FrozenMap
+from app.views.shown_run import ComparedRun
+from app.views.training.panels.metrics import Choice, metric_of, offered
+from app.views.training.panels.page import PanelsPage
+from app.views.ui import theme
+from tests.support.training_jobs import CONV_NET, SMALL_NET, job
+
+
+def history_of(net, **settings) -> History:
+    history = History()
+    history.extend(train(job(net, **settings)))
+    return history
+
+
+@pytest.fixture(scope="module")
+def histories() -> list[History]:
+    """Of three runs: two of one net at different rates, and one of another net."""
+    with pytest.MonkeyPatch.context() as patch:
+        for pace in ("LOOKS", "NORMS", "MEMORY"):
+            patch.setattr(watcher, pace, (0.0, math.inf))
+        rates = [Setting("SGD", FrozenMap(lr=lr)) for lr in (0.1, 0.001)]
+        runs = [history_of(CONV_NET, epochs=2, optimizer=rate) for rate in rates]
+        return [*runs, history_of(SMALL_NET, epochs=1, optimizer=rates[0])]
+
+
+@pytest.fixture
+def runs(histories) -> list[ComparedRun]:
+    return [ComparedRun(name, each, None) for name, each in zip(("fast", "slow", "small"), histories, strict=True)]
+
+
+@pytest.fixture
+def page(qtbot, qapp) -> PanelsPage:
+    theme.apply(qapp, "dark")
+    made = PanelsPage()
+    qtbot.addWidget(made)
+    made.resize(1100, 600)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def shown(qtbot, page: PanelsPage, runs, *choices: Choice):
+    page.set_choices(choices or page.choices)
+    page.set_runs(runs)
+    qtbot.waitUntil(lambda: not page._unmade and not page._waiting and all(chart.legend.texts for chart in page.charts))
+    return page.charts
+
+
+def lines(chart) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [line.curve.points() for line in chart._lines._lines]
+
+
+def test_each_run_is_a_line_in_the_colours_and_under_the_names_of_the_comparison(qtbot, page, runs, histories):
+    page.controls.smoothingChanged.disconnect()
+    page.controls.show_smoothing(0.0)
+    (loss, held_out) = shown(qtbot, page, runs, Choice("loss", log=False), Choice("val_accuracy"))
+    for (x, y), history in zip(lines(loss), histories, strict=True):
+        assert np.array_equal(x, history.steps["step"]) and np.allclose(y, history.steps["loss"])
+    for (x, y), history in zip(lines(held_out), histories, strict=True):
+        assert np.array_equal(x, history.epochs["step"]) and np.allclose(y, 100 * history.epochs["val_accuracy"])
+    names = [text.rpartition(" ")[0] for text in loss.legend.texts]
+    assert names == ["fast", "slow", "small"] and [entry.series for entry in loss.legend._entries] == [0, 2, 4]
+
+
+def test_all_that_runs_have_stored_is_offered_and_read_as_it_is(histories):
+    metrics = {metric.key: metric for metric in offered(histories)}
+    assert {"loss", "val_loss", "val_accuracy", "train_accuracy", "rate", "gradient_norm", "gradient", "update",
+            "weight", "activations.mean", "activations.std", "activations.zeros"} <= set(metrics)  # fmt: skip
+    assert not any(key.startswith(("score:", "part:")) for key in metrics), "which none of them has"
+    history, layer = histories[0], histories[0].layers[0]
+    norms = history.gradients.matrix()
+    assert np.allclose(metrics["gradient_norm"].read(history, "").values, np.sqrt(np.square(norms).sum(axis=0)))
+    assert np.array_equal(metrics["gradient"].read(history, layer).values, norms[0])
+    samples = history.seen.histograms["activations"].samples
+    name = next(iter(samples[0][1]))
+    found = metrics["activations.std"].read(history, name)
+    assert found.steps.tolist() == [step for step, _ in samples]
+    assert found.values.tolist() == [layers[name].std for _, layers in samples]
+    zeros = metrics["activations.zeros"].read(history, name).values
+    assert ((zeros >= 0) & (zeros <= 1)).all()
+    assert metric_of("score:auroc").title == "Validation AUROC" and metric_of("of a later version") is None
+
+
+def test_a_run_without_the_metric_says_so_in_the_legend(qtbot, page, runs, histories):
+    layer = next(layer for layer in histories[0].layers if layer not in histories[2].layers)
+    (chart,) = shown(qtbot, page, runs, Choice("gradient", layer))
+    assert chart.legend.texts[2].startswith("small: not recorded") and chart.layer_field.value() == layer
+    assert "small: not recorded" in chart.accessibleDescription() and chart.accessibleName().endswith(layer)
+    labels = [label for label, *_ in chart.legend.fitted_entries()]
+    assert labels[2] == "small: not recorded", "in words that are not cut"
+
+
+def test_metric_and_layer_are_chosen_with_the_keys_and_panels_added_and_removed(qtbot, page, runs):
+    (chart,) = shown(qtbot, page, runs, Choice("loss"))
+    chart.metric_field.setFocus()
+    with qtbot.waitSignal(page.changed):
+        qtbot.keyClick(chart.metric_field, Qt.Key.Key_Down)
+    assert chart.choice.metric != "loss" and chart.metric_field.value() == chart.choice.metric
+    qtbot.keyClicks(chart.metric_field, "Layer: gr")
+    assert chart.choice == Choice("gradient", runs[0].history.layers[0]) and chart.layer_field.isVisible()
+    chart.layer_field.setFocus()
+    qtbot.keyClick(chart.layer_field, Qt.Key.Key_Down)
+    assert chart.choice.layer == runs[0].history.layers[1]
+    with qtbot.waitSignal(page.changed):
+        qtbot.mouseClick(page.add, Qt.MouseButton.LeftButton)
+    assert [choice.metric for choice in page.choices] == ["gradient", "loss"], "the first that none shows"
+    assert page.charts[1].metric_field.hasFocus()
+    page.charts[0].setFocus()
+    with qtbot.waitSignal(page.changed):
+        qtbot.keyClick(page.charts[0], Qt.Key.Key_Delete)
+    assert [choice.metric for choice in page.choices] == ["loss"] and page.charts[0].hasFocus()
+    qtbot.mouseClick(page.charts[0].close_button, Qt.MouseButton.LeftButton)
+    assert page.choices == () and page.add.hasFocus()
+
+
+def test_panels_share_smoothing_axis_and_cursor(qtbot, page, runs, histories):
+    charts = shown(qtbot, page, runs, Choice("loss", log=False), Choice("val_loss"), Choice("rate"))
+    before = [lines(chart)[0][1].copy() for chart in charts]
+    page.controls._slider.setFocus()
+    qtbot.keyClick(page.controls._slider, Qt.Key.Key_End)
+    qtbot.waitUntil(lambda: not np.array_equal(lines(charts[0])[0][1], before[0]))
+    qtbot.waitUntil(lambda: not page._waiting)
+    assert np.array_equal(lines(charts[1])[0][1], before[1]), "one value an epoch is not smoothed"
+    page.controls._mode._segments["epoch"].click()
+    qtbot.waitUntil(lambda: not page._waiting)
+    assert all(chart.plot.view.viewRange()[0] == charts[0].plot.view.viewRange()[0] for chart in charts)
+    assert 2 <= charts[0].plot.view.viewRange()[0][1] < 2.5
+    charts[2].setFocus()
+    qtbot.keyClick(charts[2], Qt.Key.Key_Left)
+    qtbot.keyClick(charts[2], Qt.Key.Key_Left)
+    steps = histories[0].steps["step"]
+    assert charts[2].plot.readout.isVisible() and charts[0].plot.cursor_line._x == charts[2].plot.cursor_line._x
+    assert charts[2].plot.cursor_line._x == pytest.approx(steps[-2] / histories[0].started.steps_per_epoch)
+    assert [text.rpartition(" ")[2] for text in charts[2].legend.texts] == ["0.100", "1e−3", "–"]
+
+
+def test_panels_have_the_room_beside_one_another_that_the_page_has(qtbot, page, runs):
+    charts = shown(qtbot, page, runs)
+    assert page.across == 3 and charts[3].y() > charts[2].y() == charts[0].y()
+    page.resize(480, 300)
+    qtbot.waitUntil(lambda: page.across == 1 and charts[1].y() > charts[0].y())
+    assert all(chart.height() >= 160 and chart.width() <= 480 for chart in charts), "scrolled inside the page"
+
+
+def test_runs_may_be_renamed_and_others_chosen(qtbot, page, runs):
+    (chart,) = shown(qtbot, page, runs, Choice("loss"))
+    page.set_runs([replace(runs[0], label="renamed"), runs[2]])
+    qtbot.waitUntil(lambda: [text.rpartition(" ")[0] for text in chart.legend.texts] == ["renamed", "small"])
+    page.set_runs([])
+    assert page.empty.isVisible() and not page.add.isEnabled()

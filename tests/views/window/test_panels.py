@@ -1,0 +1,104 @@
+"""The page "Panels" in the window: the runs that are selected, panels that are there again, runs that go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from shiboken6 import isValid
+
+from app.project import file as project_file
+from app.runs import store
+from app.training.config import Choice as Setting
+from app.util.frozen import FrozenMap
+from app.views.training.panels.metrics import Choice
+from app.views.ui import theme
+from tests.support.whole_window import WholeWindow
+from tests.views.window.test_runs import closed, listed, opened, run, small
+from tests.views.window.test_window import ready
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "net.tape"
+    project_file.write(small(), file)
+    return file
+
+
+@pytest.fixture
+def window(qtbot, qapp, path: Path) -> Iterator[WholeWindow]:
+    """With two runs, at two rates."""
+    theme.apply(qapp, "dark")
+    made = opened(qtbot, path)
+    try:
+        run(qtbot, made)
+        before = made.document.project
+        slow = Setting("Adam", FrozenMap(lr=1e-5))
+        made.document.apply("Slower", replace(before, training=replace(before.training, optimizer=slow)))
+        ready(qtbot, made)
+        run(qtbot, made)
+        listed(qtbot, made, 2)
+        yield made
+    finally:
+        if isValid(made):
+            closed(made)
+
+
+def compared(qtbot, window: WholeWindow, count: int = 2) -> None:
+    """Select all runs on the page Runs, and press Show panels."""
+    window.pages.show("runs")
+    window.runs.table.selectAll()
+    qtbot.waitUntil(lambda: window.runs.panels.isEnabled())
+    qtbot.mouseClick(window.runs.panels, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: window.furnished and len(window.panels.runs) == count and drawn(window))
+
+
+def drawn(window: WholeWindow) -> bool:
+    page = window.panels
+    return not page._unmade and not page._waiting and all(chart.legend.texts for chart in page.charts)
+
+
+def test_selected_runs_are_shown_and_their_panels_are_there_again_after_a_restart(qtbot, window, path) -> None:
+    tabs = window.centre.tabs
+    assert not tabs.isTabVisible(tabs.index("panels")), "until it is asked for"
+    compared(qtbot, window)
+    page = window.panels
+    assert window.centre.page == "panels" and [run.label for run in page.runs] == ["Run 2", "Run 1"]
+    layer = page.runs[0].history.layers[0]
+    qtbot.mouseClick(page.charts[0].close_button, Qt.MouseButton.LeftButton)
+    page.charts[0].metric_field.setFocus()
+    qtbot.keyClicks(page.charts[0].metric_field, "Layer: gr")
+    expected = (Choice("gradient", layer), *(chart.choice for chart in page.charts[1:]))
+    assert page.choices == expected
+    closed(window)
+    again = opened(qtbot, path)
+    try:
+        listed(qtbot, again, 2)
+        compared(qtbot, again)
+        assert again.panels.choices == expected and again.panels.charts[0].layer_field.value() == layer
+    finally:
+        closed(again)
+
+
+def test_a_run_is_renamed_and_deleted_while_it_is_shown(qtbot, window) -> None:
+    compared(qtbot, window)
+    model = window.runs.model
+    assert model.setData(model.index(1, 0), "baseline")
+    qtbot.waitUntil(lambda: [run.label for run in window.panels.runs] == ["Run 2", "baseline"])
+    qtbot.waitUntil(lambda: any(text.startswith("baseline") for text in window.panels.charts[0].legend.texts))
+    (_, first) = listed(qtbot, window, 2)
+    window.runs_control.delete([first])
+    qtbot.waitUntil(lambda: window.panels.empty.isVisible() and not window.panels.runs)
+    assert not store.runs_beside(window.document.path).joinpath("0001").exists()
+
+
+def test_a_run_that_goes_on_is_followed(qtbot, window) -> None:
+    window.pages.show("panels")
+    qtbot.waitUntil(lambda: window.furnished)
+    run(qtbot, window)
+    qtbot.waitUntil(lambda: [each.label for each in window.panels.runs] == ["Run 3"] and drawn(window))
+    newest = window.session.history.steps["step"][-1]
+    qtbot.waitUntil(lambda: newest in window.panels.charts[0]._lines._lines[0].curve.points()[0])
