@@ -119,7 +119,7 @@ def test_a_run_without_a_checkpoint_or_trained_elsewhere_cannot_be_resumed_and_t
 @pytest.mark.parametrize(("width", "rows"), [(972, 1), (716, 2)])
 def test_no_button_of_the_toolbar_is_in_a_row_of_its_own(qtbot: QtBot, panel: RunPanel, width: int, rows: int) -> None:
     panel.resize(width, 300)
-    tools = (panel.go_on, panel.fork, panel.restore, panel.curves, panel.more, panel.sweep, panel.search)
+    tools = (panel.go_on, panel.fork, panel.restore, panel.curves, panel.panels, panel.more, panel.sweep, panel.search)
     qtbot.waitUntil(lambda: panel.search.geometry().right() == width - 9)
     tops = [each.geometry().center().y() // 8 for each in tools]
     assert len(set(tops)) == rows and all(tops.count(top) > 1 for top in tops)

@@ -48,7 +48,7 @@ def window(qtbot, qapp, path: Path) -> Iterator[WholeWindow]:
 
 
 def compared(qtbot, window: WholeWindow, count: int = 2) -> None:
-    """Select all runs on the page Runs, and press Show panels."""
+    """Select all runs on the page Runs, and press Panels."""
     window.pages.show("runs")
     window.runs.table.selectAll()
     qtbot.waitUntil(lambda: window.runs.panels.isEnabled())
