@@ -53,11 +53,22 @@ def made(dataclass: Any) -> dict[str, Any]:
     class Itself:
         a: int
 
+    @dataclass(frozen=True)
+    class Nothing:
+        pass
+
+    @dataclass
+    class Counted:
+        of: object = None
+        count: int = field(default=3, init=False)
+        made: list[int] = field(default_factory=lambda: [1], init=False)
+        later: int = field(init=False, compare=False, repr=False)
+
     class Below(Point):
         def __init__(self, x: int) -> None:
             super().__init__(x, 7)
 
-    return {kind.__name__: kind for kind in (Point, Named, Open, Itself, Below)}
+    return {kind.__name__: kind for kind in (Point, Named, Open, Itself, Nothing, Counted, Below)}
 
 
 USES: dict[str, Any] = {
@@ -77,6 +88,13 @@ USES: dict[str, Any] = {
     "open": lambda of: _refused(of, "Below", "z"),
     "below": lambda of: (of["Below"](1).y, of["Below"](1) == of["Below"](1)),
     "made without its maker": lambda of: _unpickled(of["Point"]),
+    "without fields": lambda of: (repr(of["Nothing"]()), of["Nothing"]() == of["Nothing"](), hash(of["Nothing"]())),
+    "fields that are not given": lambda of: _counted(of["Counted"]),
+    "in itself": lambda of: repr(_in_itself(of["Counted"])),
+    "compared with others": lambda of: _compared(of["Point"], of["Named"]),
+    "deleted": lambda of: [_kept(of[name](1), "x") for name in ("Point", "Named", "Below")],
+    "annotations": lambda of: {name: kind.__init__.__annotations__ for name, kind in of.items()},
+    "arguments": lambda of: [list(inspect.signature(kind).parameters) for kind in of.values()],
     "wrongly made": lambda of: _wrong(of["Point"]),
 }  # fmt: skip
 
@@ -93,6 +111,41 @@ def _refused(of: dict[str, Any], name: str, attribute: str) -> str:
     except FrozenInstanceError as error:
         return str(error)
     return "set"
+
+
+def _counted(kind: Any) -> tuple[object, ...]:
+    one, other = kind(), kind()
+    one.later, one.count = 5, 4
+    other.made.append(2)
+    with pytest.raises(TypeError) as refused:
+        kind(count=3)
+    return repr(one), repr(other), one == other, kind() == kind(), str(refused.value)
+
+
+def _in_itself(kind: Any) -> object:
+    one = kind()
+    one.of = [one]
+    return one
+
+
+def _compared(kind: Any, below: Any) -> tuple[object, ...]:
+    return (
+        kind(1) == below(1),
+        kind(1) != below(1),
+        kind(1).__eq__(1),
+        kind(1).__lt__(below(2)),
+        kind(1) <= kind(1),
+        kind(2, 1) > kind(1, 5),
+        kind(1) >= kind(2),
+    )
+
+
+def _kept(one: Any, attribute: str) -> str:
+    try:
+        delattr(one, attribute)
+    except FrozenInstanceError as error:
+        return str(error)
+    return "deleted"
 
 
 def _unpickled(kind: Any) -> tuple[object, ...]:
