@@ -27,6 +27,7 @@ from app.views.training.charts.plot import StepView
 from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
+from app.views.ui.present import present
 from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
@@ -233,10 +234,11 @@ class Curves(QWidget):
             chart.set_others(self._history, [Other(title, each) for title, each in others])
         if history is not None and not self.has_run:
             self._paint_in_turns()
-        self._stack.setCurrentWidget(self._scrolled if history is not None else self.empty)
-        self.controls.set_run(history is not None)
         if self._below is not None:
             self._below.setVisible(history is not None)
+            present(self.layout()).activate()  # else the charts are given their sizes twice
+        self._stack.setCurrentWidget(self._scrolled if history is not None else self.empty)
+        self.controls.set_run(history is not None)
         self._drawn = (-1, -1, -1, -1)
         self.set_mode(self._scale.mode)
 
