@@ -88,7 +88,7 @@ def test_a_layer_of_the_generated_text_is_asked_too() -> None:
 def test_the_sentence_says_more_where_it_is_more() -> None:
     row = WhatIf("b", "Block", StepCost(0, 2048, (0.009, 0.01, 0.012)), StepCost(0, 4096, (0.014, 0.014, 0.02)), 1e-7)
     assert row.sentence == (
-        "With b checkpointed a step takes 2.00 KiB more at the peak (2.00 KiB without) and +5.0 ms (+50%; +4.0 to "
+        "With b checkpointed a step takes 2.00 KiB more at the peak (2.00 KiB without) and +5.0 ms (+50 %; +4.0 to "
         "+8.0 ms in 3 rounds); gradients differ by up to 1e−7."
     )
     even = WhatIf("b", "Block", StepCost(0, 2048, (0.470, 0.010, 0.012)), StepCost(0, 2048, (0.13, 0.011, 0.013)), 0.0)

@@ -230,7 +230,7 @@ class WhatIf:
         low, high = (f"{bound * 1000:+.1f}".replace("-", MINUS) for bound in self.spread)
         rounds = f"{low} to {high} ms in {len(self._apart)} rounds"
         if self.measurable:
-            time = f"{self.slower * 1000:+.1f} ms ({self.slower / self.plain.seconds:+.0%}; {rounds})"
+            time = f"{self.slower * 1000:+.1f} ms ({100 * self.slower / self.plain.seconds:+.0f} %; {rounds})"
         else:
             time = f"no measurable time more: the difference was {rounds}, so noise exceeds the effect"
         if self.freed:

@@ -87,7 +87,7 @@ def test_the_section_refuses_what_cannot_be_watched_and_says_what_is_set(qtbot):
     section.form.edited.emit("dead", 1.5, None)
     assert not heard and section.points == WatchPoints()
     section.form.edited.emit("dead", 0.9, None)
-    assert heard == [WatchPoints(dead=0.9)] and section.summary == "90% dead" and section.differs
+    assert heard == [WatchPoints(dead=0.9)] and section.summary == "90 % dead" and section.differs
 
 
 def test_settings_that_nobody_can_read_watch_nothing():

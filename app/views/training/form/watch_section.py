@@ -56,7 +56,7 @@ class WatchSection(FoldingSection):
         })  # fmt: skip
         told = ["nan"] * points.not_finite
         told += [f"gradient {points.gradient_norm:g}"] if points.gradient_norm is not None else []
-        told += [f"{100 * points.dead:g}% dead"] if points.dead is not None else []
+        told += [f"{100 * points.dead:g} % dead"] if points.dead is not None else []
         told += [f"{memory:,} MiB"] if memory is not None else []
         self.set_summary(", ".join(told) or "none", bool(told))
 
