@@ -45,6 +45,10 @@ class InspectorFeature(Feature):
 
         yield
         self.inspector.node_page  # noqa: B018  made by asking for it
+        yield
+        self.inspector.block_page  # noqa: B018
+        yield
+        self.inspector.several  # noqa: B018
 
     def edit(self) -> None:
         """Put the caret into the form of the selected node."""

@@ -15,9 +15,7 @@ from app.builder.edits import edits
 from app.builder.sheet import Sheet
 from app.util.formatting import counted
 from app.views.engine_service import EngineService
-from app.views.inspector.block_page import BlockPage
 from app.views.inspector.edit_target import EditTarget
-from app.views.inspector.multi_selection import MultiSelectionPage
 from app.views.inspector.pages import OverviewPage
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
@@ -26,11 +24,14 @@ from app.views.ui.layouts import vbox
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.builder.shapes.network_cost import NetworkCost
+    from app.views.inspector.block_page import BlockPage
+    from app.views.inspector.multi_selection import MultiSelectionPage
     from app.views.inspector.node_page import NodePage
 
 
 class Inspector(QWidget):
     """Shows the selection. Edits apply to the document immediately; those of one visit to a field are one undo step.
+    All pages but the overview are created on first use, after the window has started.
 
     `cure_requested(Cure)` requests to fix a problem, `frame_requested(node)` to scroll a node into view.
     """
@@ -50,19 +51,19 @@ class Inspector(QWidget):
         self._document, self._selection = document, selection
         self._catalog, self._engine = catalog, engine
         self._node_page: NodePage | None = None
+        self._block_page: BlockPage | None = None
+        self._several: MultiSelectionPage | None = None
         self._known: tuple[Analysis, tuple[Problem, ...]] | None = None
         self._torch = False
         self.front = EditTarget(document, catalog)
         self.overview = OverviewPage(self.front)
-        self.block_page = BlockPage(self.front)
-        self.several = MultiSelectionPage(self.front)
         # From the outside in: reparenting a widget restyles all widgets in it.
         self._pages = QStackedWidget()
         vbox(self._pages, on=self, margins=0)
         self._add_scrolled(self.overview)
         self._node_area = self._add_scrolled(QWidget())
-        self._add_scrolled(self.several)
-        self._block_area = self._add_scrolled(self.block_page)
+        self._several_area = self._add_scrolled(QWidget())
+        self._block_area = self._add_scrolled(QWidget())
         document.changed.connect(self._changed)
         if (ops_changed := getattr(catalog, "changed", None)) is not None:
             # The catalog changes before the graph does: show both once both have changed.
@@ -70,7 +71,6 @@ class Inspector(QWidget):
             self._later.timeout.connect(self._show)
             ops_changed.connect(self._later.start)
         selection.changed.connect(lambda ids, origin: self._show())
-        self.several.delete_requested.connect(self._delete)
         self._show()
 
     def _add_scrolled(self, page: QWidget) -> QScrollArea:
@@ -84,7 +84,7 @@ class Inspector(QWidget):
 
     @property
     def node_page(self) -> NodePage:
-        """The page of one node, created on first use, after the window has started."""
+        """The page of one node."""
         if self._node_page is None:
             from app.views.inspector.node_page import NodePage
 
@@ -99,15 +99,42 @@ class Inspector(QWidget):
             self._node_area.setWidget(page)
         return self._node_page
 
+    @property
+    def block_page(self) -> BlockPage:
+        """The page of the block that is open, with nothing selected in it."""
+        if self._block_page is None:
+            from app.views.inspector.block_page import BlockPage
+
+            page = self._block_page = BlockPage(self.front)
+            if self._known is not None:
+                page.set_analysis(*self._known)
+            self._block_area.setWidget(page)
+        return self._block_page
+
+    @property
+    def several(self) -> MultiSelectionPage:
+        """The page of several nodes."""
+        if self._several is None:
+            from app.views.inspector.multi_selection import MultiSelectionPage
+
+            page = self._several = MultiSelectionPage(self.front)
+            page.delete_requested.connect(self._delete)
+            if self._known is not None:
+                page.set_analysis(self._known[0])
+            self._several_area.setWidget(page)
+        return self._several
+
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem] | None = None) -> None:
         """Set the analysis. `problems` replace the problems of the analysis."""
         shown = tuple(analysis.problems if problems is None else problems)
         self.overview.set_analysis(analysis, shown)
-        self.block_page.set_analysis(analysis, shown)
         self._known = (analysis, shown)
+        if self._block_page is not None:
+            self._block_page.set_analysis(analysis, shown)
         if self._node_page is not None:
             self._node_page.set_analysis(analysis, shown)
-        self.several.set_analysis(analysis)
+        if self._several is not None:
+            self._several.set_analysis(analysis)
         self._show()
 
     def set_cost(self, cost: NetworkCost | None) -> None:
