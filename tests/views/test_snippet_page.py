@@ -9,11 +9,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut, QTextCursor
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
 
 from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_snippet
 from app.views.autograd.snippets.snippet_page import EDITED, OWN, SnippetPage
 from app.views.autograd.snippets.table import COLUMNS
 from app.views.ui import theme
+from app.views.ui.cut_texts import is_cut
 from app.views.ui.widgets import Button
 from tests.support.snippet_answers import ran, shown
 
@@ -233,6 +235,30 @@ def test_boxes_carry_the_names_of_variables_and_lines_their_boxes(page, qtbot) -
     assert [part.link for part in page.room.scene.linked_parts()] == ["line:6"]
     page.edit.line_chosen.emit(1)
     assert not page.room.scene.linked_parts()
+
+
+@pytest.mark.parametrize(("text", "size"), [(1.0, (492, 310)), (1.5, (400, 290))])
+def test_a_small_page_is_scrolled_and_cuts_nothing(page, qtbot, qapp, text, size) -> None:
+    holder = QWidget()
+    qtbot.addWidget(holder)
+    page.setParent(holder)
+    show(page, "inplace_saved")
+    theme.apply(qapp, "light", text)
+    holder.resize(*size)
+    page.resize(*size)
+    page.show()
+    holder.show()
+    content = page.columns.widget()
+    qtbot.waitUntil(lambda: content.width() >= content.minimumSizeHint().width() > 0)
+    right = page.room.mapTo(content, page.room.rect().topRight()).x()
+    assert right <= content.width() and page.table.height() >= 60
+    assert text > 1 or content.width() <= page.columns.viewport().width(), "nothing is scrolled sideways at 1024 px"
+    assert not is_cut(page.status) and not is_cut(page.words)
+    heads = page.table.horizontalHeader()
+    whole = [heads.fontMetrics().horizontalAdvance(name) for name in COLUMNS[:-1]]
+    qtbot.waitUntil(lambda: all(heads.sectionSize(column) > width for column, width in enumerate(whole)))
+    theme.apply(qapp, "dark", 1.0)
+    page.setParent(None)
 
 
 def test_without_a_graph_it_says_why(page) -> None:

@@ -24,7 +24,7 @@ from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
-from app.views.ui.scrolled import Column
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property, start
 
@@ -66,7 +66,7 @@ class SnippetPage(QWidget):
         self.foreign: Path | None = None
         self.ready = ChoiceField([(None, OWN), *((one.key, one.title) for one in ready())], pairs=True)
         self.ready.setAccessibleName("Ready snippets")
-        self.words = label("", "caption", "text2", wrap=True)
+        self.words = label("", "caption", "text2", wrap=True, whole=True)
         self.words.setTextFormat(Qt.TextFormat.RichText)
         self.open = icon_button("folder", "Open a snippet (.py)")
         self.save = icon_button("save", "Save this snippet (.py)")
@@ -82,7 +82,7 @@ class SnippetPage(QWidget):
         self.run.setToolTip(f"Run these lines in a separate process (Ctrl+Enter), {bound}")
         self.limits = label(bound, "caption", "text3")
         self.limits.setToolTip("Limits of a snippet, not counting torch itself; a snippet that exceeds them is ended")
-        self.status = label("", "caption", "text3", wrap=True)
+        self.status = label("", "caption", "text3", wrap=True, whole=True)
         self.output = SnippetOutput()
         self.room = _SnippetRoom()
         self.player = RecordedPlayer(self)
@@ -114,17 +114,17 @@ class SnippetPage(QWidget):
         right.addWidget(self.table)
         both = QSplitter(Qt.Orientation.Horizontal)
         both.addWidget(left)
-        both.addWidget(Column(right))
+        both.addWidget(right)
         both.setStretchFactor(0, 2)
         both.setStretchFactor(1, 3)
-        left.setMinimumWidth(LEAST)
         for splitter, sizes in zip((both, left, right), SPLIT, strict=True):
             splitter.setChildrenCollapsible(False)
             splitter.setHandleWidth(1)
             splitter.setSizes(list(sizes))
         left.setStretchFactor(0, 1)
         right.setStretchFactor(0, 1)
-        vbox(self._head_part(), self.banner, Divider(), (both, 1), on=self, margins=0, spacing=0)
+        self.columns = Scrolled(both)
+        vbox(self._head_part(), self.banner, Divider(), (self.columns, 1), on=self, margins=0, spacing=0)
         return both, left, right
 
     def _graph_part(self) -> QWidget:
@@ -137,12 +137,12 @@ class SnippetPage(QWidget):
         part = QWidget()
         told = hbox(self.status, margins=(12, 6, 10, 6))
         vbox(told, Divider(), (self.output, 1), on=part, margins=0, spacing=0)
-        self.edit.setMinimumHeight(70)
+        self.edit.setMinimumSize(LEAST, 70)
         return part
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.limits.setVisible(self.width() >= NARROW)
+        self.limits.setVisible(self.width() >= NARROW * theme.manager().scale)
         self._share_column()
 
     def _share_column(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QModelIndex, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
@@ -96,10 +96,14 @@ class TensorTable(QTableView):
         self.selectionModel().currentRowChanged.connect(self._emit_chosen)
 
     def set_answer(self, answer: SnippetAnswer | None) -> None:
-        """Show the tensors of an answer; columns are as wide as their texts, up to a bound."""
+        """Show the tensors of an answer."""
         self.selectionModel().blockSignals(True)
         self.tensors.set_answer(answer)
         self.selectionModel().blockSignals(False)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Make columns as wide as their texts, up to a bound."""
         heads, plain = self.horizontalHeader().fontMetrics(), self.fontMetrics()
         code = QFontMetrics(theme.font("formula"))
         for column, name in enumerate(COLUMNS[:-1]):
@@ -107,6 +111,11 @@ class TensorTable(QTableView):
             texts = self.tensors.texts(column)
             widest = max([heads.horizontalAdvance(name), *map(measure.horizontalAdvance, texts)])
             self.setColumnWidth(column, min(widest, WIDEST) + ROOM)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            QTimer.singleShot(0, self, self._fit)  # once the heading has its font too
 
     def wanted_height(self) -> int:
         """Return the height that shows all rows."""

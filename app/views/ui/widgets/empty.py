@@ -107,3 +107,9 @@ class EmptyState(QWidget):
 
     def sizeHint(self) -> QSize:
         return present(self.layout()).sizeHint()
+
+    def minimumSizeHint(self) -> QSize:
+        """Leave the hint out, which is as wide as it is because there is room."""
+        least = present(self.layout()).minimumSize()
+        width = max(self._title.minimumSizeHint().width(), self.button.minimumSizeHint().width(), 80) + 48
+        return QSize(min(width, least.width()), least.height())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
@@ -14,6 +14,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
+    QResizeEvent,
     QStaticText,
 )
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
@@ -187,9 +188,33 @@ class Words(QLabel):
         painter.end()
 
 
-def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False) -> QLabel:
-    """Return a plain text label. `tone` is one of text2, text3, error, warn, run, accent, back."""
-    result = Words(text)
+class Wrapped(Words):
+    """A text in lines that insists on the height of all of them, for parents that do not ask, such as splitters."""
+
+    def setText(self, text: str) -> None:
+        super().setText(text)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            self._fit()
+
+    def _fit(self) -> None:
+        self.setMinimumHeight(0)  # else what it needs is never less than it was
+        self.setMinimumHeight(max(self.heightForWidth(self.width()), 0))
+
+
+def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False, whole: bool = False) -> QLabel:
+    """Return a plain text label. `tone` is one of text2, text3, error, warn, run, accent, back.
+
+    A `whole` one that wraps is never lower than its lines.
+    """
+    result = Wrapped(text) if whole else Words(text)
     result.setTextFormat(Qt.TextFormat.PlainText)
     result.setFont(font(role))
     result.setWordWrap(wrap)
