@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
@@ -48,6 +49,14 @@ def page(qtbot: QtBot, selection: Selection, digits: NetworkCost) -> CostTable:
         view.show()
     view.set_cost(digits)
     return view
+
+
+def test_the_total_is_in_sight_in_a_low_page(page: CostTable, qtbot: QtBot) -> None:
+    page.resize(500, 176)  # that of a window of 1024x700
+    qtbot.waitUntil(lambda: page.height() == 176)
+    bottom = page.total.mapTo(page, page.total.rect().bottomLeft()).y()
+    assert page.rect().contains(0, bottom) and page.total.visibleRegion().boundingRect() == page.total.rect()
+    assert not [area for area in page.findChildren(QScrollArea) if area.isVisible()], "one scroll bar, of the table"
 
 
 def named(digits: NetworkCost, name: str) -> str:

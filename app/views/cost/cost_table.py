@@ -18,6 +18,7 @@ from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShowEven
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QMenu,
+    QSizePolicy,
     QStackedLayout,
     QWidget,
 )
@@ -28,7 +29,6 @@ from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox
-from app.views.ui.scrolled import Scrolled
 from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost
 
 ROW_HEIGHT = 26
-LEAST = 70  # px, of the height of the table; a page that is lower is scrolled
+LEAST = 26  # px, of the height of the table; in a lower page the total stays in sight
 _ARROW = 22
 NOT_YET = ("Not computed yet", "The cost of each layer is shown here once computed.")
 
@@ -162,7 +162,8 @@ class CostTable(QWidget):
         self.model, self.totals = CostModel(self), TotalModel(self)
         self.table = _Table(self.model, "Cost of each node, for one sample")
         self.total = _Table(self.totals, "Total for one sample")
-        self.note = label("", "caption", "text3", wrap=True)
+        self.note = label("", "caption", "text3")
+        self.note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.controls = Segmented([("compute", "Multiply-adds"), ("parameters", "Parameters")], "Colours on the canvas")
         self.controls.setToolTip("Quantity that the strips on the canvas show in the Cost overlay")
         self.empty = EmptyState("memory", *NOT_YET)
@@ -187,7 +188,7 @@ class CostTable(QWidget):
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self.table.setMinimumHeight(LEAST)
-        self._stack.addWidget(Scrolled(page))
+        self._stack.addWidget(page)
 
     def _connect(self) -> None:
         header = self.table.horizontalHeader()
@@ -230,6 +231,7 @@ class CostTable(QWidget):
         self.model.set_rows(cost_rows.rows_of(cost, self._catalog))
         self.totals.set_texts(cost_rows.total_texts(cost))
         self.note.setText(cost_rows.note(cost))
+        self.note.setToolTip(self.note.text())
         if not cost.nodes:
             self.empty.set_text("Nothing on the canvas yet", "The cost of each layer and the total are shown here.")
         self._stack.setCurrentIndex(1 if cost.nodes else 0)
