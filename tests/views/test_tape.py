@@ -79,6 +79,26 @@ def test_a_strip_of_very_many_steps_is_one_picture_that_is_made_once(qtbot) -> N
     strip.grab()
 
 
+def test_no_line_of_the_grid_runs_through_words_and_they_are_as_high_as_the_text(qtbot, qapp) -> None:
+    strip = TapeStrip()
+    qtbot.addWidget(strip)
+    strip.resize(960, 200)
+    strip.set_tape(chain(40, 4))
+    picture = strip.grab().toImage()
+    face = strip._face
+    grid = {round(face.y(each)) for each in range(0, 400, 50)}
+    crossed = [(words, y) for words in face.labels for y in grid if words.top() + 2 < y < words.bottom() - 2]
+    assert crossed, "some words lie where a line of the grid is"
+    for words, y in crossed:
+        assert picture.pixelColor(round(words.left()) - 2, y) == theme.current().plot
+    high = face.labels[0].height()
+    theme.apply(qapp, "dark", 1.5)
+    strip.grab()
+    grown = face.labels[0].height()
+    theme.apply(qapp, "dark", 1.0)
+    assert grown > 1.4 * high
+
+
 def test_what_is_held_is_said_over_no_other_words(qtbot) -> None:
     strip, tape = TapeStrip(), chain(40, 4)
     qtbot.addWidget(strip)

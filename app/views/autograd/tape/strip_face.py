@@ -163,20 +163,22 @@ class StripFace:
         """Label the memory at the end of forward, and the layers that free the most."""
         held, plot = self.held, self.plot
         start = TextLine(f"{bytes_text(held[0])} at the end of forward", "axis")
-        taken = [QRectF(plot.left() + 8, max(self.y(held[0]) - 15, plot.top() - 8), start.width, 14)]
-        start.draw(painter, taken[0].x(), taken[0].y(), theme.text2)
+        high = start.height
+        taken = [QRectF(plot.left() + 8, max(self.y(held[0]) - high - 1, plot.top() - 8), start.width, high)]
+        self._paint_label(painter, theme, start, taken[0])
+        leads: list[QRectF] = []
         for piece in largest(self.pieces):
             steps = piece.end - piece.first
             within = f" in {steps:,} steps" if steps > 1 else ""
             line = TextLine(f"{piece.title} frees {bytes_text(piece.released)}{within}", "axis")
             x = self.x(piece.end)
-            y = max(min((self.y(held[piece.first]) + self.y(held[piece.end])) / 2 - 7, self.y(held[piece.end]) - 16),
+            y = max(min((self.y(held[piece.first]) + self.y(held[piece.end])) / 2 - high / 2, self.y(held[piece.end]) - high - 2),
                     plot.top())  # fmt: skip
-            place = QRectF(x + 8, y, line.width, 14)
+            place = QRectF(x + 8, y, line.width, high)
             lead = None
-            top = self.y(held[piece.first]) - 16
+            top = self.y(held[piece.first]) - high - 2
             first, last = self.x(piece.first) + 4, x - line.width - 4
-            tries = (QRectF(at, top, line.width, 14) for at in (first, (first + last) / 2, last) if first <= last)
+            tries = (QRectF(at, top, line.width, high) for at in (first, (first + last) / 2, last) if first <= last)
             free = (one for one in tries if not any(one.adjusted(-8, 0, 8, 0).intersects(other) for other in taken))
             over = next(free, None)
             if over is not None:
@@ -185,17 +187,25 @@ class StripFace:
                 x = self.x(piece.first)
                 left = x - 24 - line.width
                 under = self.y(held[self.step_at(max(left, plot.left()))])
-                place = QRectF(left, under - 18, line.width, 14)
+                place = QRectF(left, under - high - 4, line.width, high)
                 lead = QPointF(place.right() + 3, place.center().y()), QPointF(x, self.y(held[piece.first]))
             fits = plot.left() < place.left() and plot.top() - 10 <= place.top()
-            if not fits or any(place.adjusted(-8, 0, 8, 0).intersects(other) for other in taken):
+            led = QRectF(*lead).normalized() if lead is not None else QRectF()
+            parts = place.adjusted(-8, 0, 8, 0), led
+            if not fits or any(part.intersects(other) for part in parts for other in (*taken, *leads)):
                 continue
             taken.append(place)
+            self._paint_label(painter, theme, line, place)
             if lead is not None:
+                leads.append(led)
                 painter.setPen(QPen(theme.line3, 1))
                 painter.drawLine(*lead)
-            line.draw(painter, place.x(), place.y(), theme.text2)
         self.labels = taken
+
+    def _paint_label(self, painter: QPainter, theme: Theme, line: TextLine, place: QRectF) -> None:
+        """Paint words with none of the grid behind them."""
+        painter.fillRect(place.adjusted(-3, 1, 3, 0).intersected(self.plot), theme.plot)
+        line.draw(painter, place.x(), place.y(), theme.text2)
 
 
 def _fill_columns(painter: QPainter, colors: dict[str, QColor], look: tuple[str, int], first: int, end: int) -> None:
