@@ -426,10 +426,11 @@ class AutogradPage(QWidget):
     # -- selection -----------------------------------------------------------------------------------------------------
 
     def select_nodes(self, ids: frozenset[str]) -> None:
-        """Outline the layers of these canvas nodes, and scroll to them if none is visible."""
-        self.scene.set_linked(frozenset(ids))
+        """Outline the layers of these canvas nodes, and scroll to them if none is visible. What is selected here stands
+        for its own layer."""
         key = self.scene.current_key()
         part = self.scene.part(key) if key else None
+        self.scene.set_linked(frozenset(ids) - {part.link if part is not None else None})
         if part is not None and part.link not in ids:
             self.choose_quietly("")
         parts = self.scene.linked_parts()
@@ -447,6 +448,7 @@ class AutogradPage(QWidget):
         self.detail.emit(item)
         if not self._quiet:
             part = self.scene.part(key) if key else None
+            self.scene.set_linked(frozenset())
             self.nodeSelected.emit(part.link if part is not None else None)
 
     def item_of(self, key: str) -> TapeNode | LayerGroup | None:

@@ -289,12 +289,25 @@ def test_a_click_selects_the_node_and_its_layer_on_the_canvas(room, qtbot) -> No
 def test_the_selection_of_others_is_outlined_and_not_sent_back(room, qtbot) -> None:
     room.set_tape(small_tape())
     room.toggle("node:n5")
+    room.scene.choose("")
     heard: list[object] = []
     room.nodeSelected.connect(heard.append)
     room.select_nodes(frozenset({"n1", "n5"}))
     assert {part.key for part in room.scene.linked_parts()} == {"node:n1", "fold:node:n5"}
     room.select_nodes(frozenset())
     assert room.scene.linked_parts() == [] and heard == []
+
+
+def test_one_part_alone_is_outlined_where_one_is_selected(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    room.select_nodes(frozenset({"n5"}))
+    assert room.scene.linked_parts()
+    click(room, "node:n1", 60, 11)
+    assert room.scene.current_key() == "node:n1" and not room.scene.linked_parts(), "of the canvas before"
+    room.select_nodes(frozenset({"n1"}))
+    assert room.scene.current_key() == "node:n1" and not room.scene.linked_parts()
+    room.select_nodes(frozenset({"n1", "n5"}))
+    assert {part.link for part in room.scene.linked_parts()} == {"n5"}
 
 
 def test_hovering_tells_the_canvas(room, qtbot) -> None:
