@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QColor, QFocusEvent, QImage
+from PySide6.QtGui import QColor, QFocusEvent, QFontMetricsF, QImage
 
 from app.data.config import DataConfig
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.predict import shown, survey, try_input
-from app.training.evaluation.trying import as_digit, as_input, resized
+from app.training.evaluation.trying import Shown, as_digit, as_input, resized
 from app.views.training.evaluation.drawing_pad import Pad, read_picture
 from app.views.training.evaluation.page import EvaluationPage
 from app.views.training.evaluation.predict import TryPage
+from app.views.training.evaluation.samples import SampleTiles
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, SMALL_NET, example, job, net
 
@@ -72,6 +73,15 @@ def test_misclassified_or_all_by_their_loss(qtbot, page, found):
     with qtbot.waitSignal(page.wanted) as asked:
         page.order.set_value("wrong")
     assert asked.args[0] == found.wrong().tolist()
+
+
+def test_a_picture_says_which_of_its_numbers_is_the_loss(qapp):
+    area = SampleTiles()
+    tiles = area.tiles
+    sample = Shown(0, np.zeros((8, 8, 3), np.uint8), "", "4 → 9", "56 %, loss 4.96", False, "")
+    tiles.set_samples((sample,))
+    metrics = QFontMetricsF(theme.font("axis"))
+    assert tiles._side >= metrics.horizontalAdvance(sample.detail) > metrics.horizontalAdvance("56 % · 4.96")
 
 
 @pytest.mark.parametrize("column", range(5))

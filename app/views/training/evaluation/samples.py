@@ -53,7 +53,7 @@ class _Tiles(QWidget):
     def _measure(self) -> None:
         """Make tiles as wide as their captions, at the text size in force."""
         metrics, scale = QFontMetricsF(theme.font("axis")), theme.manager().scale
-        widest = max((metrics.horizontalAdvance(_below(one)) for one in self.samples), default=0.0)
+        widest = max((metrics.horizontalAdvance(one.detail) for one in self.samples), default=0.0)
         self._side = round(min(max(SIDE, widest + 1), WIDEST * scale))
         self._line, self._row = round(LINE * scale), round(ROW * scale)
         self._fit()
@@ -140,7 +140,7 @@ class _Tiles(QWidget):
             words = QRectF(box.left(), box.top() + self._side + 2, box.width(), 2 * self._line)
             _write(painter, sample.title, "label", tone, QRectF(words.left(), words.top(), words.width(), self._line))
             below = QRectF(words.left(), words.top() + self._line, words.width(), self._line)
-            _write(painter, _below(sample), "axis", look.text3, below)
+            _write(painter, sample.detail, "axis", look.text3, below)
             return
         first = QRectF(words.left(), words.top() + 2, words.width() * 0.62, self._line + 3)
         last = QRectF(first.right(), first.top(), words.width() - first.width(), self._line + 3)
@@ -153,10 +153,6 @@ class _Tiles(QWidget):
             look.text2,
             QRectF(words.left(), first.bottom(), words.width(), self._line + 3),
         )
-
-
-def _below(sample: Shown) -> str:
-    return sample.detail.replace(", loss ", " · ")
 
 
 def _write(painter: QPainter, text: str, role: str, color: QColor, box: QRectF, right: bool = False) -> None:
