@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetricsF
 
 from app.telemetry.histogram import BINS, Histogram
 from app.training.events import GradientNorms, Histograms, LayerFigures, Started, StepDone
@@ -12,6 +13,7 @@ from app.views.training.charts.card import LINE, ChartLegend, LegendEntry
 from app.views.training.charts.curves import Curves
 from app.views.training.layer.activations_card import InsideCard
 from app.views.training.layer.layer_page import LayerPage
+from app.views.ui import theme
 from tests.support.training_jobs import SMALL_NET, net
 
 
@@ -120,6 +122,25 @@ def test_the_page_of_a_layer_shows_how_its_values_are_spread_and_how_far_they_mo
     assert low < -3 < high
     page.values.kind.set_value("gradients")
     assert page.values.heading.texts[1] == "none yet"
+
+
+def test_figures_keep_their_distance_and_the_usual_ratio_has_its_name_in_the_chart(qtbot, qapp, history):
+    history.add(Histograms(1, "weights", (some(-1.23e-4, 1.1e-4),)))
+    page = LayerPage()
+    qtbot.addWidget(page)
+    page.resize(700, 200)
+    page.set_history(history)
+    page.set_layers(("linear1",))
+    page.show()
+    theme.apply(qapp, "dark", 1.5)
+    figures, metrics = page.values.figures, QFontMetricsF(theme.font("section"))
+    assert figures.minimumWidth() <= figures.width() and figures.height() >= 2 * metrics.height() - 4
+    lefts = figures.columns()
+    for left, right, (_, value) in zip(lefts, lefts[1:], figures.figures, strict=False):
+        assert left + metrics.horizontalAdvance(value) + 8 <= right
+    area, words = page.ratio._usual.area()
+    assert "usual" in words and page.ratio.plot.view.rect().contains(area)
+    theme.apply(qapp, "dark", 1.0)
 
 
 def test_the_inside_of_a_layer_is_shown_with_what_it_was_made_from(qtbot):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QHelpEvent, QPainter, QPaintEvent
@@ -16,6 +17,7 @@ from app.views.ui import icons, theme
 from app.views.ui.widgets.painting import start
 
 LINE, ICON = 24, 14
+SPACE = 12  # px between two figures
 NARROWEST, WIDEST = 150, 260
 MARKS = {True: ("check", "run"), False: ("warning", "warn"), None: ("info", "text3")}
 EMPTY = "Measured while a run trains."
@@ -29,16 +31,26 @@ class FiguresRow(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.figures: tuple[tuple[str, str], ...] = ()
+        self._widths: list[float] = []
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.manager().changed.connect(self._refit)
-        self._refit()
+        theme.manager().changed.connect(self._measure)
+        self._measure()
 
-    def _refit(self) -> None:
-        """Take the height of two lines at the text size in force."""
-        lines = (("caption", 15), ("section", 16))
-        self._high = [max(least, round(QFontMetricsF(theme.font(role)).height())) for role, least in lines]
-        self.setFixedHeight(sum(self._high) + 3)
+    def _measure(self) -> None:
+        """Have room for the figures at the text size in force."""
+        names, values = (QFontMetricsF(theme.font(role)) for role in ("caption", "section"))
+        self._lines = names.height(), values.height()
+        self._widths = [
+            max(names.horizontalAdvance(name), values.horizontalAdvance(value)) + SPACE for name, value in self.figures
+        ]
+        self.setMinimumWidth(round(sum(self._widths)))
+        self.setFixedHeight(round(sum(self._lines)) + 6)
         self.update()
+
+    def columns(self) -> list[float]:
+        """Return the left edge of each figure: as wide as its text, and what is left is shared out."""
+        spare = max(self.width() - sum(self._widths), 0.0) / max(len(self._widths), 1)
+        return [0.0, *accumulate(width + spare for width in self._widths)][: len(self._widths)]
 
     def show_histogram(self, of: Histogram | None) -> None:
         """Show the figures; nothing without a histogram, or for one of a run that recorded none."""
@@ -53,25 +65,18 @@ class FiguresRow(QWidget):
             f"Of every n-th of {of.size:,} values; the norm is estimated from them" if of and sample else ""
         )
         self.setAccessibleName(", ".join(f"{name} {value}" for name, value in self.figures))
-        self.update()
+        self._measure()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, now = start(self), theme.current()
-        of_name, of_value = theme.font("caption"), theme.font("section")
-        wide = [
-            max(QFontMetricsF(of_name).horizontalAdvance(name), QFontMetricsF(of_value).horizontalAdvance(value))
-            for name, value in self.figures
-        ]
-        left, spare = 0.0, max(self.width() - sum(wide), 0) / max(len(wide), 1)
-        first, second = self._high
-        for (name, value), width in zip(self.figures, wide, strict=True):
-            painter.setFont(of_name)
+        first, second = self._lines
+        for left, wide, (name, value) in zip(self.columns(), self._widths, self.figures, strict=True):
+            painter.setFont(theme.font("caption"))
             painter.setPen(now.text3)
-            painter.drawText(QRectF(left, 2, width, first), Qt.AlignmentFlag.AlignVCenter, name)
-            painter.setFont(of_value)
+            painter.drawText(QRectF(left, 2, wide, first), Qt.AlignmentFlag.AlignVCenter, name)
+            painter.setFont(theme.font("section"))
             painter.setPen(now.text)
-            painter.drawText(QRectF(left, 2 + first, width + 1, second), Qt.AlignmentFlag.AlignVCenter, value)
-            left += width + spare
+            painter.drawText(QRectF(left, 2 + first, wide, second), Qt.AlignmentFlag.AlignVCenter, value)
         painter.end()
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter, QPen
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.training.monitoring.layer_history import spread
 from app.training.monitoring.looks import StepLayer
@@ -13,7 +16,7 @@ from app.views.training.charts import series
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
-from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.layer.health_card import FiguresRow
 from app.views.training.layer.step_histogram import StepHistogram
@@ -101,6 +104,35 @@ class HistogramChart(Chart):
             self.heading.set(note=f"first measured at {samples[0][0]:,}")
 
 
+class UsualLevel(PlotLayer):
+    """A dashed line at the usual ratio, with its name over it."""
+
+    words = "about 0.001 is usual"
+    shorter = "usual"
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, 1)
+
+    def area(self) -> tuple[QRectF, str]:
+        """Return where the name is, at the left above the line, and as much of it as there is room for."""
+        rect, metrics = self.boundingRect(), QFontMetricsF(theme.font("axis"))
+        low, high = self._plot.view.viewRange()[1]
+        level = rect.bottom() - (np.log10(USUAL) - low) / ((high - low) or 1) * rect.height()
+        words = self.words if metrics.horizontalAdvance(self.words) + 8 <= rect.width() else self.shorter
+        height = metrics.height()
+        return QRectF(rect.left() + 4, level - height - 1, metrics.horizontalAdvance(words), height), words
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        now, rect = theme.current(), self.boundingRect()
+        area, words = self.area()
+        pen = QPen(now.text2, 1)
+        pen.setDashPattern([5, 3])
+        painter.setPen(pen)
+        painter.drawLine(QPointF(rect.left(), area.bottom() + 1), QPointF(rect.right(), area.bottom() + 1))
+        painter.setFont(theme.font("axis"))
+        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, words)
+
+
 class RatioChart(Chart):
     """The norm of each update over the norm of the weights, with a line at the usual ratio."""
 
@@ -109,7 +141,7 @@ class RatioChart(Chart):
         self.plot.show_epochs = False
         self.plot.left.set_kind("log")
         self._curve = Curve(self.plot, 0, 1.5)
-        self._usual = Curve(self.plot, -1, 1.0, dashed=True)
+        self._usual = UsualLevel(self.plot)
         self.layer = ""
         self._step: int | None = None
 
@@ -130,7 +162,7 @@ class RatioChart(Chart):
         with np.errstate(divide="ignore", invalid="ignore"):
             levels = np.log10(np.where(ratios > 0, ratios, np.nan))
         self._curve.set_points(self.scale.x_of(steps), levels)
-        self._usual.set_points(np.array(self.plot.view.viewRange()[0]), np.full(2, np.log10(USUAL)))
+        self._usual.update()
         shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
         self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))
         self.set_step(self._step)
@@ -141,7 +173,7 @@ class RatioChart(Chart):
         steps, ratios = self.ratios
         at = len(ratios) if step is None else int(np.searchsorted(steps, step, "right"))
         shown = ratios[at - 1] if at else np.nan
-        self.heading.set(note="log scale, dashed: 1e\u22123", value="" if np.isnan(shown) else figure(shown))
+        self.heading.set(value="" if np.isnan(shown) else figure(shown))
 
     def rows(self, index: int) -> Sequence[Row]:
         steps, ratios = self.ratios
