@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 SOURCES = (
-    "file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   net.tape   a run   RUN@STEP   W.pt   SOURCE@W.pt"
+    "A class in a file (file.py:Class), a model of torchvision:NAME, timm:NAME or hf:NAME, a project (net.tape), "
+    "weights alone (w.pt), the folder of a run, its weights after a step (RUN@STEP), or a model with other weights "
+    "(MODEL@w.pt)"
 )
 INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Empty: Tapedeck proposes them."
 PYTHON = "A Python with torch installed, for example another version. Both run the same weights and batch"
