@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QTableView, QWidget
 
@@ -104,8 +104,17 @@ class LayerTable(RowsTable):
         same = all(layer.a == layer.b for layer in layers.layers)
         self.setColumnHidden(LAYER_B, same)
         self.setColumnHidden(WEIGHTS, not layers.moved)
+        self._measure()
+
+    def _measure(self) -> None:
+        """Measure the columns anew, at the text size in force."""
         self._needed = {}
         self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            QTimer.singleShot(0, self, self._measure)  # once the heading has its font too
 
     def choose(self, path: str) -> bool:
         """Select the first call of a module of A; return whether it is listed."""

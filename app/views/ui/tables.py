@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QEvent, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QAbstractTableModel, QEvent, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 
@@ -44,6 +44,25 @@ class ColumnsModel(QAbstractTableModel):
         return self.heads[section] if role == Qt.ItemDataRole.DisplayRole else None
 
 
+class RowHeight(QObject):
+    """Keeps rows of a table at least `height` px high, and `room` more than the text in every text size."""
+
+    def __init__(self, table: QTableView, height: int, room: int) -> None:
+        super().__init__(table)
+        self._table, self._height, self._room = table, height, room
+        table.installEventFilter(self)
+        self._fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FontChange:
+            self._fit()
+        return super().eventFilter(watched, event)
+
+    def _fit(self) -> None:
+        high = max(self._height, self._table.fontMetrics().height() + self._room)
+        self._table.verticalHeader().setDefaultSectionSize(high)
+
+
 def plain(table: QTableView, name: str, height: int, room: int = 8) -> None:
     """Give a table its look: no grid, whole rows, at least `height` px each and `room` more than the text."""
     table.setAccessibleName(name)
@@ -55,7 +74,7 @@ def plain(table: QTableView, name: str, height: int, room: int = 8) -> None:
     table.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
     table.setTabKeyNavigation(False)
     table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(max(height, table.fontMetrics().height() + room))
+    RowHeight(table, height, room)
     table.horizontalHeader().setFont(theme.font("caption"))
     table.horizontalHeader().setHighlightSections(False)
     table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)

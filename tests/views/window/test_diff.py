@@ -13,22 +13,24 @@ import pytest
 from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.compare.results import Alone, Changed, Difference, Moved, Setting, Structure
+from app.compare.results import Alone, Apart, Changed, Difference, Layer, Moved, Setting, Structure
 from app.diagram.layout import Sizes, pack
 from app.engine import observe_process
 from app.engine.own_engine import OwnEngine
 from app.project.project import Project
 from app.views.diff import control as control_module
 from app.views.diff.ask_dialog import ELSEWHERE, ITSELF, OTHER, AskDiffDialog
-from app.views.diff.layer_rows import ADDED
+from app.views.diff.layer_rows import ADDED, COLUMNS, LayerRows
+from app.views.diff.layer_table import LayerTable
 from app.views.diff.merged_tree import MergedTree
 from app.views.diff.page import STRUCTURE, DiffPage
 from app.views.diff.side_reader import CompareTrustDialog
 from app.views.diff.source_lines import SourceLine
 from app.views.settings import Settings
+from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave
 from tests.views.window.test_window import ready
@@ -236,6 +238,25 @@ def test_a_process_that_is_killed_and_a_cancel_leave_what_is_shown(
     qtbot.keyClick(page.table, Qt.Key.Key_Escape)
     assert not page.working_on and page.compared is before
     qtbot.waitUntil(lambda: begun[1].pid is None)
+
+
+def test_numbers_have_room_at_another_text_size(qtbot: QtBot, qapp: QApplication) -> None:
+    table = LayerTable()
+    qtbot.addWidget(table)
+    table.resize(600, 300)
+    apart = Apart(1e-3, 0.00441, 0.9999905)
+    table.set_layers(LayerRows.of([Layer("body", "body", "Linear", forward=apart, backward=apart)]))
+    with qtbot.waitExposed(table):
+        table.show()
+    before = table.rowHeight(0)
+    theme.apply(qapp, "dark", 1.5)
+    try:
+        qtbot.waitUntil(lambda: table.rowHeight(0) > before)
+        cosine = COLUMNS.index("Cosine")
+        qtbot.waitUntil(lambda: table.columnWidth(cosine) >= table.sizeHintForColumn(cosine))
+        assert table.rowHeight(0) >= table.fontMetrics().height() + 8
+    finally:
+        theme.apply(qapp, "dark", 1.0)
 
 
 def test_both_hierarchies_are_one_tree_and_equal_ones_fold_into_a_row() -> None:
