@@ -153,7 +153,7 @@ class Shoot:
 
     def look(self, look: str, text: float, size: tuple[int, int]) -> None:
         """Photograph all that is wanted in one theme, text size and size of the window."""
-        from PySide6.QtCore import Qt
+        from PySide6.QtCore import Qt, QTimer
         from PySide6.QtWidgets import QApplication
 
         from app.views.main_window import bottom_height
@@ -162,8 +162,9 @@ class Shoot:
 
         application = QApplication.instance()
         assert isinstance(application, QApplication)
-        theme.apply(application, look, text)
+        QTimer.singleShot(0, lambda: theme.apply(application, look, text))  # from the event loop, as users do
         window = self.window
+        self.idle(1000)
         window.resize(*size)
         self.idle()
         window.resizeDocks([window.bottom], [bottom_height(size[1])], Qt.Orientation.Vertical)
