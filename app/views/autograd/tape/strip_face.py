@@ -172,11 +172,11 @@ class StripFace:
             within = f" in {steps:,} steps" if steps > 1 else ""
             line = TextLine(f"{piece.title} frees {bytes_text(piece.released)}{within}", "axis")
             x = self.x(piece.end)
-            y = max(min((self.y(held[piece.first]) + self.y(held[piece.end])) / 2 - high / 2, self.y(held[piece.end]) - high - 2),
-                    plot.top())  # fmt: skip
+            above, below = self.y(held[piece.first]), self.y(held[piece.end])
+            y = max(min((above + below - high) / 2, below - high - 2), plot.top())
             place = QRectF(x + 8, y, line.width, high)
             lead = None
-            top = self.y(held[piece.first]) - high - 2
+            top = above - high - 2
             first, last = self.x(piece.first) + 4, x - line.width - 4
             tries = (QRectF(at, top, line.width, high) for at in (first, (first + last) / 2, last) if first <= last)
             free = (one for one in tries if not any(one.adjusted(-8, 0, 8, 0).intersects(other) for other in taken))
