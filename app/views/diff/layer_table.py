@@ -107,7 +107,7 @@ class LayerTable(RowsTable):
         self._measure()
 
     def _measure(self) -> None:
-        """Measure the columns anew, at the text size in force."""
+        """Measure the columns again, at the text size in force."""
         self._needed = {}
         self._fit()
 

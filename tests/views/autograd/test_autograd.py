@@ -298,6 +298,14 @@ def test_the_selection_of_others_is_outlined_and_not_sent_back(room, qtbot) -> N
     assert room.scene.linked_parts() == [] and heard == []
 
 
+def test_a_page_that_is_emptied_amid_a_capture_no_longer_offers_to_cancel_it(room) -> None:
+    room.set_tape(small_tape())
+    room.show_busy()
+    assert room.busy and room.head.capture.text() == "Cancel"
+    room.set_tape(None)  # as another project does
+    assert not room.busy and room.head.capture.text() == "Capture again"
+
+
 def test_one_part_alone_is_outlined_where_one_is_selected(room, qtbot) -> None:
     room.set_tape(small_tape())
     room.select_nodes(frozenset({"n5"}))
