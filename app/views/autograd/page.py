@@ -148,10 +148,10 @@ class AutogradPage(QWidget):
         """Show another tape; groups that were open in the last one stay open. None empties the tab."""
         first = self._tape is None
         self._tape = tape
-        self._set_busy(False)
         self.banner.hide()
         self.finder.set_tape(tape)
         if tape is None:
+            self._set_busy(False)
             self._groups, self._by_key, self._unfolded, self._kept = (), {}, frozenset(), {}
             self._folded = None
             self.way.clear()
