@@ -32,7 +32,8 @@ DIALOGS = (
     "gallery", "settings", "export", "export-drawing", "import", "trust", "compare-with", "commands", "shortcuts",
     "about",
 )  # fmt: skip
-VIEWS = {"attention": ("attention", "changes", "attribution"), "diff": ("layers", "structure", "report")}
+VIEWS = {"attention": ("attention", "changes", "attribution"), "diff": ("layers", "structure", "report"),
+         "panels": ("metrics", "samples")}  # fmt: skip
 SNIPPET, SNIPPET_PAGE = "inplace_saved", "snippet"
 LAYERS = '''import torch
 from torch import nn
@@ -91,6 +92,7 @@ class Shoot:
         window.actions_by_key["findings"].trigger()
         self._inspect()
         self._compare()
+        self._show_samples()
         self._run_snippet()
         self.idle(3000)
         window.room.view.frame_all()
@@ -129,6 +131,17 @@ class Shoot:
         a, b = (replace(side, name=f"{side.name} in {mode}") for mode in modes)
         control.compare(Diff(a, b, parse_modes(*modes)), frozenset("a"))
         until(lambda: self.window.diff.compared is not None)
+
+    def _show_samples(self) -> None:
+        """Fill the page Panels: metrics of the run, and its samples."""
+        from scripts.screenshots import until
+
+        page = self.window.panels
+        self.window.pages.show("panels")
+        page.view.set_value("samples")
+        until(lambda: bool(page.samples.cells))
+        page.samples.cells[0].evaluate.click()
+        until(lambda: bool(page.samples.model.rows))
 
     def _run_snippet(self) -> None:
         from app.autograd.snippets.snippet import ready_snippet
@@ -207,7 +220,7 @@ class Shoot:
     def _take_views(self, key: str, name: str) -> None:
         """Photograph each view of a page that has several."""
         page = self.window.pages.widget(key)
-        segments = page.view if key == "attention" else page.which
+        segments = page.which if key == "diff" else page.view
         self.window.pages.show(key)
         for view in VIEWS[key]:
             called = key if view == VIEWS[key][0] else f"{key}-{view}"

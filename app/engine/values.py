@@ -58,7 +58,7 @@ MODULES = """
     training.surgery.values training.monitoring.looks training.monitoring.watch_points training.run_requests
     training.control
     engine.requests.train engine.requests.evaluation
-    training.evaluation.result training.evaluation.trying
+    training.evaluation.result training.evaluation.trying training.evaluation.of_run engine.requests.past.run_samples
     engine.requests.interpret.reading interpret.results
     engine.requests.diff engine.requests.diff.reading compare.results compare.modes
     engine.requests.observe observe.observation sources.spec sources.opened source.interface observe.figures

@@ -36,10 +36,12 @@ from app.util.late_dataclass import dataclass
 from app.util.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from torch import Tensor
+
+    from app.training.job import Job
 
 
 @dataclass
@@ -53,10 +55,11 @@ class _Net:
 _newest: weakref.ref[Evaluator] | None = None  # its data are reused while it is alive
 
 
-@handles(PrepareEvaluation)
-def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
+def make_evaluator(job: Job, weights: Mapping[str, Tensor] | None, context: Context) -> Evaluator:
+    """Create an evaluator, with the data of the newest one if they are the same; progress is text. Raises JobError,
+    DataError and EvaluationCancelledError."""
     global _newest
-    job, scope, pace = request.job, request.scope, Pace()
+    pace = Pace()
 
     def reading(done: int, total: int, name: str) -> None:
         if context.cancelled():
@@ -64,23 +67,37 @@ def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
         if pace.due():
             context.progress(f"Reading {name}, {done:,} of {total:,}")
 
+    old = _newest() if _newest is not None else None
+    same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
+    evaluator = Evaluator(job, weights, old.data if old is not None and same else None, reading)
+    if context.cancelled():
+        raise EvaluationCancelledError
+    _newest = weakref.ref(evaluator)
+    return evaluator
+
+
+def tell_samples(context: Context) -> Callable[[int, int], None]:
+    """Return what reports the progress of an evaluation as text."""
+    pace = Pace()
+
     def watch(done: int, total: int) -> None:
         if pace.due():
             context.progress(f"{done:,} of {total:,} samples")
 
+    return watch
+
+
+@handles(PrepareEvaluation)
+def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
+    job, scope = request.job, request.scope
     with cpu_threads(None):
         weights, name = _weights(request.weights)
-        old = _newest() if _newest is not None else None
-        same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
-        evaluator = Evaluator(job, weights, old.data if old is not None and same else None, reading)
-        if context.cancelled():
-            raise EvaluationCancelledError
+        evaluator = make_evaluator(job, weights, context)
         survey, found = predict.survey(evaluator, name), None
         if scope is not None:
-            found = evaluator.evaluate(scope.part, scope.augment, watch, context.cancelled, name)
+            found = evaluator.evaluate(scope.part, scope.augment, tell_samples(context), context.cancelled, name)
     if context.cancelled():
         raise EvaluationCancelledError
-    _newest = weakref.ref(evaluator)
     return PreparedEvaluation(context.keep(_Net(evaluator, found)), survey, found)
 
 

@@ -17,8 +17,10 @@ from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Picture, Prediction, Sample, Shown, is_picture
 from app.training.inputs import target_fields
-from app.training.metrics import PLAIN, reading
+from app.training.metrics import PLAIN, SIGMOID, reading
+from app.training.task import OwnTask
 from app.util.formatting import significant
+from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -110,6 +112,55 @@ def picture(sample: Tensor) -> Picture:
         values = (values - low) / max(high - low, 1e-12)
     pixels: Picture = values.mul(255).round().byte().permute(1, 2, 0).expand(-1, -1, 3).contiguous().numpy()
     return pixels
+
+
+@dataclass(frozen=True)
+class OutputMap:
+    """A target that is a picture, such as a mask, and the net's output, both as pictures; `note` compares them."""
+
+    target: Picture
+    output: Picture
+    note: str
+
+
+def output_maps(evaluator: Evaluator, part: str, numbers: Sequence[int]) -> list[OutputMap]:
+    """Return targets and outputs of samples if both are pictures of one size; none otherwise. Raises DataError."""
+    import torch
+
+    if not len(numbers) or evaluator.task.kind == CLASSES or isinstance(evaluator.task.one, OwnTask):
+        return []
+    inputs, labels = evaluator.read(part, numbers)
+    with borrowed(), torch.inference_mode():
+        given = inputs.to(evaluator.device)
+        output, labels = evaluator.task.chief(
+            evaluator.stepper.output(evaluator.stepper.model, given), labels.to(evaluator.device)
+        )
+    if evaluator.task.kind == TOKENS:
+        called = output.argmax(-1)
+        if called.ndim != 3 or called.shape != labels.shape or min(called.shape[1:]) < 2:
+            return []
+        last = max(output.shape[-1] - 1, 1)
+        shares = (called == labels).float().flatten(1).mean(1).tolist()
+        pairs = zip(labels.cpu(), called.cpu(), shares, strict=True)
+        return [OutputMap(picture(a / last), picture(b / last), f"{100 * share:.0f} % right") for a, b, share in pairs]
+    if output.ndim != 4 or output.shape != labels.shape or output.shape[1] not in (1, 3) or min(output.shape[2:]) < 2:
+        return []
+    binary = reading(evaluator.task.loss) == SIGMOID
+    values = output.float().sigmoid() if binary else output.float()
+    pairs_of_values = zip(labels.float().cpu(), values.cpu(), strict=True)
+    return [OutputMap(picture(a), picture(b), _overlap(a, b) if binary else "") for a, b in pairs_of_values]
+
+
+def _overlap(target: Tensor, output: Tensor) -> str:
+    """Return the intersection over union of two masks at 0.5 as text.
+
+    >>> import torch
+    >>> _overlap(torch.tensor([0.0, 1, 1]), torch.tensor([0.2, 0.9, 0.4])), _overlap(torch.zeros(2), torch.zeros(2))
+    ('IoU 0.50', 'both empty')
+    """
+    a, b = target > 0.5, output > 0.5
+    union = int((a | b).sum())
+    return f"IoU {int((a & b).sum()) / union:.2f}" if union else "both empty"
 
 
 # --- Predictions for user-made inputs

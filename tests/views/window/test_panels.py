@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from app.project import file as project_file
@@ -81,6 +82,88 @@ def test_selected_runs_are_shown_and_their_panels_are_there_again_after_a_restar
         assert again.panels.choices == expected and again.panels.charts[0].layer_field.value() == layer
     finally:
         closed(again)
+
+
+def text(window: WholeWindow, row: int, column: int) -> str:
+    model = window.panels.samples.model
+    return model.index(row, column).data(Qt.ItemDataRole.AccessibleTextRole)
+
+
+def pictured(window: WholeWindow) -> bool:
+    view = window.panels.samples
+    return bool(view.model.rows) and view.model.index(0, 0).data(Qt.ItemDataRole.DecorationRole) is not None
+
+
+def tabbed_to(qtbot, target: QWidget) -> None:
+    """Press Tab until a widget has the keys."""
+    for _ in range(20):
+        focused = QApplication.focusWidget()
+        if focused is target:
+            return
+        qtbot.keyClick(focused, Qt.Key.Key_Tab)
+    raise AssertionError("Tab does not lead there")
+
+
+def test_samples_are_evaluated_in_the_column_of_a_run_and_stored(qtbot, window, path) -> None:
+    compared(qtbot, window)
+    view = window.panels.samples
+    qtbot.mouseClick(window.panels.view._segments["samples"], Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: all("is stored" in column.words for column in view.columns))
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    view.part._segments["validation"].setFocus()
+    for place in (0, 1):
+        tabbed_to(qtbot, view.cells[place].evaluate)
+        qtbot.keyClick(view.cells[place].evaluate, Qt.Key.Key_Space)
+        assert view.columns[place].busy and view.cells[place].cancel.hasFocus()
+    qtbot.waitUntil(lambda: all(column.evaluation for column in view.columns) and pictured(window))
+    assert not view.cells and view.chosen_order == "differ" and window.panels.samples.table.hasFocus()
+    slow, fast = (column.evaluation.found for column in view.columns)
+    (numbers,) = view.model.rows[0]
+    assert numbers[0] == numbers[1], "they are of one split"
+    said = [found.name(int(found.columns["called"][numbers[0], 0])) for found in (slow, fast)]
+    assert said[0] != said[1] and text(window, 0, 1).startswith(f"Run 2, {said[0]}, ")
+    target = slow.name(int(slow.columns["true"][numbers[0], 0]))
+    assert f"target {target}" in text(window, 0, 0)
+    word = "right" if said[1] == target else "wrong"
+    assert text(window, 0, 2).startswith(f"Run 1, {said[1]}, {word}"), "in words"
+    view.table.setCurrentIndex(view.model.index(20, 1))
+    view.table.verticalScrollBar().setValue(500)
+    shown = len(view.model.rows)
+    qtbot.mouseClick(view.more, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: len(view.model.rows) > shown)
+    assert (view.table.currentIndex().row(), view.table.verticalScrollBar().value()) == (20, 500)
+    view.order.setFocus()
+    qtbot.keyClicks(view.order, "Miscl")
+    qtbot.waitUntil(lambda: "wrong" in text(window, 0, 1) + text(window, 0, 2) and view.chosen_order == "wrong")
+    closed(window)
+    again = opened(qtbot, path)
+    try:
+        listed(qtbot, again, 2)
+        compared(qtbot, again)
+        assert again.panels.view.value() == "samples"
+        qtbot.waitUntil(lambda: pictured(again))
+        assert [column.evaluation.found.loss for column in again.panels.samples.columns] == [slow.loss, fast.loss]
+    finally:
+        closed(again)
+
+
+def test_an_evaluation_is_cancelled_and_one_of_weights_that_changed_is_offered_again(qtbot, window) -> None:
+    compared(qtbot, window)
+    view = window.panels.samples
+    qtbot.mouseClick(window.panels.view._segments["samples"], Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: len(view.cells) == 2)
+    qtbot.mouseClick(view.cells[0].evaluate, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(view.cells[0].cancel, Qt.MouseButton.LeftButton)
+    assert not view.columns[0].busy and view.columns[0].words == "The evaluation was cancelled."
+    qtbot.mouseClick(view.cells[0].evaluate, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: view.columns[0].evaluation is not None)
+    assert 1 in view.cells and view.cells[1].evaluate.isVisible(), "the other run has none still"
+    (newest, _) = listed(qtbot, window, 2)
+    (newest.checkpoints / "best.pt").touch()
+    qtbot.mouseClick(view.part._segments["test"], Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(view.part._segments["validation"], Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "have changed" in view.columns[0].words and 0 in view.cells)
 
 
 def test_a_run_is_renamed_and_deleted_while_it_is_shown(qtbot, window) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject
 
 from app.views.training.panels.metrics import DEFAULT, Choice, metric_of
+from app.views.training.panels.samples_control import SamplesControl
 
 if TYPE_CHECKING:
+    from app.views.shown_run import ComparedRun
     from app.views.training.panels.page import PanelsPage
     from app.views.workspace import Workspace
 
@@ -24,16 +27,24 @@ class PanelsControl(QObject):
         workspace.session.progressed.connect(self._progressed)
         workspace.session.stateChanged.connect(lambda _state: self._progressed())
         workspace.document.replaced.connect(lambda _project: self._restore())
+        self.samples = SamplesControl(workspace, page.samples)
+        page.viewed.connect(lambda: self.samples.set_seen(page.shows_samples))
         self._restore()
 
+    def set_runs(self, runs: Sequence[ComparedRun]) -> None:
+        """Show these runs."""
+        self._page.set_runs(runs)
+        self.samples.set_runs(runs)
+
     def _restore(self) -> None:
-        _view, kept = self._workspace.settings.panels_of(self._workspace.document.path)
+        view, kept = self._workspace.settings.panels_of(self._workspace.document.path)
         choices = [choice for choice in map(_choice, kept) if choice is not None]
         self._page.set_choices(choices or DEFAULT)
+        self._page.set_view(view)
 
     def _store(self) -> None:
         panels = [list(choice) for choice in self._page.choices]
-        self._workspace.settings.set_panels_of(self._workspace.document.path, "", panels)
+        self._workspace.settings.set_panels_of(self._workspace.document.path, self._page.view.value(), panels)
 
     def _progressed(self) -> None:
         self._page.room = self._workspace.session.room

@@ -61,4 +61,4 @@ class PanelsFeature(Feature):
 
     def _show(self, figures: Figures | None) -> None:
         if self._made:
-            self.panels.set_runs(figures.runs if figures is not None else [])
+            self.panels_control.set_runs(figures.runs if figures is not None else [])

@@ -17,6 +17,7 @@ from app.views.training.charts.plot import StepView
 from app.views.training.charts.timescale import Mode
 from app.views.training.panels.metric_chart import MetricChart
 from app.views.training.panels.metrics import DEFAULT, Choice, known_parts, offered
+from app.views.training.panels.samples_view import SamplesView
 from app.views.ui import theme
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import vbox
@@ -25,11 +26,13 @@ from app.views.ui.turns import TURN
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
 
 PANEL = 340  # px of a panel, from which two have room beside one another, at the designed text size
 MOST = 24  # panels
 REST = 400  # milliseconds between two redraws, at least
 SHARE = 0.01  # of the time may go into redrawing
+METRICS, SAMPLES = "metrics", "samples"
 COMPARE = "Choose several runs on the page Runs, with Ctrl or Shift, to compare them."
 
 
@@ -40,6 +43,7 @@ class PanelsPage(QWidget):
     """
 
     changed = Signal()
+    viewed = Signal()  # metrics or samples may be in sight, or no longer
     runsRequested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -69,7 +73,9 @@ class PanelsPage(QWidget):
         self.caption = label("", "caption", "text2")
         self.tools = QWidget()
         row = FlowLayout(self.tools, (12, 4, 8, 4), 8)
-        row.put(self.add, *self.controls.parts, self.caption)
+        self.view = Segmented([(METRICS, "Metrics"), (SAMPLES, "Samples")], "Panels of")
+        self.samples = SamplesView()
+        row.put(self.view, self.add, *self.controls.parts, *self.samples.tools, self.caption)
         self.empty = EmptyState("runs", "No run to show", COMPARE, "Choose runs")
         self.content = QWidget()
         self.grid = QGridLayout(self.content)
@@ -78,15 +84,39 @@ class PanelsPage(QWidget):
         body = QWidget()
         self._stack = QStackedLayout(body)
         self._scrolled = Scrolled(self.content)
-        for widget in (self.empty, self._scrolled):
+        for widget in (self.empty, self._scrolled, self.samples):
             self._stack.addWidget(widget)
         vbox(self.tools, (body, 1), on=self, margins=0, spacing=0)
         self.empty.acted.connect(self.runsRequested)
         self.add.clicked.connect(self._add)
+        self.view.changed.connect(self._choose_view)
         self.controls.smoothingChanged.connect(lambda _weight: self._redraw_soon())
         self.controls.modeChanged.connect(self.set_mode)
         self.controls.followRequested.connect(self.follow)
+        self._show_view()
         self._tell()
+
+    def _choose_view(self, _view: str) -> None:
+        self._show_view()
+        self.changed.emit()
+
+    def set_view(self, view: str) -> None:
+        """Show "metrics" or "samples"."""
+        self.view.blockSignals(True)
+        self.view.set_value(view if view in (METRICS, SAMPLES) else METRICS)
+        self.view.blockSignals(False)
+        self._show_view()
+
+    def _show_view(self) -> None:
+        samples = self.view.value() == SAMPLES
+        self._stack.setCurrentWidget(self.empty if not self._runs else self.samples if samples else self._scrolled)
+        for widget in (self.add, *self.controls.parts[1:]):
+            widget.setVisible(not samples)
+        self.controls.show_following(self._following or samples)
+        for widget in self.samples.tools[:3]:
+            widget.setVisible(samples)
+        self.samples.more.setVisible(samples and self.samples.has_more)
+        self.viewed.emit()
 
     # -- panels -------------------------------------------------------------------------------------------------------
 
@@ -192,7 +222,7 @@ class PanelsPage(QWidget):
         """Show these runs, in this order."""
         self._runs = runs
         self._known = known_parts(run.history for run in runs)
-        self._stack.setCurrentWidget(self._scrolled if runs else self.empty)
+        self._show_view()
         for chart in self.charts:
             self._later(chart, "runs", partial(chart.set_runs, runs))
         self._begin()
@@ -292,6 +322,12 @@ class PanelsPage(QWidget):
         super().showEvent(event)
         self._begin()
         self._redraw_soon()
+        self.viewed.emit()
+
+    @property
+    def shows_samples(self) -> bool:
+        """Return whether samples of runs are in sight."""
+        return self.isVisible() and bool(self._runs) and self.view.value() == SAMPLES
 
     def _restyle(self) -> None:
         for chart in self.charts:

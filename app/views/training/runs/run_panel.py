@@ -148,7 +148,7 @@ class RunPanel(QWidget):
         self.curves.setToolTip("Show the curves of the selected runs")
         self.curves.clicked.connect(self.curvesRequested)
         self.panels = Button("Panels", icon="compare")
-        self.panels.setToolTip("Show metrics of the selected runs beside one another")
+        self.panels.setToolTip("Show metrics and samples of the selected runs beside one another")
         self.panels.clicked.connect(self.panelsRequested)
         self.sweep = Button("Sweep…", "link")
         self.sweep.setToolTip("Train a run for each of several values of the settings")

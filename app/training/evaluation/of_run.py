@@ -1,0 +1,39 @@
+"""An evaluation of the weights of a stored run, and its samples as values."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from app.training.evaluation.result import Evaluation
+from app.training.evaluation.trying import Picture
+from app.util.late_dataclass import dataclass
+
+
+@dataclass(frozen=True, eq=False)
+class RunEvaluation:
+    """What the weights of a run say of a part of its data.
+
+    Samples of runs with the same `space` are the same ones if they have the same number: their row in the whole data,
+    or in the part where rows are not known. `unit`: the net's outputs are probabilities. `checkpoint` identifies the
+    file that the weights are from.
+    """
+
+    found: Evaluation
+    space: str
+    unit: bool
+    checkpoint: str
+
+
+@dataclass(frozen=True, eq=False)
+class RunSample:
+    """A sample as a picture, or as text; for a target that is a picture, such as a mask, that one and the output.
+
+    `note` compares them, as by IoU.
+    """
+
+    number: int
+    picture: Picture | None
+    text: str
+    target: Picture | None = field(default=None)
+    output: Picture | None = field(default=None)
+    note: str = ""

@@ -1,0 +1,230 @@
+"""Samples of the compared runs: stored evaluations are read, others made on request, pictures read as they are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from app.data.spec import CLASSES
+from app.engine.protocol import Handle, HandleLostError
+from app.engine.requests.past.run_samples import EvaluatedRun, EvaluateRun, ShowRunSamples
+from app.runs import evaluations, record
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.evaluation.of_run import RunEvaluation, RunSample
+from app.views.shown_run import ComparedRun
+from app.views.training.panels.sample_rows import SampleRow, rows_of
+from app.views.training.panels.samples_view import RunColumn, SamplesView
+from app.views.ui.background import WorkerFailure
+
+if TYPE_CHECKING:
+    from app.views.workspace import Workspace
+
+MORE = 24  # samples that are shown at first, and added at once
+STORED, ROWS = "stored evaluations", "samples of runs"
+NOT_STORED = "This run is not stored yet."
+
+
+def _stored(folders: tuple[Path | None, ...], part: str) -> list[tuple[RunEvaluation | None, str]]:
+    """Read the evaluations of runs; for one without say why."""
+    return [_stored_in(folder, part) if folder is not None else (None, NOT_STORED) for folder in folders]
+
+
+def _stored_in(folder: Path, part: str) -> tuple[RunEvaluation | None, str]:
+    try:
+        kept = Kept(folder, record.read(folder))
+        now = evaluations.checkpoint_of(kept)
+        found = evaluations.read(kept, part)
+    except (OSError, RunError) as error:
+        return None, str(error)
+    if found is None:
+        return None, f"No evaluation of its {part} samples is stored."
+    if found.checkpoint != now:
+        return None, "Its weights have changed since the evaluation that is stored."
+    return found, ""
+
+
+class SamplesControl(QObject):
+    """Follows the runs that are shown while the view is seen."""
+
+    def __init__(self, workspace: Workspace, view: SamplesView) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._view = workspace, view
+        self._runs: Sequence[ComparedRun] = ()
+        self._columns: list[RunColumn] = []
+        self._nets: dict[tuple[Path, str], Handle] = {}
+        self._opening: set[tuple[Path, str]] = set()
+        self._part, self._most = view.part.value(), MORE
+        self._rows: list[SampleRow] = []
+        self._seen = False
+        view.wanted.connect(self._changed)
+        view.more.clicked.connect(self._show_more)
+        view.evaluateRequested.connect(self.evaluate)
+        view.cancelRequested.connect(self.cancel)
+
+    # -- runs and their evaluations -----------------------------------------------------------------------------------
+
+    def set_runs(self, runs: Sequence[ComparedRun]) -> None:
+        """Show other runs, or the same ones under other names."""
+        same = [run.folder for run in runs] == [run.folder for run in self._runs] and bool(runs)
+        self._runs = runs
+        if same:
+            for column, run in zip(self._columns, runs, strict=True):
+                column.label = run.label
+            self._view.set_columns(self._columns)
+            self._arrange()
+            return
+        self._start_again()
+
+    def set_seen(self, seen: bool) -> None:
+        """Begin once the view is seen."""
+        if seen and not self._seen:
+            self._seen = True
+            self._start_again()
+        self._seen = seen
+
+    def _changed(self) -> None:
+        self._most = MORE
+        if self._part != self._view.part.value():
+            self._start_again()
+        else:
+            self._arrange()
+
+    def _start_again(self) -> None:
+        """Read the stored evaluations of the runs and drop what was of others."""
+        for run in self._runs:
+            self._workspace.engine.forget(_key(run.folder, self._part))
+        self._part = self._view.part.value()
+        wanted = {(run.folder, self._part) for run in self._runs}
+        for key in [key for key in self._nets if key not in wanted]:
+            self._workspace.engine.release(self._nets.pop(key))
+        self._opening.clear()
+        self._most, self._rows = MORE, []
+        self._columns = [RunColumn(run.label, words="Reading what is stored…") for run in self._runs]
+        self._view.set_columns(self._columns)
+        if self._seen and self._runs:
+            folders = tuple(run.folder for run in self._runs)
+            self._workspace.background.ask(
+                STORED, _stored, folders, self._part, on_answer=self._have_stored, on_error=self._not_read
+            )
+
+    def _have_stored(self, found: list[tuple[RunEvaluation | None, str]]) -> None:
+        for column, (evaluation, words) in zip(self._columns, found, strict=True):
+            column.evaluation, column.words = evaluation, words
+        self._view.set_columns(self._columns)
+        self._arrange()
+
+    def _not_read(self, failure: WorkerFailure) -> None:
+        for place, column in enumerate(self._columns):
+            column.words = str(failure.error)
+            self._view.tell(place)
+
+    def evaluate(self, place: int) -> None:
+        """Evaluate the weights of a run, in the engine."""
+        column, run = self._columns[place], self._runs[place]
+        if run.folder is None:
+            return
+        column.words, column.busy = "Reading weights and data…", True
+        self._view.tell(place)
+        self._open(place)
+
+    def cancel(self, place: int) -> None:
+        """Cancel the evaluation of a run after its current batch."""
+        folder = self._runs[place].folder
+        self._workspace.engine.forget(_key(folder, self._part))
+        self._tell(place, "The evaluation was cancelled.")
+
+    def _tell(self, place: int, words: str) -> None:
+        column, folder = self._columns[place], self._runs[place].folder
+        column.words, column.busy = words, False
+        if folder is not None:
+            self._opening.discard((folder, self._part))
+        self._view.tell(place)
+
+    def _open(self, place: int) -> None:
+        """Have the engine hold the net and the data of a run, and evaluate it if that was not done before."""
+        folder, part = self._runs[place].folder, self._part
+        if folder is None or (folder, part) in self._opening:
+            return
+        self._opening.add((folder, part))
+        request = EvaluateRun(folder, str(self._workspace.settings.data_folder), part)
+
+        def answered(answer: EvaluatedRun) -> None:
+            self._opening.discard((folder, part))
+            self._nets[folder, part] = answer.net
+            column = self._columns[place]
+            was, column.evaluation, column.busy, column.words = column.evaluation, answer.evaluation, False, ""
+            if was is None or was.checkpoint != answer.evaluation.checkpoint:
+                self._view.set_columns(self._columns)
+                self._arrange()
+            else:
+                self._want_pictures()
+
+        def progressed(words: str) -> None:
+            if self._columns[place].busy:
+                self._columns[place].words = words
+                self._view.tell(place)
+
+        self._workspace.engine.ask(
+            _key(folder, part), request, on_answer=answered, on_progress=progressed,
+            on_error=lambda failure: self._failed(place, failure),
+        )  # fmt: skip
+
+    def _failed(self, place: int, failure: WorkerFailure) -> None:
+        self._tell(place, str(failure.error))
+        if self._columns[place].evaluation is not None:
+            self._view.count.setText(f"Pictures cannot be shown: {failure.error}")
+
+    # -- samples ------------------------------------------------------------------------------------------------------
+
+    def _show_more(self) -> None:
+        self._most += MORE
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Find the samples to list, in the background."""
+        found = tuple(column.evaluation for column in self._columns)
+        if any(found):
+            self._workspace.background.ask(
+                ROWS, rows_of, found, self._view.chosen_order, self._most, on_answer=self._have_rows,
+            )  # fmt: skip
+
+    def _have_rows(self, answer: tuple[list[SampleRow], int]) -> None:
+        self._rows, total = answer
+        self._view.show_rows(self._rows, total)
+        self._want_pictures()
+
+    def _want_pictures(self) -> None:
+        """Ask for what is not there yet of the listed samples: of classes pictures of one run show them all."""
+        for place, (run, column) in enumerate(zip(self._runs, self._columns, strict=True)):
+            if column.evaluation is None or run.folder is None:
+                continue
+            every = column.evaluation.found.kind != CLASSES
+            numbers = [row.numbers[place] for row in self._rows if every or row.first == place]
+            missing = tuple(n for n in numbers if n is not None and n not in column.samples)
+            if missing and (run.folder, self._part) not in self._nets:
+                self._open(place)
+            elif missing:
+                self._ask_pictures(place, run.folder, missing)
+
+    def _ask_pictures(self, place: int, folder: Path, numbers: tuple[int, ...]) -> None:
+        def answered(samples: tuple[RunSample, ...]) -> None:
+            self._columns[place].samples |= {sample.number: sample for sample in samples}
+            self._view.show_pictures()
+
+        def failed(failure: WorkerFailure) -> None:
+            if isinstance(failure.error, HandleLostError):  # of an engine that has ended
+                self._nets.pop((folder, self._part), None)
+                self._open(place)
+            else:
+                self._failed(place, failure)
+
+        request = ShowRunSamples(self._nets[folder, self._part], numbers)
+        self._workspace.engine.ask(f"pictures {_key(folder, self._part)}", request, on_answer=answered, on_error=failed)
+
+
+def _key(folder: Path | None, part: str) -> str:
+    return f"evaluation of {folder}, {part}"

@@ -1,0 +1,323 @@
+"""The same samples of several runs side by side: a row a sample, a column a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QImage, QPainter, QPixmap
+from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
+
+from app.training.evaluation.of_run import RunEvaluation, RunSample
+from app.training.evaluation.result import PARTS
+from app.training.evaluation.trying import Picture
+from app.util import formatting
+from app.util.late_dataclass import dataclass
+from app.views.training.panels.metric_chart import RUN_COLORS
+from app.views.training.panels.sample_rows import (
+    ORDERS,
+    Order,
+    SampleRow,
+    orders_for,
+    prediction_of,
+    target_text,
+)
+from app.views.ui import theme
+from app.views.ui.layouts import vbox
+from app.views.ui.tables import ColumnsModel, Index, plain
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.fields import ChoiceField
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
+
+THUMB, GAP = 60, 4  # px of a picture, and between two, at the designed text size
+COLUMN, EVALUATE = 166, 104  # px of a column, and of the row that holds a button, at least
+NAME, SWATCH, ORDER = 150, 10, 156  # px of the names of samples, of a run's colour, of the field with the orders
+
+
+@dataclass
+class RunColumn:
+    """A run in the table. `words` say why there is no evaluation, or what is being done, if it is `busy`. `samples` are
+    those that were read, by number."""
+
+    label: str
+    evaluation: RunEvaluation | None = None
+    words: str = ""
+    busy: bool = False
+    samples: dict[int, RunSample] = field(default_factory=dict)
+
+
+def pixmap_of(pictures: Sequence[Picture], side: int) -> QPixmap:
+    """Return pictures (H, W, 3) beside one another, each within a square; small ones keep their pixels sharp."""
+    made = QPixmap(len(pictures) * (side + GAP) - GAP, side)
+    made.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(made)
+    for place, pixels in enumerate(pictures):
+        height, width, _ = pixels.shape
+        image = QImage(pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888)
+        small = max(width, height) <= side
+        how = Qt.TransformationMode.FastTransformation if small else Qt.TransformationMode.SmoothTransformation
+        fitted = image.scaled(side, side, Qt.AspectRatioMode.KeepAspectRatio, how)
+        painter.drawImage(place * (side + GAP) + (side - fitted.width()) // 2, (side - fitted.height()) // 2, fitted)
+    painter.end()
+    return made
+
+
+class SamplesModel(ColumnsModel):
+    """The first column is the sample with its target, the others what each run makes of it."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.part = PARTS[0]
+        self.columns: Sequence[RunColumn] = ()
+        self.rows: list[SampleRow] = []
+        self.elided: Callable[[str], str] = str  # shortens the name of a run to the width of its column
+        self._pixmaps: dict[tuple[int, int], QPixmap | None] = {}
+
+    def set_content(self, part: str, columns: Sequence[RunColumn], rows: list[SampleRow]) -> None:
+        """Show these samples of these runs."""
+        self.beginResetModel()
+        self.part, self.columns, self.rows = part, columns, rows
+        self._pixmaps.clear()
+        self.heads = ["Sample", *(column.label for column in columns)]
+        self.meanings = ["", *map(_meaning, columns)]
+        self.endResetModel()
+
+    def pictures_changed(self) -> None:
+        """Show pictures that were read since."""
+        self._pixmaps.clear()
+        if self.rows:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, len(self.columns)))
+
+    def rowCount(self, parent: Index | None = None) -> int:
+        """Return the rows; one holds the buttons where there are no samples yet."""
+        return 0 if parent is not None and parent.isValid() else max(len(self.rows), int(bool(self.columns)))
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role == Qt.ItemDataRole.DecorationRole and orientation == Qt.Orientation.Horizontal and section > 0:
+            swatch = QPixmap(SWATCH, SWATCH)
+            swatch.fill(theme.current().series[RUN_COLORS[(section - 1) % len(RUN_COLORS)]])
+            return swatch
+        if role == Qt.ItemDataRole.DisplayRole and orientation == Qt.Orientation.Horizontal and section > 0:
+            return _head(self.columns[section - 1], self.elided)
+        return super().headerData(section, orientation, role)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.row() < len(self.rows):
+            return None
+        row, place = self.rows[index.row()], index.column() - 1
+        if role == Qt.ItemDataRole.DecorationRole:
+            return self._pixmap(index.row(), index.column())
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.AccessibleTextRole):
+            lines = self._sample_lines(row) if place < 0 else self._run_lines(row, place)
+            if role != Qt.ItemDataRole.AccessibleTextRole:
+                return "\n".join(lines)
+            return ", ".join([*([self.columns[place].label] if place >= 0 else []), *lines])
+        if role == Qt.ItemDataRole.ForegroundRole:
+            now = theme.current()
+            return now.error if place >= 0 and self._wrong(row, place) else now.text
+        return None
+
+    def _sample_lines(self, row: SampleRow) -> list[str]:
+        column, number = self.columns[row.first], row.numbers[row.first]
+        assert column.evaluation is not None and number is not None
+        name, sample = column.evaluation.found.name_of(number), column.samples.get(number)
+        name = name.replace(" of the data)", ")")
+        return [*filter(None, (name, target_text(column.evaluation.found, number), sample.text if sample else ""))]
+
+    def _run_lines(self, row: SampleRow, place: int) -> list[str]:
+        column, number = self.columns[place], row.numbers[place]
+        if column.evaluation is None:
+            return []
+        if number is None:
+            own = self.columns[row.first].evaluation
+            other = own is not None and own.space != column.evaluation.space
+            return ["not in the data of this run" if other else f"not in its {self.part} samples"]
+        sample = column.samples.get(number)
+        note = [sample.note] if sample is not None and sample.note else []
+        return [*note, *prediction_of(column.evaluation, number).lines]
+
+    def _wrong(self, row: SampleRow, place: int) -> bool:
+        evaluation, number = self.columns[place].evaluation, row.numbers[place]
+        return evaluation is not None and number is not None and prediction_of(evaluation, number).right is False
+
+    def _pixmap(self, row: int, column: int) -> QPixmap | None:
+        if (row, column) not in self._pixmaps:
+            side = round(THUMB * theme.manager().scale)
+            pictures = self.pictures(self.rows[row], column - 1)
+            self._pixmaps[row, column] = pixmap_of(pictures, side) if pictures else None
+        return self._pixmaps[row, column]
+
+    def pictures(self, row: SampleRow, place: int) -> list[Picture]:
+        run = place if place >= 0 else row.first
+        column, number = self.columns[run], row.numbers[run]
+        sample = column.samples.get(number) if number is not None else None
+        if sample is None:
+            return []
+        wanted = (sample.output,) if place >= 0 else (sample.picture, sample.target)
+        return [each for each in wanted if each is not None]
+
+
+def _head(column: RunColumn, elided: Callable[[str], str]) -> str:
+    name = elided(column.label)
+    if column.evaluation is None:
+        return name
+    found = column.evaluation.found
+    figures = [f"loss {formatting.figure(found.loss)}"]
+    if found.accuracy is not None:
+        figures.insert(0, f"{formatting.percent(found.accuracy)} %")
+    return f"{name}\n{', '.join(figures)}"
+
+
+def _meaning(column: RunColumn) -> str:
+    found = column.evaluation.found if column.evaluation is not None else None
+    return (
+        f"{column.label}: {found.weights}, {found.count:,} {found.part} samples" if found is not None else column.label
+    )
+
+
+class EvaluateCell(QWidget):
+    """Why a run has no evaluation, with the button that evaluates it; meanwhile the progress, with one that cancels."""
+
+    def __init__(self, column: RunColumn) -> None:
+        super().__init__()
+        self.words = label("", "caption", "text2", wrap=True)
+        self.evaluate, self.cancel = Button("Evaluate", "primary", "run"), Button("Cancel")
+        self.evaluate.setAccessibleName(f"Evaluate {column.label}")
+        self.cancel.setAccessibleName(f"Cancel the evaluation of {column.label}")
+        left = Qt.AlignmentFlag.AlignLeft
+        vbox(self.words, (self.evaluate, 0, left), (self.cancel, 0, left), 1, on=self, margins=8, spacing=6)
+        self.tell(column)
+
+    def tell(self, column: RunColumn) -> None:
+        """Follow the state of the run; the keys stay with the button that is shown."""
+        held = self.evaluate.hasFocus() or self.cancel.hasFocus()
+        self.words.setText(column.words)
+        self.button, other = (self.cancel, self.evaluate) if column.busy else (self.evaluate, self.cancel)
+        self.button.show()
+        if held:
+            self.button.setFocus()
+        other.hide()
+
+
+class SamplesView(QWidget):
+    """`wanted` asks for another part or order, or for more samples; `evaluateRequested(place)` and
+    `cancelRequested(place)` are about a run. `tools` are for the row of tools of the page."""
+
+    wanted = Signal()
+    evaluateRequested = Signal(int)
+    cancelRequested = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.columns: Sequence[RunColumn] = ()
+        self.cells: dict[int, EvaluateCell] = {}
+        self.has_more = False
+        self._chosen: Order | None = None  # by the user
+        self.part = Segmented([(part, part.capitalize()) for part in PARTS], "Samples of")
+        self.order = ChoiceField(ORDERS.items(), pairs=True)
+        self.order.setAccessibleName("Samples to list")
+        self.order.setMinimumWidth(ORDER)
+        self.count = label("", "caption", "text2")
+        self.more = Button("Show more", "link")
+        self.tools = (self.order, self.part, self.count, self.more)
+        self.model = SamplesModel(self)
+        self.table = QTableView()
+        self.table.setModel(self.model)
+        plain(self.table, "Samples of the runs", 24)
+        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectItems)
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.table.setWordWrap(True)
+        self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideNone)  # of lines; see `elided`
+        self.model.elided = self._elided
+        self.table.horizontalHeader().setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        vbox((self.table, 1), on=self, margins=0)
+        self.part.changed.connect(lambda _part: self.wanted.emit())
+        self.order.edited.connect(self._choose_order)
+        theme.manager().changed.connect(self.show_pictures)  # of another size
+        self.show_rows([], 0)
+
+    def _choose_order(self, order: Order) -> None:
+        self._chosen = order
+        self.wanted.emit()
+
+    @property
+    def chosen_order(self) -> Order:
+        order: Order = self.order.value()
+        return order
+
+    def set_columns(self, columns: Sequence[RunColumn]) -> None:
+        """Show these runs, without samples until `show_rows`; the orders are those that fit them."""
+        self.columns = columns
+        orders = orders_for([column.evaluation for column in columns])
+        if tuple(orders) != self.order.choices():
+            self.order.clear_choices()
+            for order in orders:
+                self.order.add_choice(order, ORDERS[order])
+        self.order.set_value(self._chosen if self._chosen in orders else orders[0])
+        self.show_rows([], 0)
+
+    def show_rows(self, rows: list[SampleRow], total: int) -> None:
+        """List samples, of so many."""
+        same = bool(rows) and rows[: len(self.model.rows)] == self.model.rows  # and some more
+        current, offset = self.table.currentIndex(), self.table.verticalScrollBar().value()
+        row, across = current.row(), current.column()
+        held = self.table.isAncestorOf(self.focusWidget() or self)
+        place = next((at for at, cell in self.cells.items() if held and cell.isAncestorOf(self.focusWidget())), None)
+        self.model.set_content(self.part.value(), self.columns, rows)  # which deletes the cells
+        self.cells = {}
+        self.table.clearSpans()
+        for at, column in enumerate(self.columns):
+            if column.evaluation is None:
+                self._put_cell(at, column)
+        self.count.setText(f"{len(rows):,} of {formatting.grouped_digits(total)} samples" if self.columns else "")
+        self.has_more = len(rows) < total
+        self.more.setVisible(self.has_more and self.count.isVisibleTo(self.count.parentWidget() or self))
+        self._fit()
+        if same and row >= 0:
+            self.table.setCurrentIndex(self.model.index(row, across))
+        if same:
+            self.table.verticalScrollBar().setValue(offset)
+        if place is not None:
+            (self.cells[place].button if place in self.cells else self.table).setFocus()
+
+    def _put_cell(self, at: int, column: RunColumn) -> None:
+        cell = EvaluateCell(column)
+        cell.evaluate.clicked.connect(lambda: self.evaluateRequested.emit(at))
+        cell.cancel.clicked.connect(lambda: self.cancelRequested.emit(at))
+        if self.model.rowCount() > 1:
+            self.table.setSpan(0, at + 1, min(self.model.rowCount(), 2), 1)
+        self.table.setIndexWidget(self.model.index(0, at + 1), cell)
+        self.cells[at] = cell
+
+    def _elided(self, name: str) -> str:
+        header, room = self.table.horizontalHeader(), COLUMN * theme.manager().scale - 2 * SWATCH - 8
+        return header.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, round(room))
+
+    def tell(self, place: int) -> None:
+        """Follow the state of a run that has no evaluation."""
+        if place in self.cells:
+            self.cells[place].tell(self.columns[place])
+
+    def show_pictures(self) -> None:
+        """Show what was read of the samples since."""
+        self.model.pictures_changed()
+        self._fit()
+
+    def _fit(self) -> None:
+        scale = theme.manager().scale
+        pictures = {at: self._across(at) for at in range(len(self.columns) + 1)}
+        side = round((THUMB + GAP) * scale)
+        self.table.setIconSize(QSize(2 * side, side))
+        lines = self.table.fontMetrics().lineSpacing()
+        high = max(side + 8, 4 * lines + 8) if self.model.rows else round(EVALUATE * scale)
+        self.table.verticalHeader().setDefaultSectionSize(high)
+        for at, count in pictures.items():
+            wide = round(COLUMN * scale) + count * side if at else round(NAME * scale) + count * side
+            self.table.setColumnWidth(at, wide)
+
+    def _across(self, column: int) -> int:
+        """Return how many pictures the cells of a column have."""
+        return max((len(self.model.pictures(row, column - 1)) for row in self.model.rows), default=0)
