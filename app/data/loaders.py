@@ -19,6 +19,7 @@ from torch.utils.data import IterableDataset
 from app.data import readers, stand_ins, streams, synthetic_fields
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
+from app.data.drawn_samples import drawn_by_batch
 from app.data.fields import Fields
 from app.data.known_sources import DIGITS
 from app.data.own_files import cache, dataset_class, own_dataset
@@ -336,6 +337,11 @@ def _points(name: str, options: Mapping[str, Any]) -> Pair:
     return readers.make_points(name, **options)
 
 
+def _noise(options: Mapping[str, Any]) -> Pair:
+    by_batch = drawn_by_batch(options["shape"], options["count"])
+    return streams.stream_noise(**options) if by_batch else readers.make_noise(**options)
+
+
 def _idx(name: str, root: Path, train: bool) -> Pair:
     return readers.read_mnist(root / name / "raw", "train" if train else "t10k")
 
@@ -354,7 +360,7 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     "made.pairs": lambda options: readers.make_pairs(**options),
     "made.shapes": lambda options: readers.make_shapes(**options),
     "made.dates": lambda options: readers.make_dates(**options),
-    "made.fake": lambda options: readers.make_noise(**options),
+    "made.fake": _noise,
     "made.fields": lambda options: readers.make_fields(**synthetic_fields.arguments_of(options)),
     **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
        for name in ("iris", "wine", "breast_cancer")},

@@ -4,6 +4,7 @@ torch is imported at the top since the code runs alone in that script: import th
 """
 
 import copy
+import math
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -158,6 +159,29 @@ class InOrder(Streamed):
         except (ValueError, TypeError, IndexError, KeyError, RuntimeError):  # not convertible to such a label
             return False
         return True
+
+
+def stream_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) -> tuple[Streamed, Tensor]:
+    """Generate random samples (N, *shape) and class ids (N,), each drawn again from the generator's state before it.
+
+    The samples are those that are drawn at once, bit for bit. Torch draws normal numbers in groups of 16, so a state is
+    kept for each block of samples that begins with a group. A sample has 16 numbers at least.
+    """
+    block = 16 // math.gcd(16, math.prod(shape))
+    generator, starts = torch.Generator().manual_seed(seed), range(0, count, block)
+    # Both are one piece of memory each: pieces by turns of both sizes would leave holes as large as the samples.
+    states = torch.empty(len(starts), len(generator.get_state()), dtype=torch.uint8)
+    drawn = torch.empty(block, *shape)
+    for place, start in enumerate(starts):
+        states[place] = generator.get_state()
+        drawn[: count - start].normal_(generator=generator)
+
+    def read(number: int) -> Tensor:
+        place, own = number // block, torch.Generator()
+        own.set_state(states[place].clone())  # torch crashes with a view of a larger tensor
+        return torch.randn(min(block, count - place * block), *shape, generator=own)[number % block]
+
+    return Streamed(read, torch.arange(count), 0, 0.0, False), torch.arange(count) % classes
 
 
 def stream_pictures(

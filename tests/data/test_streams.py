@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from app.data import drawn_samples
 from app.data.config import DataConfig, Transform
 from app.data.loaders import load, read_spec
 from app.data.own_files import survey
-from app.data.streams import SampleLostError, Streamed
+from app.data.readers import make_noise
+from app.data.streams import SampleLostError, Streamed, stream_noise
+from app.export.script.script import training_script
 from app.training.checkpoints import checkpoint
 from app.training.events import Failed, StepDone
 from app.training.job import Job
@@ -145,3 +148,26 @@ def test_batches_go_to_a_gpu_from_pinned_memory_without_waiting(monkeypatch: Any
     monkeypatch.setattr(torch.Tensor, "to", lambda _, device, non_blocking: told.append((str(device), non_blocking)))
     samples[slice(0, 2)]
     assert told == ["pinned", ("cuda:0", True)]
+
+
+@pytest.mark.parametrize("shape", [(3, 64, 64), (1, 129, 127), (17,)])
+def test_noise_that_is_drawn_by_batch_is_that_which_is_held(shape: tuple[int, ...]) -> None:
+    held, drawn = make_noise(shape, 3, 37, 5), stream_noise(shape, 3, 37, 5)
+    order = torch.randperm(37, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(drawn[0][order], held[0][order]) and torch.equal(drawn[1], held[1])
+
+
+def test_a_run_on_noise_that_is_drawn_by_batch_is_that_on_noise_that_is_held_in_the_script_too(
+    monkeypatch: pytest.MonkeyPatch,
+    run_script: Any,  # noqa: F811
+) -> None:
+    data = DataConfig("made.fake", options=FrozenMap(shape=(3, 8, 8), classes=2, count=50))
+    a_job = job(NET, data=data, epochs=2, batch_size=8)
+    held = run(a_job)
+    for name in ("LEAST_SAMPLE", "LEAST_ALL"):
+        monkeypatch.setattr(drawn_samples, name, 1)
+    assert isinstance(load(data).train.inputs, Streamed)
+    assert losses(run(a_job)) == losses(held)
+    lines, ended = run_script(a_job, "--json")
+    assert ended is None and lines == app_lines(a_job)
+    assert "stream_noise" in training_script(a_job) and "make_noise" not in training_script(a_job)

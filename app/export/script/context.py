@@ -46,7 +46,7 @@ _NAMES = {
     "pathlib": "Path",
     "typing": "Any",
 }
-_MODULES = "copy csv hashlib io os random struct subprocess sys tempfile threading time"
+_MODULES = "copy csv hashlib io math os random struct subprocess sys tempfile threading time"
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
         "reading": reading,
         "needs": needs + ", and torchmetrics" * bool(job.training.metrics),
         "samples_in_words": _sample_text(spec),
-        "held": "Streamed" if is_streamed(spec) else "Fields" if spec.inputs else "Tensor",
+        "held": "Streamed" if is_streamed(spec, job.data) else "Fields" if spec.inputs else "Tensor",
         "labels": "Fields" if spec.targets else "Tensor",
-        "streamed": is_streamed(spec),
+        "streamed": is_streamed(spec, job.data),
         "in_order": _in_order(spec),
         "standardise": options_of(job.data).get("standardise", False),
         "split_by": first if spec.task == CLASSES else "torch.zeros(len(labels))",

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from app.data import readers, streams
+from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
+from app.data.drawn_samples import drawn_by_batch
 from app.data.known_sources import DIGITS
 from app.data.own_files import dataset_class
 from app.data.own_files import readers as file_readers
@@ -78,6 +80,9 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
     if source == "made" and name != "fake":
         points = call("make_points", name, **options_of(job.data))
         return ReadingCode(points, (readers.make_points,), "torch and scikit-learn")
+    if is_streamed(spec, job.data):
+        functions = streams.SampleLostError, streams.Streamed, streams.stream_noise
+        return ReadingCode(call("stream_noise", **options_of(job.data)), functions)
     return ReadingCode(call("make_noise", **options_of(job.data)), (readers.make_noise,))
 
 
@@ -118,7 +123,7 @@ def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
     }  # fmt: skip
     functions = by_key[spec.key]
     needs = "torch and Pillow" if spec.key == "file.pictures" else "torch"
-    if is_streamed(spec):
+    if is_streamed(spec, job.data):
         functions = (*functions[:-1], streams.SampleLostError, streams.Streamed, streams.stream_pictures)
     reader = functions[-1].__name__
     return ReadingCode(f"{reader}(path, **HOW)", functions, needs, job.data.path, named="{path}", how=spec.arguments)
@@ -133,14 +138,17 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
         file_readers.kind_of, file_readers.field_of, file_readers.alone, file_readers.filled,
         file_readers.targets_of, file_readers.parts_of, file_readers.Careful, file_readers.read_dataset,
     )  # fmt: skip
-    if is_streamed(spec):
+    if is_streamed(spec, job.data):
         made = f"stream_dataset({how}, {spec.arguments['pin']!r})"
         functions += (streams.SampleLostError, streams.Streamed, streams.InOrder, streams.stream_dataset)
     return ReadingCode(made, functions, f"torch and {own.module}.py beside it", named=own.name, own_class=own)
 
 
-def is_streamed(spec: SourceSpec) -> bool:
-    """Return whether samples are read on demand, per batch."""
+def is_streamed(spec: SourceSpec, data: DataConfig) -> bool:
+    """Return whether samples are read, or drawn, on demand, per batch."""
+    if spec.key == "made.fake":
+        options = options_of(data)
+        return drawn_by_batch(options["shape"], options["count"])
     return "pin" in spec.arguments
 
 
