@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QSize, QTimer
-from PySide6.QtGui import QColor, QFontInfo, QIcon, QImage
+from PySide6.QtGui import QColor, QFontInfo, QIcon, QImage, QPaintEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
 
 from app.views.ui import icons, theme
@@ -225,6 +225,55 @@ def test_a_change_within_the_event_loop_is_painted_once_all_in_sight_is_styled(q
         assert button.palette().color(button.foregroundRole()) == theme.load("light").text
         assert button.font().pixelSize() == 2 * before and qapp.font() == theme.font("body")
     finally:
+        theme.apply(qapp, "dark", 1.0)
+
+
+def test_a_change_within_the_event_loop_is_painted_without_any_other_event(qapp, qtbot):
+    theme.apply(qapp, "dark", 1.0)
+    painted: list[str] = []
+
+    class Painted(QPushButton):
+        def paintEvent(self, event: QPaintEvent) -> None:
+            super().paintEvent(event)
+            painted.append(theme.current().name)
+
+    button = Painted("in sight")
+    qtbot.addWidget(button)
+    with qtbot.waitExposed(button):
+        button.show()
+    qtbot.waitUntil(lambda: painted == ["dark"])
+    QTimer.singleShot(0, lambda: theme.apply(qapp, "light", 1.5))
+    try:
+        with qtbot.waitSignal(theme.manager().settled):
+            pass
+        qtbot.waitUntil(lambda: len(painted) > 1)
+        assert painted == ["dark", "light"], "once, and not before all is styled"
+    finally:
+        theme.apply(qapp, "dark", 1.0)
+
+
+def test_widgets_hear_of_another_theme_in_a_later_turn_than_the_stylesheet(qapp, qtbot):
+    theme.apply(qapp, "dark", 1.0)
+    button = QPushButton("in sight")
+    qtbot.addWidget(button)
+    button.show()
+    heard: list[str] = []
+
+    def hear() -> None:
+        heard.append(theme.current().name)
+
+    def change() -> None:
+        theme.apply(qapp, "light", 1.0)
+        heard.append("the stylesheet is set")
+
+    theme.manager().changed.connect(hear)
+    QTimer.singleShot(0, change)
+    try:
+        with qtbot.waitSignal(theme.manager().settled):
+            pass
+        assert heard == ["the stylesheet is set", "light"] and qapp.font("QLineEdit") == theme.font("label")
+    finally:
+        theme.manager().changed.disconnect(hear)
         theme.apply(qapp, "dark", 1.0)
 
 
