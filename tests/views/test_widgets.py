@@ -194,6 +194,13 @@ def test_section_folds_by_mouse_and_keyboard(show_widget, qtbot, collect_signal)
     assert (section.title(), section.caption()) == ("Parameters", "4 of 9")
 
 
+def test_the_action_of_a_section_has_its_font_from_the_first(show_widget):
+    section = w.Section("Parameters")
+    section.set_action("Reset to defaults", quiet=True)
+    show_widget(section)
+    assert section._action.font() == theme.font("caption")
+
+
 def test_section_action(show_widget, qtbot):
     section = show_widget(w.Section("Documentation"))
     section.set_action("Open")

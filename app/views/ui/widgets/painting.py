@@ -234,6 +234,8 @@ def set_property(widget: QWidget, name: str, value: str | bool) -> None:
         return
     if before != value:
         widget.setProperty(name, value)
+        if not widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):
+            return  # it is styled when it is shown; twice would lose a font that was set in between
         widget.style().unpolish(widget)
         widget.style().polish(widget)
         widget.update()
