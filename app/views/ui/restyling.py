@@ -68,14 +68,15 @@ class Restyling(QObject):
         """Polish what waits for it, from the next turn on."""
         if self._waiting:
             self._app.installEventFilter(self)  # only while needed: it filters every event of the program
-            self._next.start()
+            if not self.held:
+                self._next.start()
 
     def hold(self) -> None:
-        """Repaint nothing, and emit no `done`, before `release`."""
+        """Polish, repaint and emit nothing before `release`: a font set after its widget is polished may be lost."""
         self.held = True
 
     def release(self) -> None:
-        """Repaint as soon as all visible widgets are polished."""
+        """Polish, and repaint as soon as all visible widgets are polished."""
         self.held = False
         if self._waiting:
             self._next.start()
