@@ -246,12 +246,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.pages.shown.connect(self._demand)
         self._focus = FocusHome(self, self._home)
         theme.manager().changed.connect(self._fit_docks)
-        theme.manager().settled.connect(self._fit_corners)
         self._text_size = theme.manager().scale
-
-    def _fit_corners(self) -> None:
-        """Place the corners of the menu bar: also once it has its height for another text size."""
-        fit_corners(self.menuBar())
 
     def _fit_docks(self) -> None:
         """Make room at the sides for larger text: in the docks and in the corners of the menu bar."""
@@ -263,7 +258,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             for dock in (self.left, self.right):
                 dock.set_least()
             self.resizeDocks([self.left, self.right], widths, Qt.Orientation.Horizontal)
-            self._fit_corners()
+            fit_corners(self.menuBar())
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:

@@ -252,31 +252,6 @@ def test_a_change_within_the_event_loop_is_painted_without_any_other_event(qapp,
         theme.apply(qapp, "dark", 1.0)
 
 
-def test_widgets_hear_of_another_theme_in_a_later_turn_than_the_stylesheet(qapp, qtbot):
-    theme.apply(qapp, "dark", 1.0)
-    button = QPushButton("in sight")
-    qtbot.addWidget(button)
-    button.show()
-    heard: list[str] = []
-
-    def hear() -> None:
-        heard.append(theme.current().name)
-
-    def change() -> None:
-        theme.apply(qapp, "light", 1.0)
-        heard.append("the stylesheet is set")
-
-    theme.manager().changed.connect(hear)
-    QTimer.singleShot(0, change)
-    try:
-        with qtbot.waitSignal(theme.manager().settled):
-            pass
-        assert heard == ["the stylesheet is set", "light"] and qapp.font("QLineEdit") == theme.font("label")
-    finally:
-        theme.manager().changed.disconnect(hear)
-        theme.apply(qapp, "dark", 1.0)
-
-
 def test_setting_a_stylesheet_within_the_event_loop_notifies_each_widget_once_and_later(qapp, qtbot):
     theme.apply(qapp, "dark", 1.0)
     told: list[str] = []

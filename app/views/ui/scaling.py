@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import (
@@ -16,7 +14,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QWidget,
 )
-from shiboken6 import isValid
 
 from app.views.ui import theme
 
@@ -27,13 +24,11 @@ RESTORED = "_q_styleSheetWidgetFont"  # what Qt's stylesheets set on a widget wh
 FIELDS = (QLineEdit, QComboBox, QAbstractSpinBox)
 
 
-def scaling_fonts(before: float) -> Iterator[None]:
-    """Set every explicit font of a widget at the text size in force, a step each; `before` was the one until now."""
+def scale_fonts(before: float) -> None:
+    """Set every explicit font of a widget at the text size in force; `before` was the one until now."""
     now = theme.manager().scale
     roles = {theme.font_at(role, before).key(): role for role in theme.ROLES}
     for widget in QApplication.allWidgets():
-        if not isValid(widget):
-            continue
         if widget.testAttribute(Qt.WidgetAttribute.WA_SetFont):
             role = roles.get(widget.font().key())
             font = theme.font(role) if role is not None else _scaled(widget.font(), now / before)
@@ -42,7 +37,6 @@ def scaling_fonts(before: float) -> Iterator[None]:
                 widget.setProperty(RESTORED, font)
         if isinstance(widget, QHeaderView) and widget.orientation() == Qt.Orientation.Horizontal:
             _scale_columns(widget, now / before)
-        yield
 
 
 def _scale_columns(header: QHeaderView, share: float) -> None:
@@ -62,35 +56,26 @@ def _scaled(font: QFont, share: float) -> QFont:
     return result
 
 
-def fitting_all() -> Iterator[None]:
-    """Fit all windows to the text size, a widget a step."""
+def fit_all() -> None:
+    """Fit all windows to the text size."""
     for window in QApplication.topLevelWidgets():
-        if isValid(window):
-            yield from _fitting(window)
+        fit(window)
 
 
 def fit(root: QWidget) -> None:
     """Give controls in a widget the size that their text needs, and their containers; at the design's size its own."""
-    for _ in _fitting(root):
-        pass
-
-
-def _fitting(root: QWidget) -> Iterator[None]:
     scale = theme.manager().scale
     if scale != 1.0:
         _grew.add(True)
     elif not _grew:
         return
     for widget in (*reversed(root.findChildren(QWidget)), root):  # children before parents
-        if not isValid(widget):
-            continue
         layout = widget.layout()
         if layout is not None:
             layout.invalidate()
         _fit_one(widget, scale)
         if isinstance(widget, QAbstractItemView):
             widget.doItemsLayout()  # rows know their height again
-        yield
 
 
 _grew: set[bool] = set()  # whether anything ever did

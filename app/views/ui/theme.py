@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from string import Template
-from time import perf_counter
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -23,7 +21,7 @@ from PySide6.QtWidgets import QApplication
 from app.util.late_dataclass import dataclass
 from app.util.leftovers import TemporaryFolder
 from app.util.resources import path as resource_path
-from app.views.ui.restyling import TURN, Restyling
+from app.views.ui.restyling import Restyling
 
 RESOURCES = resource_path()
 
@@ -295,10 +293,7 @@ class ThemeManager(QObject):
         self._restyling: Restyling | None = None
         self._sheets: dict[tuple[str, float], str] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
-        # What is left of notifying the widgets of a change, a short step each, in turns.
-        self._steps: Iterator[None] | None = None
-        self._turn = QTimer(self, singleShot=True, interval=0)
-        self._turn.timeout.connect(self._spread_some)
+        self._shown_scale: float | None = None  # text size that widgets were last notified of
 
     @property
     def theme(self) -> Theme:
@@ -325,7 +320,6 @@ class ThemeManager(QObject):
 
     def set_scale(self, scale: float) -> None:
         """Set the text size of all existing and future widgets."""
-        self._finish()
         before, self._scale = self._scale, min(max(scale, LEAST_SCALE), MOST_SCALE)
         if self._scale != before and self._app is not None:
             self._show(self._theme.name, before)
@@ -349,7 +343,6 @@ class ThemeManager(QObject):
         """
         if choice not in CHOICES:
             raise ValueError(f"a theme is one of {', '.join(CHOICES)}, not {choice!r}")
-        self._finish()
         hints = app.styleHints()
         if self._app is not app:
             self._app = app
@@ -374,7 +367,6 @@ class ThemeManager(QObject):
 
     def _follow(self) -> None:
         if self._choice == "system" and self._resolved_name() != self._theme.name:
-            self._finish()
             self._show(self._resolved_name())
 
     def _show(self, name: str, before: float | None = None) -> None:
@@ -390,25 +382,26 @@ class ThemeManager(QObject):
             self._sheets[key] = stylesheet(self._theme, Path(self._pictures.name), self._scale)
         colors, sheet = palette(self._theme), self._sheets[key]
         if app.styleSheet() == sheet and app.palette() == colors:  # unchanged: setting it would restyle every widget
-            for _ in self._setting_fonts(app):
-                pass
+            self._set_fonts(app)
             return
         app.setPalette(colors)
         if self._restyling is None:
             self._restyling = Restyling(app)
             self._restyling.done.connect(self.settled)
-        self._steps = self._spread(app, self._restyling, before or self._scale)
-        if self._restyling.set_sheet(sheet):
-            self._restyling.hold()  # nothing is painted before the last step
-            self._turn.start()
+        pending = self._shown_scale is not None
+        self._shown_scale = self._shown_scale or before or self._scale
+        if self._restyling.set_sheet(sheet) and self._shown_scale != self._scale:
+            if not pending:  # in a later turn; nothing is painted until then
+                QTimer.singleShot(0, self, self._spread)
         else:
-            self._finish()
+            self._spread()
 
-    def _spread(self, app: QApplication, restyling: Restyling, before: float) -> Iterator[None]:
-        """Notify widgets of the current theme and text size, step by step; `before` is the previous text size."""
-        yield from self._setting_fonts(app)
-        restyling.begin()
-        yield
+    def _spread(self) -> None:
+        """Set the fonts and notify widgets of the current theme and text size."""
+        before, self._shown_scale = self._shown_scale, None
+        if before is None or self._app is None:
+            return
+        self._set_fonts(self._app)
         grows = self._scale / before
         if grows == 1.0:
             self.changed.emit()
@@ -416,47 +409,20 @@ class ThemeManager(QObject):
         from app.views.ui import scaling
 
         # After the stylesheet, which resets widgets to their previous fonts, and before widgets are notified.
-        yield from scaling.scaling_fonts(before)
+        scaling.scale_fonts(before)
         self.scaled.emit(grows)
-        yield
         self.changed.emit()
-        yield
-        yield from scaling.fitting_all()
-
-    def _spread_some(self) -> None:
-        end = perf_counter() + TURN
-        while self._steps is not None and perf_counter() < end:
-            try:
-                next(self._steps)
-            except StopIteration:
-                self._end_steps()
-        if self._steps is not None:
-            self._turn.start()
-
-    def _finish(self) -> None:
-        """Notify all widgets of a change under way now."""
-        if self._steps is not None:
-            for _ in self._steps:
-                pass
-            self._end_steps()
-
-    def _end_steps(self) -> None:
-        self._turn.stop()
-        self._steps = None
-        assert self._restyling is not None
-        if self._restyling.held:
-            self._restyling.release()
+        scaling.fit_all()
 
     @staticmethod
-    def _setting_fonts(app: QApplication) -> Iterator[None]:
-        """Set the application's fonts, a step each; call it after the stylesheet, which resets them."""
+    def _set_fonts(app: QApplication) -> None:
+        """Set the application's fonts for the text size; call it after the stylesheet, which resets them."""
         # The stubs want bytes, which PySide itself refuses: a class name is a str.
         of_fields = app.font("QLineEdit")  # type: ignore[call-overload]
         if app.font() == font("body") and of_fields == font("label"):
             return
         app.setFont(font("body"))
         for class_name, role in CLASS_FONTS.items():
-            yield
             app.setFont(font(role), class_name)  # type: ignore[arg-type]
 
 
