@@ -123,6 +123,13 @@ class RunOverlays:
             seen.append(level(thin_y))
         return seen
 
+    def prepare(self, place: int, weight: float) -> None:
+        """Read and smooth the values of one run, which a later `redraw` then need not do."""
+        for line in self._lines[place : place + 1]:
+            if line.smoother.weight != weight:
+                line.smoother = Smoother(weight)
+            self._values(line.other.history, line.smoother)
+
     @property
     def compares(self) -> bool:
         """Return whether other runs are shown."""

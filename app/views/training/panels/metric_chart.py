@@ -192,6 +192,10 @@ class MetricChart(KeyboardFocus, ChartCard):
         """Return the end of the longest run on a horizontal axis."""
         return self._lines.end(mode)
 
+    def prepare(self, place: int) -> None:
+        """Read and smooth the values of one run, ahead of `redraw`."""
+        self._lines.prepare(place, self._weight)
+
     def redraw(self) -> None:
         """Update the picture to the runs, for the x range in view."""
         levels = self._lines.redraw(self._mode, self._weight, self._level)

@@ -201,8 +201,11 @@ class PanelsPage(QWidget):
     def _arrange(self) -> None:
         across = min(self.across, max(len(self.charts) + len(self._unmade), 1))
         for place, chart in enumerate(self.charts):
-            self.grid.addWidget(chart, place // across, place % across)
-            chart.show()  # now: one that is not shown yet takes no focus
+            at = self.grid.indexOf(chart)
+            if at < 0 or self.grid.getItemPosition(at)[:2] != (place // across, place % across):  # type: ignore[index]
+                self.grid.addWidget(chart, place // across, place % across)
+            if chart.isHidden():
+                chart.show()  # now: one that is not shown yet takes no focus
             if place:
                 QWidget.setTabOrder(self.charts[place - 1].close_button, chart)
         for column in range(self.grid.columnCount()):
@@ -271,6 +274,10 @@ class PanelsPage(QWidget):
             self._redraw_later(chart)
 
     def _redraw_later(self, chart: MetricChart) -> None:
+        """Redraw a panel in a turn of its own, after one for each run: long runs take long to be smoothed."""
+        chart.set_axes(self._mode, self.controls.smoothing)
+        for place in range(len(self._runs)):
+            self._later(chart, f"run {place}", partial(chart.prepare, place))
         self._later(chart, "redraw", partial(self._redraw, chart))
 
     def _redraw(self, chart: MetricChart) -> None:
