@@ -234,10 +234,10 @@ def read(folder: Path) -> Record:
     return record
 
 
-def write(folder: Path, record: Record) -> None:
+def write(folder: Path, record: Record, *, sync: bool = True) -> None:
     """Write the record of a run. Raises OSError."""
     data = msgspec.json.format(msgspec.json.encode(record), indent=1)
-    atomic.write_bytes(folder / FILE, data)
+    atomic.write_bytes(folder / FILE, data, sync=sync)
 
 
 def summary_of(history: History) -> Summary:

@@ -127,7 +127,7 @@ def begin_in(
     """Turn an existing folder into a run's folder. Raises OSError."""
     began = datetime.now().astimezone().isoformat(timespec="seconds")
     record = msgspec.structs.replace(records.new_record(project, number, began, parent), name=name, tags=tags)
-    records.write(folder, record)
+    records.write(folder, record, sync=False)  # on the window's thread; that of the run writes it again at once
     return Kept(folder, record)
 
 

@@ -17,8 +17,10 @@ _CODE = re.compile(r"\(os error (\d+)\)")  # safetensors' form of a system error
 _TORCH = re.compile(r"inline_container|PytorchStreamWriter")
 
 
-def write(path: str | Path, fill: Callable[[Path], object]) -> None:
+def write(path: str | Path, fill: Callable[[Path], object], *, sync: bool = True) -> None:
     """Write a file atomically: `fill` writes a temporary file in its folder, which is synced and then replaces `path`.
+
+    Without `sync` it does not wait for the disk: after a power failure the file may be missing or empty.
 
     A link stays a link, a file keeps its permissions, and special files (a pipe, /dev/stdout) are written to. Raises
     OSError naming `path`, even if the writer of torch or safetensors failed; `path` stays unchanged. Other errors of
@@ -37,10 +39,12 @@ def write(path: str | Path, fill: Callable[[Path], object]) -> None:
                 shutil.copyfileobj(whole, target)
             return
         temporary.chmod(stat.S_IMODE(mode))
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        if sync:
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        if sync:
+            _sync_folder(path.parent)
     except Exception as error:
         reason = _reason(error, temporary)
         if reason is None:
@@ -51,9 +55,9 @@ def write(path: str | Path, fill: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def write_bytes(path: str | Path, data: bytes) -> None:
+def write_bytes(path: str | Path, data: bytes, *, sync: bool = True) -> None:
     """Write bytes whole or not at all. Raises OSError."""
-    write(path, lambda file: file.write_bytes(data))
+    write(path, lambda file: file.write_bytes(data), sync=sync)
 
 
 def write_text(path: str | Path, text: str) -> None:
