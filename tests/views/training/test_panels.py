@@ -69,6 +69,7 @@ def test_each_run_is_a_line_in_the_colours_and_under_the_names_of_the_comparison
     page.controls.smoothingChanged.disconnect()
     page.controls.show_smoothing(0.0)
     (loss, held_out) = shown(qtbot, page, runs, Choice("loss", log=False), Choice("val_accuracy"))
+    assert all(text.endswith(" %") for text in held_out.legend.texts) and not any("%" in t for t in loss.legend.texts)
     for (x, y), history in zip(lines(loss), histories, strict=True):
         assert np.array_equal(x, history.steps["step"]) and np.allclose(y, history.steps["loss"])
     for (x, y), history in zip(lines(held_out), histories, strict=True):

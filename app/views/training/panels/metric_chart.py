@@ -241,7 +241,9 @@ class MetricChart(KeyboardFocus, ChartCard):
         return LegendEntry(run.label, self._figure(value), color, mark, run.title)
 
     def _figure(self, value: float) -> str:
-        return formatting.figure(value) if value == value else "–"
+        if value != value:
+            return "–"
+        return formatting.percent_sign(value / 100) if self._metric.percent else formatting.figure(value)
 
     def rows(self, x: float) -> list[Row]:
         """Return the lines of the readout at an x: each run with its value."""
