@@ -2,7 +2,7 @@
 
 The standard library compiles six methods per class, which takes a millisecond; the window imports three hundred classes
 at start-up and uses fifty of them. Here a class that is used has one compiled method, `__init__`; the others are
-closures over the names of its fields.
+closures over the names of its fields. A dataclass that inherits from one of these is one of these, too.
 """
 
 from __future__ import annotations

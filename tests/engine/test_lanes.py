@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ import pytest
 from app.engine import server as server_module
 from app.engine.protocol import Ask, Cancel, Request
 from app.engine.server import Context, Server
+from app.util.late_dataclass import dataclass
 
 PATIENCE = 60.0
 
