@@ -163,7 +163,7 @@ def _comparison(compare: Callable[[Any, Any], Any], values: Callable[[object], t
 
 
 def _refusals(cls: type, names: frozenset[str]) -> dict[str, Callable[..., None]]:
-    """Return `__setattr__` and `__delattr__` of a frozen class; a subclass may have attributes of its own."""
+    """Return `__setattr__` and `__delattr__` of a frozen class; a subclass may set further attributes."""
 
     def __setattr__(self: object, name: str, value: object) -> None:
         if type(self) is cls or name in names:

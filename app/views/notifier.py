@@ -40,7 +40,7 @@ class Notifier(QObject):
         self._toasts.clear()
 
     def make_way(self) -> None:
-        """Move the messages away from what was not there when they were placed."""
+        """Place the messages again after the layout below them changed."""
         self._toasts.place_again()
 
     # -- banners ------------------------------------------------------------------------------------------------------

@@ -427,8 +427,8 @@ class AutogradPage(QWidget):
     # -- selection -----------------------------------------------------------------------------------------------------
 
     def select_nodes(self, ids: frozenset[str]) -> None:
-        """Outline the layers of these canvas nodes, and scroll to them if none is visible. What is selected here stands
-        for its own layer."""
+        """Outline the layers of these canvas nodes, and scroll to them if none is visible. The layer of the
+        selected graph node is left out, as the selection already outlines it."""
         key = self.scene.current_key()
         part = self.scene.part(key) if key else None
         self.scene.set_linked(frozenset(ids) - {part.link if part is not None else None})

@@ -1,4 +1,4 @@
-"""Requests about samples of stored runs: evaluate a run's weights, and show samples with what it makes of them."""
+"""Requests about samples of stored runs: evaluate a run's weights, and show samples with its predictions."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class FiguresRow(QWidget):
         self.update()
 
     def columns(self) -> list[float]:
-        """Return the left edge of each figure: as wide as its text, and what is left is shared out."""
+        """Return the left edge of each figure; each is as wide as its text plus an equal share of the free width."""
         spare = max(self.width() - sum(self._widths), 0.0) / max(len(self._widths), 1)
         return [0.0, *accumulate(width + spare for width in self._widths)][: len(self._widths)]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PanelsControl(QObject):
-    """Restores the panels of a project, stores them when they change, and redraws them while a run goes on."""
+    """Restores the panels of a project, stores them when they change, and redraws them during a run."""
 
     def __init__(self, workspace: Workspace, page: PanelsPage) -> None:
         super().__init__(workspace.window)

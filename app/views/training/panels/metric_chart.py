@@ -153,7 +153,7 @@ class MetricChart(KeyboardFocus, ChartCard):
         return [run.history for run in self._runs]
 
     def offer(self) -> None:
-        """List the metrics that the runs have, and the layers of the chosen one; what is shown stays listed."""
+        """Fill the fields with metrics of the runs and layers of the chosen one; the current choice stays listed."""
         found = [(metric.key, metric.title) for metric in offered(self._histories)]
         own = (self._metric.key, self._metric.title)
         found = found if own in found else [own, *found]

@@ -63,7 +63,7 @@ class Metric:
 
     @property
     def grows(self) -> bool:
-        """Return whether values are appended alone; histograms are thinned as a run goes on."""
+        """Return whether values are only appended; histograms are thinned during a run."""
         return not self.key.startswith(tuple(f"{kind}." for kind in KINDS))
 
 
@@ -92,9 +92,9 @@ def _of(columns: Columns, name: str) -> Reading:
 def _rate(group: str, history: History, _layer: str) -> Reading:
     if group not in history.own_rates:
         return Reading()
-    told, last = history.group_rates, history.steps["step"][-1:]  # a row where a rate changed
-    steps = np.repeat(np.append(told["step"], last), 2)[1:-1] if len(last) else NOTHING
-    return Reading(steps, None, np.repeat(told[f"rate_{group}"], 2)[: len(steps)])
+    changes, last = history.group_rates, history.steps["step"][-1:]  # one row per change of a rate
+    steps = np.repeat(np.append(changes["step"], last), 2)[1:-1] if len(last) else NOTHING
+    return Reading(steps, None, np.repeat(changes[f"rate_{group}"], 2)[: len(steps)])
 
 
 def _memory(history: History, _layer: str) -> Reading:
