@@ -366,6 +366,18 @@ def test_what_nearly_fits_is_shown_from_its_end_on_with_its_names(room) -> None:
     assert view.visible_area().contains(view.whole_area())
 
 
+def test_in_large_text_a_graph_whose_names_fit_is_shown_whole(room, qapp) -> None:
+    room.set_tape(small_tape())
+    view, (_, top, _, bottom) = room.view, room.view.PADS
+    theme.apply(qapp, "dark", 1.5)
+    try:
+        area = QRectF(0, 0, 300, (view.viewport().height() - top - bottom) / (1.2 * view.readable_zoom()))
+        view.frame(area)
+        assert view.zoom >= view.readable_zoom() and view.visible_area().contains(area), "names are as large here"
+    finally:
+        theme.apply(qapp, "dark", 1.0)
+
+
 def test_every_name_is_readable_where_a_whole_graph_is_fitted_into_a_small_view(room) -> None:
     room.set_tape(small_tape())
     zoom = 0.45  # at which a net of a dozen layers fits into the page at 1280x800

@@ -171,8 +171,8 @@ class PanZoomView(QGraphicsView):
         if self.unit > 1.0 and legible * self.unit / 3 <= whole < legible * self.unit:
             zoom = legible * self.unit  # larger text is worth more than the rest of the picture
         readable = self.readable_zoom()
-        if NEARLY * readable <= zoom < readable * self.unit:
-            zoom = readable * self.unit
+        if NEARLY * readable <= zoom < readable:  # from there on names have one size on the screen
+            zoom = readable
         zoom = min(max(zoom, self.LEAST), self.MOST)
         # Of what does not fit its end is shown, where the backward pass begins, or its beginning.
         across, down = width / 2 / zoom, height / 2 / zoom
