@@ -20,6 +20,7 @@ from app.views.actions import NAME
 from app.views.export.export_dialog import ExportDialog, folder_problem
 from app.views.training.form.download_dialog import DownloadDialog
 from app.views.ui import theme
+from app.views.ui.dialogs import base
 from app.views.ui.dialogs.about import AboutDialog, versions
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.dialogs.message import (
@@ -30,6 +31,7 @@ from app.views.ui.dialogs.message import (
     unsaved_dialog,
 )
 from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet, command_text, key_text
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.painting import label
 
 
@@ -336,6 +338,22 @@ def test_a_failed_download_says_why_and_can_be_tried_again(qtbot: QtBot, tmp_pat
     assert dialog.state.text() == "No mirror gave the file."
     with qtbot.waitSignal(dialog.downloaded):
         qtbot.mouseClick(dialog.start_button, Qt.MouseButton.LeftButton)
+
+
+def test_a_dialog_scrolls_where_the_screen_is_too_low_and_its_buttons_stay(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(base, "FRAME", 250)  # of 800 px
+    dialog = ExportDialog(tmp_path, "of Run 1 at step 276")
+    show(qtbot, dialog)
+    dialog.hide()
+    show(qtbot, dialog)  # again: it scrolls once
+    assert dialog.height() == 550 and len(dialog.findChildren(Scrolled)) == 1
+    assert dialog.rect().contains(dialog.export_button.geometry()) and dialog.folder.visibleRegion().isEmpty()
+    dialog.boxes["certify"].setFocus()
+    while dialog.focusWidget() is not dialog.folder:
+        qtbot.keyClick(dialog.focusWidget(), Qt.Key.Key_Tab)
+    qtbot.waitUntil(lambda: dialog.folder.visibleRegion().boundingRect() == dialog.folder.rect())
 
 
 def test_at_larger_text_a_dialog_is_wider_and_scrolls_where_the_screen_is_too_low(qapp, qtbot) -> None:

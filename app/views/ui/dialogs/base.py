@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QVBoxLayout, QWidget
 
 from app.views.ui.cut_texts import ShowsCutTexts
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.present import present
 from app.views.ui.scaling import fit
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.theme import manager
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import Glyph, label
 
 FRAME = 48  # of the window manager and its panels, px
+SCROLL_GAP = 8  # px between content that scrolls and its bar
 
 
 class Dialog(ShowsCutTexts, QDialog):
@@ -81,30 +82,29 @@ class Dialog(ShowsCutTexts, QDialog):
         self.give_mnemonics()
         if manager().scale != 1.0:
             self._fit_text()
+        outer, most = self.layout(), self.screen().availableSize().height() - FRAME
+        assert isinstance(outer, QVBoxLayout)
         # A wrapped label knows its height only once its width is known.
-        high = max(self.height(), present(self.layout()).totalHeightForWidth(self.width()))
-        if self._widened:
-            high = min(high, self.screen().availableSize().height() - FRAME)
-        self.resize(self.width(), high)
+        high = max(outer.totalHeightForWidth(self.width()), outer.totalMinimumSize().height())
+        least = max(outer.totalMinimumHeightForWidth(self.width()), outer.totalMinimumSize().height())
+        if least > most and outer.indexOf(self.body) >= 0:
+            self._scroll(outer)
+        self.resize(self.width(), min(max(self.height(), high), most))
 
     def _fit_text(self) -> None:
-        """Make room for larger text: a wider dialog, whose content scrolls where the screen is too low for it."""
+        """Make the dialog wider for larger text."""
         fit(self)
-        if self._widened:
-            return
-        self._widened = True
-        screen = self.screen().availableSize()
-        self.resize(min(round(self.width() * manager().scale), screen.width() - FRAME), self.height())
-        outer = self.layout()
-        assert isinstance(outer, QVBoxLayout)
-        needed = max(outer.totalHeightForWidth(self.width()), outer.totalMinimumSize().height())
-        if needed > screen.height() - FRAME:
-            outer.removeItem(self.body)
-            self.body.setParent(None)
-            content, area = QWidget(), QScrollArea()
-            content.setLayout(self.body)
-            area.setWidgetResizable(True)
-            area.setWidget(content)
-            area.setAccessibleName(self.windowTitle())
-            outer.insertWidget(1, area, 1)
-            outer.activate()  # or the dialog could not be lower than its content
+        if not self._widened:
+            self._widened = True
+            most = self.screen().availableSize().width() - FRAME
+            self.resize(min(round(self.width() * manager().scale), most), self.height())
+
+    def _scroll(self, outer: QVBoxLayout) -> None:
+        """Have the content scroll, for which the screen is too low; heading and buttons stay in sight."""
+        outer.removeItem(self.body)
+        self.body.setParent(None)
+        content = QWidget()
+        content.setLayout(self.body)
+        self.body.setContentsMargins(0, 0, SCROLL_GAP, 0)
+        outer.insertWidget(1, Scrolled(content), 1)
+        outer.activate()  # or the dialog could not be lower than its content
