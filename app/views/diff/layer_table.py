@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QTableView, QWidget
 
@@ -16,6 +16,7 @@ from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
 
 ROW_HEIGHT = 24
+LEAST_ROWS = 3  # of which the first is in sight in a small window
 SAMPLED = 40  # rows that are measured for the widths of the columns
 LONGEST, WIDEST = 260, 92  # pixels of a path and of a class, where there is no room for more
 LIMITS = {LAYER_A: LONGEST, LAYER_B: LONGEST, CLASS: WIDEST}
@@ -97,6 +98,12 @@ class LayerTable(RowsTable):
         self.customContextMenuRequested.connect(self._show_menu)
         self.selectionModel().currentRowChanged.connect(self._row_changed)
         theme.manager().changed.connect(self.viewport().update)
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for whole rows below the heading: a table of none shows nothing."""
+        rows = LEAST_ROWS * self.verticalHeader().defaultSectionSize()
+        bar = self.horizontalScrollBar().sizeHint().height()
+        return QSize(80, self.horizontalHeader().sizeHint().height() + rows + bar)
 
     def set_layers(self, layers: LayerRows, only_adding: bool = False) -> None:
         """Show these layers; B's paths have a column where any differs from A's, weights where they are compared."""

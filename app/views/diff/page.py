@@ -19,7 +19,9 @@ from app.views.diff.source_lines import SourceLines
 from app.views.diff.structure_view import StructureView
 from app.views.ui import theme
 from app.views.ui.background import Background
+from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -36,6 +38,7 @@ ASK = "Compare with…"
 TICK = 1000  # milliseconds
 PAD = 12
 NARROW = 640  # px, below which the button that compares is an icon
+NAMES = 150  # px of both names, from which they are beside the controls, at the designed text size
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +162,7 @@ class DiffPage(QWidget):
         self.report.setTabChangesFocus(True)
         self._lay_out()
         self._connect()
+        self._fit_head()
         self.set_busy("")
 
     def _make_head(self) -> None:
@@ -190,10 +194,12 @@ class DiffPage(QWidget):
 
     def _lay_out(self) -> None:
         head = QWidget()
-        hbox((self.names, 1), self.which, self.copy, self.ask, on=head, margins=(PAD, 5, 10, 5), spacing=8)
+        row = FlowLayout(head, (PAD, 5, 10, 5), 8)  # the names have a row of their own where it is narrow
+        row.fill(self.names)
+        row.put(self.copy, self.ask, self.which)
         listed = QWidget()
-        row = hbox(self.filter, (self.facts, 1), margins=(PAD, 5, 10, 5), spacing=PAD)
-        vbox(row, (self.table, 1), on=listed, margins=0, spacing=0)
+        filters = hbox(self.filter, (self.facts, 1), margins=(PAD, 5, 10, 5), spacing=PAD)
+        vbox(filters, (self.table, 1), on=listed, margins=0, spacing=0)
         self.split = QSplitter(Qt.Orientation.Vertical)
         self.split.addWidget(listed)
         self.split.addWidget(self.lines)
@@ -201,7 +207,7 @@ class DiffPage(QWidget):
         self.split.setHandleWidth(1)
         self.split.setSizes([300, 150])
         self._views = QStackedWidget()
-        for view in (self.split, self.structure, self.report):
+        for view in (Scrolled(self.split), self.structure, self.report):
             self._views.addWidget(view)
         shown = QWidget()
         vbox(head, Divider(), self.verdict, self.note, Divider(), (self._views, 1), on=shown, margins=0, spacing=0)
@@ -222,6 +228,7 @@ class DiffPage(QWidget):
         self.table.chosen.connect(self._layer_chosen)
         self.structure.chosen.connect(self._module_chosen)
         self.table.opened.connect(lambda layer: self.lineRequested.emit("a", layer))
+        theme.manager().changed.connect(self._fit_head)
 
     @property
     def home(self) -> QWidget:
@@ -326,10 +333,14 @@ class DiffPage(QWidget):
         self.names.setText(f"A  {a}    B  {b}")
         self.names.setToolTip(f"A: {found.name_a}\nB: {found.name_b}")
 
+    def _fit_head(self) -> None:
+        self.ask.setText(ASK if self.width() >= NARROW else "")
+        self.names.setMinimumWidth(round(NAMES * theme.manager().scale))
+        QTimer.singleShot(0, self, self._show_names)  # once the head has its new size
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.ask.setText(ASK if self.width() >= NARROW else "")
-        QTimer.singleShot(0, self, self._show_names)  # once the head has its new size
+        self._fit_head()
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):

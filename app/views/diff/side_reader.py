@@ -129,7 +129,8 @@ class SideReader(QObject):
             if agreed:
                 go_on()
             else:
-                refuse(place, f"{path.name} was not trusted, so none of its code was run.")
+                why = f"{path.name} is not trusted yet, so none of its code was run."
+                refuse(place, f"{why} Compare again to review and trust it.")
 
         dialog.trusted.connect(layers.let_run)
         dialog.trusted.connect(agreed.append)

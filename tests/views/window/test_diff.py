@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Alone, Apart, Changed, Difference, Layer, Moved, Setting, Structure
@@ -26,11 +26,12 @@ from app.views.diff.ask_dialog import ELSEWHERE, ITSELF, OTHER, AskDiffDialog
 from app.views.diff.layer_rows import ADDED, COLUMNS, LayerRows
 from app.views.diff.layer_table import LayerTable
 from app.views.diff.merged_tree import MergedTree
-from app.views.diff.page import STRUCTURE, DiffPage
+from app.views.diff.page import STRUCTURE, Compared, DiffPage
 from app.views.diff.side_reader import CompareTrustDialog
 from app.views.diff.source_lines import SourceLine
 from app.views.settings import Settings
 from app.views.ui import theme
+from app.views.ui.background import Background
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave
 from tests.views.window.test_window import ready
@@ -176,7 +177,7 @@ def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: 
     assert dialog.a.placeholderText().startswith("digits")
     for words, why in (
         ("no_such.tape", "There is no file"), ("nothing", "does not name a model"),
-        ("digits.runs@", "Nothing follows the @"), ("one_net.py:Net", "was not trusted"),
+        ("digits.runs@", "Nothing follows the @"), ("one_net.py:Net", "is not trusted yet, so none of its code was run. Compare again to review"),
     ):  # fmt: skip
         dialog.b.setText(words)
         qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
@@ -257,6 +258,31 @@ def test_numbers_have_room_at_another_text_size(qtbot: QtBot, qapp: QApplication
         assert table.rowHeight(0) >= table.fontMetrics().height() + 8
     finally:
         theme.apply(qapp, "dark", 1.0)
+
+
+def test_a_small_page_in_large_text_shows_a_whole_row_and_every_control(qtbot: QtBot, qapp: QApplication) -> None:
+    background = Background()
+    dock = QWidget()
+    page = DiffPage(background, dock)
+    qtbot.addWidget(dock)
+    theme.apply(qapp, "dark", 1.5)
+    try:
+        apart = Apart(1e-3, 0.00441, 0.9999905)
+        layers = [Layer(f"layer{at}", f"layer{at}", "Linear", forward=apart, backward=apart) for at in range(9)]
+        rows = LayerRows.of(layers)
+        found = Difference("the first.tape", "the second.tape", layers=rows.layers, ran=True)
+        page.show_compared(Compared(found, rows, MergedTree(found), ""))
+        page.resize(361, 286)  # of a window of 1024x700
+        dock.resize(page.size())
+        with qtbot.waitExposed(dock):
+            dock.show()
+        qtbot.waitUntil(lambda: page.names.text().startswith("A  "))
+        row = page.table.visualRect(page.table.model().index(0, 0))
+        assert page.table.viewport().visibleRegion().boundingRect().bottom() >= row.bottom()
+        assert page.which.width() >= page.which.sizeHint().width() and page.names.width() > 100
+    finally:
+        theme.apply(qapp, "dark", 1.0)
+        background.close()
 
 
 def test_both_hierarchies_are_one_tree_and_equal_ones_fold_into_a_row() -> None:
