@@ -106,6 +106,15 @@ def test_a_run_without_a_checkpoint_or_trained_elsewhere_cannot_be_resumed_and_t
     (first.checkpoints / "last.pt").touch()
     panel.table.selectRow(2)
     assert panel.go_on.isEnabled() and panel.go_on.toolTip().startswith("Resume this run")
+    assert "Continue" not in panel._hint.text(), "it is done"
+    store.changed(first, state="stopped")
+    panel.set_stored(store.listed(tmp_path))
+    assert panel._hint.text() == "Run 1 was stopped. Continue resumes it from its newest checkpoint."
+    (first.checkpoints / "last.pt").rename(tmp_path / "last.pt")
+    panel.table.selectRow(0)
+    panel.table.selectRow(2)
+    assert panel._hint.text() == "Run 1 was stopped. It has no checkpoint to resume from."
+    (tmp_path / "last.pt").rename(first.checkpoints / "last.pt")
     store.changed(first, state="running")
     lock = file_lock.Lock(first.folder / store.LOCK)
     panel.set_stored(store.listed(tmp_path))
@@ -185,7 +194,7 @@ def test_a_run_of_another_window_is_followed_and_the_selection_stays(
     lock.release()
     panel.set_stored(store.listed(tmp_path))
     assert column(panel, "State")[0] == "Interrupted" and not panel._following.isActive()
-    assert "can be resumed" in panel._hint.text()
+    assert "The program ended during this run." in panel._hint.text()
     panel.hide()
     with qtbot.waitSignal(panel.listRequested):  # another window may have begun one
         panel.show()

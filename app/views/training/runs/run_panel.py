@@ -392,8 +392,7 @@ class RunPanel(QWidget):
         rows, one, hidden = self.selected_rows, self._one, self.hidden_rows
         if one is None or (self._disk is not None and self._disk[0] != one.folder):
             self._disk = None
-        going = self._session is not None and self._session.active
-        about = rows[0] if one is not None else None, hidden, going, self._use
+        about = rows[0] if one is not None else None, hidden, self._going, self._use
         same = "Resume this run from its newest checkpoint, as if it had not stopped"
         new = "Start a new run with the open project's settings from the weights of a checkpoint"
         for button, why, words in ((self.go_on, resume_refusal(*about), same), (self.fork, fork_refusal(*about), new)):
@@ -407,6 +406,10 @@ class RunPanel(QWidget):
         self._tell()
 
     @property
+    def _going(self) -> bool:
+        return self._session is not None and self._session.active
+
+    @property
     def _use(self) -> DiskUse | None:
         """What checkpoints the selected run has; None before that is measured."""
         return self._disk[1] if self._disk is not None else None
@@ -414,7 +417,8 @@ class RunPanel(QWidget):
     def _tell(self) -> None:
         """Say what is selected, how the run ended, and what its checkpoints for revisiting take."""
         shown, count = len(self.model.rows), self.model.count
-        said = self._refused or selection_text(self.selected_rows, self.hidden_rows, shown, count)
+        resumable = self._use.any if self._use is not None and not self._going else None
+        said = self._refused or selection_text(self.selected_rows, self.hidden_rows, shown, count, resumable)
         words = " ".join(filter(None, (said, disk_text(self._use))))
         self._hint.setText(words)
         self._hint.setToolTip(words)

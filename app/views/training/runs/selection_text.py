@@ -9,14 +9,23 @@ from app.util.formatting import bytes_text, counted
 from app.views.training.runs.table_model import RunRow
 
 GOING = "A run is in progress: stop it first"
+CUT_SHORT = ("stopped", "failed", "interrupted")
+RESUMES = "Continue resumes it from its newest checkpoint."
 NONE_SELECTED = "Choose a run to see its curves."
 
 
-def selection_text(rows: Sequence[RunRow], hidden: Sequence[RunRow], shown: int, count: int) -> str:
-    """Say which runs are selected, how a single one ended, and how many of `count` runs the filter leaves."""
+def selection_text(
+    rows: Sequence[RunRow], hidden: Sequence[RunRow], shown: int, count: int, resumable: bool | None = None
+) -> str:
+    """Say which runs are selected, how a single one ended and whether it can be resumed, which is None where it is not
+    known, and how many of `count` runs the filter leaves."""
     said = []
     if len(rows) == 1:
-        said.append(rows[0].outcome or f"{rows[0].title} is selected.")
+        verb = "was stopped" if rows[0].state == "stopped" else "is selected"
+        said.append(rows[0].outcome or f"{rows[0].title} {verb}.")
+        if resumable is not None and rows[0].state in CUT_SHORT:
+            said[0] += "" if said[0].endswith(".") else "."
+            said.append(RESUMES if resumable else "It has no checkpoint to resume from.")
     elif rows:
         said.append(f"{len(rows)} runs.")
     elif not hidden:

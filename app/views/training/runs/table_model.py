@@ -81,7 +81,7 @@ class RunRow:
         if ending is not None:
             return ending.message or _sentence(ending.note)
         if self.state == "interrupted":
-            return "The program ended during this run. It can be resumed from its newest checkpoint."
+            return "The program ended during this run."
         return ""
 
     @property
