@@ -75,13 +75,18 @@ def test_misclassified_or_all_by_their_loss(qtbot, page, found):
     assert asked.args[0] == found.wrong().tolist()
 
 
-def test_a_picture_says_which_of_its_numbers_is_the_loss(qapp):
+def test_a_picture_says_which_of_its_numbers_is_the_loss(qtbot):
     area = SampleTiles()
+    qtbot.addWidget(area)
+    area.resize(268, 180)  # of a window of 1280x800
+    with qtbot.waitExposed(area):
+        area.show()
     tiles = area.tiles
     sample = Shown(0, np.zeros((8, 8, 3), np.uint8), "", "4 → 9", "56 %, loss 4.96", False, "")
     tiles.set_samples((sample,))
     metrics = QFontMetricsF(theme.font("axis"))
-    assert tiles._side >= metrics.horizontalAdvance(sample.detail) > metrics.horizontalAdvance("56 % · 4.96")
+    assert tiles._side >= metrics.horizontalAdvance("loss 4.96"), "on a line of its own"
+    assert tiles._across == 3, "beside one another"
 
 
 @pytest.mark.parametrize("column", range(5))

@@ -39,7 +39,7 @@ class _Tiles(QWidget):
         self.samples: tuple[Shown, ...] = ()
         self._images: list[QImage | None] = []
         self._current = -1
-        self._side, self._line, self._row = SIDE, LINE, ROW
+        self._side, self._line, self._row, self._lines = SIDE, LINE, ROW, 2
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.manager().changed.connect(self._measure)
@@ -53,7 +53,9 @@ class _Tiles(QWidget):
     def _measure(self) -> None:
         """Make tiles as wide as their captions, at the text size in force."""
         metrics, scale = QFontMetricsF(theme.font("axis")), theme.manager().scale
-        widest = max((metrics.horizontalAdvance(one.detail) for one in self.samples), default=0.0)
+        lines = [_lines_of(one) for one in self.samples]
+        widest = max((metrics.horizontalAdvance(line) for each in lines for line in each), default=0.0)
+        self._lines = 1 + max(map(len, lines), default=1)  # below a picture
         self._side = round(min(max(SIDE, widest + 1), WIDEST * scale))
         self._line, self._row = round(LINE * scale), round(ROW * scale)
         self._fit()
@@ -72,7 +74,7 @@ class _Tiles(QWidget):
         if not self._pictured:
             return QRectF(PAD, PAD / 2 + place * self._row, self.width() - 2 * PAD, self._row - 4)
         row, column = divmod(place, self._across)
-        height = self._side + 2 * self._line + GAP
+        height = self._side + self._lines * self._line + GAP
         return QRectF(PAD + column * (self._side + GAP), PAD / 2 + row * height, self._side, height - GAP + 2)
 
     def _fit(self) -> None:
@@ -137,10 +139,11 @@ class _Tiles(QWidget):
             width, height = image.width() * scale, image.height() * scale
             frame = QRectF(box.left() + (self._side - width) / 2, box.top() + (self._side - height) / 2, width, height)
             painter.drawImage(frame, image)
-            words = QRectF(box.left(), box.top() + self._side + 2, box.width(), 2 * self._line)
-            _write(painter, sample.title, "label", tone, QRectF(words.left(), words.top(), words.width(), self._line))
-            below = QRectF(words.left(), words.top() + self._line, words.width(), self._line)
-            _write(painter, sample.detail, "axis", look.text3, below)
+            words = QRectF(box.left(), box.top() + self._side + 2, box.width(), self._line)
+            _write(painter, sample.title, "label", tone, words)
+            for line in _lines_of(sample):
+                words.translate(0, self._line)
+                _write(painter, line, "axis", look.text3, words)
             return
         first = QRectF(words.left(), words.top() + 2, words.width() * 0.62, self._line + 3)
         last = QRectF(first.right(), first.top(), words.width() - first.width(), self._line + 3)
@@ -153,6 +156,11 @@ class _Tiles(QWidget):
             look.text2,
             QRectF(words.left(), first.bottom(), words.width(), self._line + 3),
         )
+
+
+def _lines_of(sample: Shown) -> list[str]:
+    """Return the lines below the title of a picture: probability and loss, so that pictures stay narrow."""
+    return sample.detail.split(", ")
 
 
 def _write(painter: QPainter, text: str, role: str, color: QColor, box: QRectF, right: bool = False) -> None:
