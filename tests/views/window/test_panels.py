@@ -111,7 +111,8 @@ def test_samples_are_evaluated_in_the_column_of_a_run_and_stored(qtbot, window, 
     qtbot.waitUntil(lambda: all("is stored" in column.words for column in view.columns))
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
-    view.part._segments["validation"].setFocus()
+    assert "Evaluate a run" in view.model.index(0, 0).data(), "in place of samples"
+    view.part.setFocus()
     for place in (0, 1):
         tabbed_to(qtbot, view.cells[place].evaluate)
         qtbot.keyClick(view.cells[place].evaluate, Qt.Key.Key_Space)
@@ -130,6 +131,7 @@ def test_samples_are_evaluated_in_the_column_of_a_run_and_stored(qtbot, window, 
     view.table.setCurrentIndex(view.model.index(20, 1))
     view.table.verticalScrollBar().setValue(500)
     shown = len(view.model.rows)
+    assert view.model.headerData(0, Qt.Orientation.Horizontal).startswith(f"{shown} of ")
     qtbot.mouseClick(view.more, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: len(view.model.rows) > shown)
     assert (view.table.currentIndex().row(), view.table.verticalScrollBar().value()) == (20, 500)
@@ -161,8 +163,14 @@ def test_an_evaluation_is_cancelled_and_one_of_weights_that_changed_is_offered_a
     assert 1 in view.cells and view.cells[1].evaluate.isVisible(), "the other run has none still"
     (newest, _) = listed(qtbot, window, 2)
     (newest.checkpoints / "best.pt").touch()
-    qtbot.mouseClick(view.part._segments["test"], Qt.MouseButton.LeftButton)
-    qtbot.mouseClick(view.part._segments["validation"], Qt.MouseButton.LeftButton)
+    window.session.runEnded.emit(window.session.runs[-1])  # as if it had gone on until now
+    qtbot.waitUntil(lambda: "have changed" in view.columns[0].words and 0 in view.cells)
+    qtbot.mouseClick(view.cells[0].evaluate, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: view.columns[0].evaluation is not None and pictured(window))
+    (newest.checkpoints / "best.pt").touch()
+    view.part.setFocus()
+    qtbot.keyClick(view.part, Qt.Key.Key_Down)
+    qtbot.keyClick(view.part, Qt.Key.Key_Up)
     qtbot.waitUntil(lambda: "have changed" in view.columns[0].words and 0 in view.cells)
 
 
@@ -173,6 +181,10 @@ def test_a_run_is_renamed_and_deleted_while_it_is_shown(qtbot, window) -> None:
     qtbot.waitUntil(lambda: [run.label for run in window.panels.runs] == ["Run 2", "baseline"])
     qtbot.waitUntil(lambda: any(text.startswith("baseline") for text in window.panels.charts[0].legend.texts))
     (_, first) = listed(qtbot, window, 2)
+    other = store.begin(store.runs_beside(window.document.path), window.document.project)
+    window.runs_control.delete([other])
+    qtbot.waitUntil(lambda: not other.folder.exists() and not window.background.busy)
+    assert [run.label for run in window.panels.runs] == ["Run 2", "baseline"], "another one went"
     window.runs_control.delete([first])
     qtbot.waitUntil(lambda: window.panels.empty.isVisible() and not window.panels.runs)
     assert not store.runs_beside(window.document.path).joinpath("0001").exists()

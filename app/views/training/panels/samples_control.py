@@ -21,6 +21,7 @@ from app.views.training.panels.samples_view import RunColumn, SamplesView
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
+    from app.views.training.runs.session import Run
     from app.views.workspace import Workspace
 
 MORE = 24  # samples that are shown at first, and added at once
@@ -64,6 +65,7 @@ class SamplesControl(QObject):
         view.more.clicked.connect(self._show_more)
         view.evaluateRequested.connect(self.evaluate)
         view.cancelRequested.connect(self.cancel)
+        workspace.session.runEnded.connect(self._run_ended)
 
     # -- runs and their evaluations -----------------------------------------------------------------------------------
 
@@ -105,6 +107,14 @@ class SamplesControl(QObject):
         self._most, self._rows = MORE, []
         self._columns = [RunColumn(run.label, words="Reading what is stored…") for run in self._runs]
         self._view.set_columns(self._columns)
+        self._read_stored()
+
+    def _run_ended(self, run: Run) -> None:
+        """Look again at what is stored: a run that was evaluated before its end has other weights now."""
+        if run.figures.folder in {each.folder for each in self._runs}:
+            self._read_stored()
+
+    def _read_stored(self) -> None:
         if self._seen and self._runs:
             folders = tuple(run.folder for run in self._runs)
             self._workspace.background.ask(
@@ -113,7 +123,8 @@ class SamplesControl(QObject):
 
     def _have_stored(self, found: list[tuple[RunEvaluation | None, str]]) -> None:
         for column, (evaluation, words) in zip(self._columns, found, strict=True):
-            column.evaluation, column.words = evaluation, words
+            if not column.busy:
+                column.evaluation, column.words = evaluation, words
         self._view.set_columns(self._columns)
         self._arrange()
 
@@ -154,10 +165,13 @@ class SamplesControl(QObject):
 
         def answered(answer: EvaluatedRun) -> None:
             self._opening.discard((folder, part))
+            if (before := self._nets.pop((folder, part), None)) is not None:
+                self._workspace.engine.release(before)
             self._nets[folder, part] = answer.net
             column = self._columns[place]
             was, column.evaluation, column.busy, column.words = column.evaluation, answer.evaluation, False, ""
             if was is None or was.checkpoint != answer.evaluation.checkpoint:
+                column.samples.clear()  # with outputs of other weights
                 self._view.set_columns(self._columns)
                 self._arrange()
             else:
@@ -176,7 +190,7 @@ class SamplesControl(QObject):
     def _failed(self, place: int, failure: WorkerFailure) -> None:
         self._tell(place, str(failure.error))
         if self._columns[place].evaluation is not None:
-            self._view.count.setText(f"Pictures cannot be shown: {failure.error}")
+            self._view.tell_note(f"Pictures cannot be shown: {failure.error}")
 
     # -- samples ------------------------------------------------------------------------------------------------------
 

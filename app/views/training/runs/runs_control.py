@@ -225,7 +225,7 @@ class RunsControl(QObject):
                 self._workspace.shown_run.figures,
                 {each.folder for each in kept if not each.folder.exists()},
             )
-            if gone and figures is not None and (figures.beside or figures.folder in gone):
+            if figures is not None and gone & {figures.folder, *figures.beside_folders}:
                 self._workspace.shown_run.show(None)
             self._workspace.runs_keeper.refresh()
 
