@@ -27,6 +27,14 @@ class Scrolled(QScrollArea):
         return QSize(80, 40)
 
 
+class Pages(QWidget):
+    """Holds pages below a row of controls, and takes what that leaves: a page with wrapped text in it, though it is not
+    shown, would ask for its height first."""
+
+    def hasHeightForWidth(self) -> bool:
+        return False
+
+
 class Column(QScrollArea):
     """A column of words that is as wide as they need, and scrolled where it is too low for all."""
 

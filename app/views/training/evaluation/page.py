@@ -20,7 +20,7 @@ from app.views.training.evaluation.samples import SampleTiles
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
-from app.views.ui.scrolled import Column, Scrolled
+from app.views.ui.scrolled import Column, Pages, Scrolled
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -106,9 +106,10 @@ class EvaluationPage(QWidget):
         self.banner.hide()
         hint = "Evaluates the network on held-out samples: metrics, confusion matrix, worst samples."
         self.empty = EmptyState("check", "Nothing evaluated yet", hint, "Evaluate")
-        body = QWidget()
+        body = Pages()
         self._stack = QStackedLayout(body)
-        for page in (self.empty, self.results, self.trying):
+        self._nothing, self._predict = Scrolled(self.empty), Scrolled(self.trying)  # they take no room from the tools
+        for page in (self._nothing, self.results, self._predict):
             self._stack.addWidget(page)
         vbox(self._tools, self.banner, (body, 1), on=self, margins=0, spacing=0)
         self._connect()
@@ -210,7 +211,7 @@ class EvaluationPage(QWidget):
         self.run.set_kind("secondary" if trying else "primary")
         for widget in (self.part, self.augment, self.export):
             widget.setVisible(not trying)
-        self._stack.setCurrentWidget(self.trying if trying else self.results if self.found else self.empty)
+        self._stack.setCurrentWidget(self._predict if trying else self.results if self.found else self._nothing)
         if trying and self.trying.survey is None:
             self.preparationRequested.emit()
 

@@ -21,11 +21,10 @@ from app.views.training.panels.samples_view import SamplesView
 from app.views.ui import theme
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import vbox
-from app.views.ui.scrolled import Scrolled
+from app.views.ui.scrolled import Pages, Scrolled
 from app.views.ui.turns import TURN
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
-from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
 PANEL = 340  # px of a panel, from which two have room beside one another, at the designed text size
@@ -70,24 +69,27 @@ class PanelsPage(QWidget):
         self.controls = CurveControls(self)
         self.controls.hide()  # its parts are in the row of tools
         self.add = Button("Add panel", icon="add")
-        self.caption = label("", "caption", "text2")
+        self.choose = Button("Choose runs", "link")
+        self.choose.setToolTip(COMPARE)
         self.tools = QWidget()
         row = FlowLayout(self.tools, (12, 4, 8, 4), 8)
         self.view = Segmented([(METRICS, "Metrics"), (SAMPLES, "Samples")], "Panels of")
         self.samples = SamplesView()
-        row.put(self.view, self.add, *self.controls.parts, *self.samples.tools, self.caption)
+        row.put(self.view, self.add, *self.controls.parts, *self.samples.tools, self.choose)
         self.empty = EmptyState("runs", "No run to show", COMPARE, "Choose runs")
         self.content = QWidget()
         self.grid = QGridLayout(self.content)
         self.grid.setContentsMargins(0, 0, 0, 8)
         self.grid.setSpacing(2)
-        body = QWidget()
+        body = Pages()
         self._stack = QStackedLayout(body)
         self._scrolled = Scrolled(self.content)
-        for widget in (self.empty, self._scrolled, self.samples):
+        self._nothing = Scrolled(self.empty)  # which takes no room from the tools
+        for widget in (self._nothing, self._scrolled, self.samples):
             self._stack.addWidget(widget)
         vbox(self.tools, (body, 1), on=self, margins=0, spacing=0)
         self.empty.acted.connect(self.runsRequested)
+        self.choose.clicked.connect(self.runsRequested)
         self.add.clicked.connect(self._add)
         self.view.changed.connect(self._choose_view)
         self.controls.smoothingChanged.connect(lambda _weight: self._redraw_soon())
@@ -109,11 +111,11 @@ class PanelsPage(QWidget):
 
     def _show_view(self) -> None:
         samples = self.view.value() == SAMPLES
-        self._stack.setCurrentWidget(self.empty if not self._runs else self.samples if samples else self._scrolled)
+        self._stack.setCurrentWidget(self._nothing if not self._runs else self.samples if samples else self._scrolled)
         for widget in (self.add, *self.controls.parts[1:]):
             widget.setVisible(not samples)
         self.controls.show_following(self._following or samples)
-        for widget in self.samples.tools[:3]:
+        for widget in self.samples.tools[:2]:
             widget.setVisible(samples)
         self.samples.more.setVisible(samples and self.samples.has_more)
         self.viewed.emit()
@@ -234,8 +236,7 @@ class PanelsPage(QWidget):
 
     def _tell(self) -> None:
         count = len(self._runs)
-        self.caption.setText(COMPARE if count == 1 else "")
-        self.caption.setVisible(count == 1)
+        self.choose.setVisible(count == 1)
         self.controls.set_run(bool(count))
         self.add.setEnabled(bool(count) and len(self.choices) < MOST)
 

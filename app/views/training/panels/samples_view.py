@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QImage, QPainter, QPixmap
+from PySide6.QtGui import QImage, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
 
 from app.training.evaluation.of_run import RunEvaluation, RunSample
@@ -30,11 +30,15 @@ from app.views.ui.tables import ColumnsModel, Index, plain
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import label
-from app.views.ui.widgets.segmented import Segmented
 
 THUMB, GAP = 60, 4  # px of a picture, and between two, at the designed text size
 COLUMN, EVALUATE = 166, 104  # px of a column, and of the row that holds a button, at least
-NAME, SWATCH, ORDER = 150, 10, 156  # px of the names of samples, of a run's colour, of the field with the orders
+NAME, LEAST_NAME = 150, 96  # px of the names of samples, and where there is no room for more
+SWATCH, ARROW = 10, 58  # px of a run's colour, and of a field beside its text
+EVALUATE_FIRST = "Evaluate a run to list its samples."
+NONE_LISTED: dict[Order, str] = {
+    "differ": "There is no sample on which the runs disagree.", "wrong": "No sample is misclassified.",
+}  # fmt: skip
 
 
 @dataclass
@@ -73,15 +77,19 @@ class SamplesModel(ColumnsModel):
         self.part = PARTS[0]
         self.columns: Sequence[RunColumn] = ()
         self.rows: list[SampleRow] = []
+        self.words = ""  # in place of the first sample, where there is none
         self.elided: Callable[[str], str] = str  # shortens the name of a run to the width of its column
         self._pixmaps: dict[tuple[int, int], QPixmap | None] = {}
 
-    def set_content(self, part: str, columns: Sequence[RunColumn], rows: list[SampleRow]) -> None:
-        """Show these samples of these runs."""
+    def set_content(
+        self, part: str, columns: Sequence[RunColumn], rows: list[SampleRow], total: int, words: str
+    ) -> None:
+        """Show these samples of these runs, of so many; without any `words` in their place."""
         self.beginResetModel()
-        self.part, self.columns, self.rows = part, columns, rows
+        self.part, self.columns, self.rows, self.words = part, columns, rows, words
         self._pixmaps.clear()
-        self.heads = ["Sample", *(column.label for column in columns)]
+        count = f"{len(rows):,} of {formatting.grouped_digits(total)} samples"
+        self.heads = [count if rows else "Sample", *(column.label for column in columns)]
         self.meanings = ["", *map(_meaning, columns)]
         self.endResetModel()
 
@@ -106,7 +114,7 @@ class SamplesModel(ColumnsModel):
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.row() < len(self.rows):
-            return None
+            return self._words_data(index, role)
         row, place = self.rows[index.row()], index.column() - 1
         if role == Qt.ItemDataRole.DecorationRole:
             return self._pixmap(index.row(), index.column())
@@ -119,6 +127,14 @@ class SamplesModel(ColumnsModel):
             now = theme.current()
             return now.error if place >= 0 and self._wrong(row, place) else now.text
         return None
+
+    def _words_data(self, index: Index, role: int) -> Any:
+        """Return what is said where there is no sample."""
+        if index.row() or index.column() or self.rows:
+            return None
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return self.words
+        return theme.current().text2 if role == Qt.ItemDataRole.ForegroundRole else None
 
     def _sample_lines(self, row: SampleRow) -> list[str]:
         column, number = self.columns[row.first], row.numbers[row.first]
@@ -216,13 +232,14 @@ class SamplesView(QWidget):
         self.cells: dict[int, EvaluateCell] = {}
         self.has_more = False
         self._chosen: Order | None = None  # by the user
-        self.part = Segmented([(part, part.capitalize()) for part in PARTS], "Samples of")
+        self.part = ChoiceField([(part, part.capitalize()) for part in PARTS], pairs=True)
+        self.part.setAccessibleName("Samples of")
         self.order = ChoiceField(ORDERS.items(), pairs=True)
         self.order.setAccessibleName("Samples to list")
-        self.order.setMinimumWidth(ORDER)
-        self.count = label("", "caption", "text2")
+        self.note = label("", "caption", "text2", wrap=True)
+        self.note.setContentsMargins(12, 2, 12, 4)
         self.more = Button("Show more", "link")
-        self.tools = (self.order, self.part, self.count, self.more)
+        self.tools = (self.part, self.order, self.more)
         self.model = SamplesModel(self)
         self.table = QTableView()
         self.table.setModel(self.model)
@@ -233,8 +250,8 @@ class SamplesView(QWidget):
         self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideNone)  # of lines; see `elided`
         self.model.elided = self._elided
         self.table.horizontalHeader().setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        vbox((self.table, 1), on=self, margins=0)
-        self.part.changed.connect(lambda _part: self.wanted.emit())
+        vbox(self.note, (self.table, 1), on=self, margins=0, spacing=0)
+        self.part.edited.connect(lambda _part: self.wanted.emit())
         self.order.edited.connect(self._choose_order)
         theme.manager().changed.connect(self.show_pictures)  # of another size
         self.show_rows([], 0)
@@ -266,15 +283,17 @@ class SamplesView(QWidget):
         row, across = current.row(), current.column()
         held = self.table.isAncestorOf(self.focusWidget() or self)
         place = next((at for at, cell in self.cells.items() if held and cell.isAncestorOf(self.focusWidget())), None)
-        self.model.set_content(self.part.value(), self.columns, rows)  # which deletes the cells
+        evaluated = any(column.evaluation is not None for column in self.columns)
+        words = NONE_LISTED.get(self.chosen_order, "") if evaluated else EVALUATE_FIRST
+        self.model.set_content(self.part.value(), self.columns, rows, total, words)  # which deletes the cells
         self.cells = {}
         self.table.clearSpans()
         for at, column in enumerate(self.columns):
             if column.evaluation is None:
                 self._put_cell(at, column)
-        self.count.setText(f"{len(rows):,} of {formatting.grouped_digits(total)} samples" if self.columns else "")
+        self.tell_note("")
         self.has_more = len(rows) < total
-        self.more.setVisible(self.has_more and self.count.isVisibleTo(self.count.parentWidget() or self))
+        self.more.setVisible(self.has_more and self.order.isVisibleTo(self.order.parentWidget() or self))
         self._fit()
         if same and row >= 0:
             self.table.setCurrentIndex(self.model.index(row, across))
@@ -301,6 +320,11 @@ class SamplesView(QWidget):
         if place in self.cells:
             self.cells[place].tell(self.columns[place])
 
+    def tell_note(self, words: str) -> None:
+        """Say something about all samples; "" for nothing."""
+        self.note.setText(words)
+        self.note.setVisible(bool(words))
+
     def show_pictures(self) -> None:
         """Show what was read of the samples since."""
         self.model.pictures_changed()
@@ -308,15 +332,24 @@ class SamplesView(QWidget):
 
     def _fit(self) -> None:
         scale = theme.manager().scale
+        for chosen, texts in ((self.part, PARTS), (self.order, ORDERS.values())):
+            widest = max(chosen.fontMetrics().horizontalAdvance(text.capitalize()) for text in texts)
+            chosen.setMinimumWidth(widest + ARROW)
         pictures = {at: self._across(at) for at in range(len(self.columns) + 1)}
         side = round((THUMB + GAP) * scale)
         self.table.setIconSize(QSize(2 * side, side))
         lines = self.table.fontMetrics().lineSpacing()
         high = max(side + 8, 4 * lines + 8) if self.model.rows else round(EVALUATE * scale)
         self.table.verticalHeader().setDefaultSectionSize(high)
-        for at, count in pictures.items():
-            wide = round(COLUMN * scale) + count * side if at else round(NAME * scale) + count * side
+        widths = [round((COLUMN if at else NAME) * scale) + count * side for at, count in pictures.items()]
+        if sum(widths) > self.table.viewport().width():
+            widths[0] -= round((NAME - LEAST_NAME) * scale)
+        for at, wide in enumerate(widths):
             self.table.setColumnWidth(at, wide)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def _across(self, column: int) -> int:
         """Return how many pictures the cells of a column have."""
