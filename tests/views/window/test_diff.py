@@ -177,7 +177,7 @@ def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: 
     assert dialog.a.placeholderText().startswith("digits")
     for words, why in (
         ("no_such.tape", "There is no file"), ("nothing", "does not name a model"),
-        ("digits.runs@", "Nothing follows the @"), ("one_net.py:Net", "is not trusted yet, so none of its code was run. Compare again to review"),
+        ("digits.runs@", "Nothing follows the @"), ("one_net.py:Net", "was run. Compare again to review and trust it."),
     ):  # fmt: skip
         dialog.b.setText(words)
         qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
