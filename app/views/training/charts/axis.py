@@ -28,6 +28,11 @@ class FigureAxis(pg.AxisItem):
         self.setStyle(tickLength=0, hideOverlappingLabels=False, autoExpandTextSpace=False, autoReduceTextSpace=False)
         self.restyle()
 
+    def _updateLabel(self) -> None:
+        """Leave out the title, which no axis has: its empty text would be laid out at every change of the range."""
+        self.picture = None
+        self.update()
+
     @property
     def kind(self) -> Scale:
         return self._kind

@@ -11,7 +11,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
+from PySide6.QtWidgets import QGraphicsObject, QSizePolicy, QStyleOptionGraphicsItem, QWidget
 
 from app.views.training.charts import series
 from app.views.training.charts.axis import FigureAxis, Scale
@@ -285,10 +285,12 @@ class CursorLine(PlotLayer):
                 painter.drawEllipse(QPointF(place, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()), 4, 4)
 
 
-class StepPlot(pg.PlotWidget):
+class StepPlot(pg.GraphicsView):
     """A chart over the steps, independent of the run's data.
 
     `pointed(x)` follows the pointer, None when it leaves; a double click emits `released`: follow the run again.
+
+    pyqtgraph's own plot makes two more axes, a title and a menu of fifty widgets, which take longer than all the rest.
     """
 
     pointed = Signal(object)
@@ -298,21 +300,15 @@ class StepPlot(pg.PlotWidget):
     show_epochs = True
 
     def __init__(self, left: FigureAxis | None = None, kind: Scale = "number") -> None:
+        super().__init__()
         self.view = StepView()
         self.left = left or FigureAxis("left", kind)
         self.bottom = FigureAxis("bottom", "count")
-        super().__init__(viewBox=self.view, axisItems={"left": self.left, "bottom": self.bottom})
         self.curves: list[Curve] = []
         self.paint_seconds = 0.0
         self.blank = False  # nothing but the background is painted
         self.pointer_y = 0.0  # of the view, where the pointer was last
-        item = self.getPlotItem()
-        item.hideButtons()
-        item.setMenuEnabled(False)
-        # They are made all the same, belong to no window and would outlive this one.
-        for menu in (item.ctrlMenu, *filter(None, (action.menu() for action in item.ctrlMenu.actions()))):
-            menu.setParent(self, menu.windowFlags())
-        item.layout.setContentsMargins(0, 8, 14, 0)
+        self._lay_out()
         self.backdrop = Backdrop(self)
         self.epoch_labels = EpochLabels(self)
         self.cursor_line = CursorLine(self)
@@ -322,7 +318,21 @@ class StepPlot(pg.PlotWidget):
             each.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setMinimumSize(90, 60)
         self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.restyle()
+
+    def _lay_out(self) -> None:
+        """Put the axes left of the view and below it."""
+        layout = self.centralLayout
+        layout.setContentsMargins(0, 8, 14, 0)
+        layout.setSpacing(0)
+        layout.addItem(self.view, 0, 1)
+        for axis, row, column in ((self.left, 0, 0), (self.bottom, 1, 1)):
+            axis.linkToView(self.view)
+            axis.setZValue(0.5)
+            layout.addItem(axis, row, column)
+        layout.setRowStretchFactor(0, 100)
+        layout.setColumnStretchFactor(1, 100)
 
     def restyle(self) -> None:
         """Take colours and fonts from the theme in force."""
