@@ -64,9 +64,11 @@ class Smoother:
         distance = index[None, :] - index[:, None]
         kernel = np.where(distance >= 0, powers[np.maximum(distance, 0)], 0.0) * (1 - weight)
         blocks = padded.reshape(-1, size) @ kernel
-        for block in blocks:
-            block += before * powers[1:]
-            before = float(block[-1])
+        before_each, decay = [], float(powers[-1])
+        for end in blocks[:, -1].tolist():
+            before_each.append(before)
+            before = end + before * decay
+        blocks += np.outer(before_each, powers[1:])
         return blocks.reshape(-1)[:count]
 
 
