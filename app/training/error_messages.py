@@ -33,6 +33,11 @@ _SHAPE_WORDS = re.compile(
 _LONELY = "more than 1 value per channel"
 _LONELY_CURE = "A batch has a single sample, which can happen at the end of an epoch: change batch_size by one."
 _OPENED_CURE = "Choose data of the shapes that the model takes (Training, Data), or open it with other arguments."
+_OVERFLOW = "without overflow"
+_OVERFLOW_CURE = (
+    "A number of the step is too large for float32. Reduce the learning rate; the weights of the last completed step "
+    "are kept."
+)
 _ANOTHER = "another label"  # the message itself says what to do
 _LOST_CURE = "Restore the data; Runs can resume from the newest checkpoint, if there is one."
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
@@ -49,6 +54,8 @@ def failure(
     text = "".join(traceback.format_exception(error))
     if _LONELY in str(error):
         cure = _LONELY_CURE
+    elif _OVERFLOW in str(error):
+        cure = _OVERFLOW_CURE
     elif _is_lost(error):
         cure = "" if _ANOTHER in str(error) else _LOST_CURE
     elif source.opened and kind == "shape" and not isinstance(error, OutputError):

@@ -66,6 +66,9 @@ class Job:
         return self.at_stage(1 + len(self.stages))
 
 
+LARGEST = 3.4e38  # number that a float32 can hold
+
+
 def check_numbers(job: Job) -> None:
     """Validate counts, seeds and names, without importing torch. Raises JobError."""
     training = job.training
@@ -109,6 +112,8 @@ def _check_steps(training: TrainingConfig) -> None:
         value = getattr(training, name)
         if value is not None and not (_is_number(value) and value > 0):
             raise JobError(f"{name} is {value!r}; it must be a number above 0, or None for no limit.")
+        if value is not None and name != "max_minutes" and value > LARGEST:
+            raise JobError(f"{name} is {value!r}; it must be at most {LARGEST:g}, as float32 has it.")
     if not (_is_number(training.revisit_seconds) and training.revisit_seconds >= 0):
         raise JobError(f"revisit_seconds is {training.revisit_seconds!r}; it must be at least 0; 0 disables it.")
     for step in training.leave_out:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # (optimizer, last_epoch), and functions.
 _LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable", "optimizer", "last_epoch",
              "scale_fn"}  # fmt: skip
+_OVERFLOW = "without overflow"  # what torch says of a number that a float32 cannot hold
 _TENSORS = {"weight", "pos_weight"}
 _NOT_OF_GROUPS = {"initial_accumulator_value", "ns_steps", "ns_coefficients"}
 # Choices that an annotation does not list.
@@ -258,6 +259,10 @@ def _build(choice: Choice, make: Callable[[], Any]) -> Any:
     except (ValueError, TypeError, RuntimeError, IndexError, OverflowError) as error:
         text = str(error)
         to_blame = next((name for name in choice.params if re.search(rf"\b{name}\b", text)), None)
+        numbers = {name: abs(value) for name, value in choice.params.items() if _is_number(value)}
+        if _OVERFLOW in text and numbers:  # torch names no parameter
+            to_blame = max(numbers, key=numbers.__getitem__)
+            text = f"{to_blame}={choice.params[to_blame]!r} is too large for float32, whose largest number is 3.4e38."
         raise ChoiceError(f"{choice.name}: {text}", to_blame) from error
 
 

@@ -186,6 +186,13 @@ def test_a_last_batch_of_one_sample_says_what_to_change():
     assert event.node == "norm1" and event.step == 3 and "change batch_size by one" in event.cure
 
 
+def test_a_rate_beyond_float32_is_said_with_its_cure():
+    event = failed(job(SMALL_NET, optimizer=Choice("Adam", adam(lr=1e40).params)))
+    assert "without overflow" in event.message and "Reduce the learning rate" in event.cure
+    event = failed(job(SMALL_NET, clip_value=1e40))
+    assert event.kind == "job" and "clip_value is 1e+40; it must be at most 3.4e+38" in event.message
+
+
 def test_one_hot_targets_are_never_broadcast():
     source = net(["self.linear1 = nn.Linear(64, 1)"], ["return self.linear1(x.flatten(1))"])
     assert failed(job(source, loss=Choice("MSELoss"))).kind == "shape"

@@ -116,6 +116,58 @@ def test_optimizer_parameters_are_checked_by_torch(qtbot: QtBot, form: TrainingF
     qtbot.waitUntil(lambda: document.project.training.optimizer.params.get("betas") == (0.8, 0.99))
 
 
+def test_a_number_that_is_refused_while_it_is_left_stays_with_its_reason_until_it_was_seen(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    share = line(form, "data", "validation_fraction")
+    problem = form.data.split.rows["validation_fraction"].problem
+    share.setFocus()
+    share.selectAll()
+    qtbot.keyClicks(share, "5")
+    qtbot.keyClick(share, Qt.Key.Key_Tab)
+    assert not share.hasFocus() and share.text() == "5" and share.invalid()
+    assert "below 1" in problem.text() and document.project.data.validation_fraction == 0.2
+    share.setFocus()
+    qtbot.keyClick(share, Qt.Key.Key_Tab)
+    assert share.text() == "0.2" and not share.invalid() and not problem.text()
+
+
+def test_a_refused_number_is_refused_again_and_esc_restores_the_value(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    loaded(qtbot, form)
+    lr, problem = line(form, "optimizer", "lr"), form.optimizer.form.rows["lr"].problem
+    for _ in range(2):
+        into(qtbot, lr, "1e40")
+        qtbot.waitUntil(lambda: "lr=1e+40 is too large for float32" in problem.text())
+    qtbot.keyClick(lr, Qt.Key.Key_Escape)
+    assert lr.text() == "0.001" and not lr.invalid() and not problem.text()
+    assert document.project.training.optimizer == Choice("Adam", FrozenMap(lr=0.001))
+
+
+def test_a_refused_choice_is_marked_where_it_was_made_until_one_is_accepted(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    loaded(qtbot, form)
+    rows = form.optimizer.form.rows
+    for name in ("fused", "foreach"):  # faster than torch answers
+        rows[name].editor.field.setFocus()
+        qtbot.keyClicks(rows[name].editor.field, "T")
+    qtbot.waitUntil(lambda: document.project.training.optimizer.params.get("fused") is True)
+    qtbot.waitUntil(lambda: bool(rows["foreach"].problem.text()))
+    assert "cannot be `True` together" in rows["foreach"].problem.text()
+    assert document.project.training.optimizer.params.get("foreach") is None
+    qtbot.keyClick(rows["foreach"].editor.field, Qt.Key.Key_Home)
+    qtbot.waitUntil(lambda: not rows["foreach"].problem.text() and not rows["fused"].problem.text())
+
+
+def test_a_refused_text_does_not_go_into_another_project(qtbot: QtBot, form: TrainingForm, document: Document) -> None:
+    into(qtbot, line(form, "data", "validation_fraction"), "5")
+    document.new(Project("other"))
+    assert line(form, "data", "validation_fraction").text() == "0.2"
+    assert not form.data.split.rows["validation_fraction"].problem.text()
+
+
 def test_an_engine_that_ends_while_a_value_is_checked_is_said_and_the_next_checks(
     qtbot: QtBot, form: TrainingForm, document: Document
 ) -> None:

@@ -209,3 +209,28 @@ def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, w
     assert rates.lines[0].now.text() == "Learning rate of the main group: 0.0100 now"
     window.session.stop()
     qtbot.waitUntil(lambda: not window.session.active)
+
+
+def test_letters_in_the_field_of_the_rate_set_no_rate(qtbot: QtBot, window: WholeWindow) -> None:
+    window.actions_by_key["run"].trigger()
+    rates = window.training_form.live_rate
+    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
+    window.actions_by_key["set-rate"].trigger()
+    qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())
+    window.actions_by_key["set-rate"].trigger()
+    requested: list[float] = []
+    rates.rate_requested.connect(lambda rate, _path: requested.append(rate))
+    for text in ("fast", "0", "1e400", "1e40"):
+        rates.field.setFocus()
+        rates.field.selectAll()
+        qtbot.keyClicks(rates.field, text)
+        qtbot.keyClick(rates.field, Qt.Key.Key_Return)
+        assert rates.field.text().startswith(text) and rates.field.invalid(), "its mark stays, and so does the text"
+    assert rates.field.invalid() == "At most 3.4e38."
+    qtbot.mouseClick(rates.button, LEFT)
+    assert not requested and window.session.active
+    rates.field.setFocus()
+    rates.field.selectAll()
+    qtbot.keyClicks(rates.field, "0.0002")
+    qtbot.keyClick(rates.field, Qt.Key.Key_Return)
+    assert requested == [0.0002]

@@ -62,6 +62,8 @@ class Editor(QWidget):
         self.row = hbox((field, 1), on=self, margins=0, spacing=6)
         self.setFocusProxy(field)
         field.edited.connect(self._edited)
+        if hasattr(field, "restored"):
+            field.restored.connect(lambda: self.set_value(self._given))
         lines = list(self.lines())
         for target in lines or [field]:
             target.installEventFilter(self)
@@ -100,6 +102,8 @@ class Editor(QWidget):
 
     def set_problem(self, message: str) -> None:
         """Mark the value as one that others refused."""
+        if message and hasattr(self.field, "refuse"):
+            self.field.refuse(self._given)
         self._show_error(message)
 
     def name_it(self, name: str, description: str) -> None:
@@ -162,7 +166,8 @@ class Editor(QWidget):
             self._inside = True
             self.entered.emit()
         elif kind == QEvent.Type.FocusOut:
-            if self._problem:
+            unseen = any(isinstance(line, TextField) and line.unseen() for line in self.lines())
+            if self._problem and not unseen:
                 # The field returns to the project's value, which discards the refused text.
                 self.discard()
                 self.field.set_value(self._given)
@@ -249,7 +254,7 @@ def param_number(param: ParamLike) -> int:
 class ValueField(TextField):
     """A line edit that distinguishes 1 from 1.0 and True, also in nested values."""
 
-    _same = staticmethod(equal_values)
+    _equal = staticmethod(equal_values)
 
 
 class TextEditor(Editor):

@@ -47,6 +47,7 @@ class ChoiceSection(FoldingSection):
         self._choice = Choice("")
         self._shown_name = ""
         self._loaded = False
+        self._marked: set[str] = set()  # parameters with the reason of a refusal
         self.form: ParamForm | None = None
         self.name = ChoiceField(names, pairs=pairs)
         self.name.setAccessibleName(title)
@@ -86,6 +87,13 @@ class ChoiceSection(FoldingSection):
                 on_answer=lambda params: self._make_form(name, params), on_error=self._no_params,
             )  # fmt: skip
 
+    def forget(self) -> None:
+        """Drop refused text and open questions: the next choice is that of another project."""
+        if self.form is not None:
+            self.form.forget()
+            for name in self.form.rows:
+                self._engine.forget(f"{self._key}.check.{name}")
+
     def _make_form(self, name: str, params: tuple[ChoiceParam, ...]) -> None:
         if name != self._choice.name:
             return
@@ -105,6 +113,7 @@ class ChoiceSection(FoldingSection):
             self.form.hide()
             self.form.deleteLater()
             self.form = None
+        self._marked.clear()
         self._shown_name = ""
 
     def _no_params(self, failure: WorkerFailure) -> None:
@@ -122,12 +131,20 @@ class ChoiceSection(FoldingSection):
         return Choice(self._choice.name, FrozenMap(params))
 
     def _edited(self, name: str, value: Any, merge: str | None) -> None:
-        """Have torch construct the new choice; emit it only if that succeeds."""
-        choice = self._with_param(name, value)
+        """Have torch construct the new choice; emit it only if that succeeds. Each parameter has a question of its
+        own, so that an edit of one does not drop that of another.
+        """
+        before, choice = self._choice, self._with_param(name, value)
+
+        def accept(_none: None) -> None:
+            if before == self._choice:
+                self._accepted(choice, name, merge)
+            elif before.name == self._choice.name:  # another parameter changed meanwhile
+                self._edited(name, value, merge)
+
         self._engine.ask(
-            f"{self._key}.check", self._question(choice),
-            on_answer=lambda _none: self._accepted(choice, name, merge),
-            on_error=lambda failure: self._refused(name, failure),
+            f"{self._key}.check.{name}", self._question(choice),
+            on_answer=accept, on_error=lambda failure: self._refused(name, failure),
         )  # fmt: skip
 
     def _question(self, choice: Choice) -> Request[None]:
@@ -135,13 +152,16 @@ class ChoiceSection(FoldingSection):
         return self._check(choice)
 
     def _accepted(self, choice: Choice, name: str, merge: str | None) -> None:
-        if choice.name == self._choice.name:
-            if self.form is not None:
-                self.form.set_problem(name, "")
-            self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
+        if self.form is not None:
+            for marked in {name, *self._marked}:
+                self.form.set_problem(marked, "")
+        self._marked.clear()
+        self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
 
     def _refused(self, name: str, failure: WorkerFailure) -> None:
         if self.form is not None:
             blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
-            words = str(failure.error)
-            self.form.set_problem(blamed if blamed in self.form.rows else name, words)
+            # Also the one that was edited: its field shows a value that is not the project's.
+            for marked in {name, blamed or name} & self.form.rows.keys():
+                self._marked.add(marked)
+                self.form.set_problem(marked, str(failure.error))

@@ -201,14 +201,18 @@ class GroupsSection(KnobSection):
     def _option_edited(self, path: str, name: str, value: Any, merge: str | None) -> None:
         """Have torch validate the option; change the project only if it is accepted."""
         box = self.boxes[path]
-        options = box.group.options
-        options = FrozenMap(
-            options.without(name) if equal_values(value, box.default(name)) else options.set(name, value)
-        )
+        before = box.group.options
+        options = FrozenMap(before.without(name) if equal_values(value, box.default(name)) else before.set(name, value))
+
+        def accept(_none: None) -> None:
+            if path in self.boxes and self.boxes[path].group.options != before:
+                self._option_edited(path, name, value, merge)  # another option changed meanwhile
+            else:
+                self._accepted(path, name, options, merge)
+
         self._engine.ask(
-            "training.groups.check", CheckGroup(self._training.optimizer, options),
-            on_answer=lambda _none: self._accepted(path, name, options, merge),
-            on_error=lambda failure: self._refused(path, name, failure),
+            f"training.groups.check.{path}.{name}", CheckGroup(self._training.optimizer, options),
+            on_answer=accept, on_error=lambda failure: self._refused(path, name, failure),
         )  # fmt: skip
 
     def _accepted(self, path: str, name: str, options: FrozenMap[str, Any], merge: str | None) -> None:
@@ -224,4 +228,5 @@ class GroupsSection(KnobSection):
         if path in self.boxes:
             form = self.boxes[path].form
             blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
-            form.set_problem(blamed if blamed in form.rows else name, str(failure.error))
+            for marked in {name, blamed or name} & form.rows.keys():
+                form.set_problem(marked, str(failure.error))

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.training.history import MAIN
+from app.training.job import LARGEST
 from app.util.formatting import figure
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, NumberField
@@ -33,7 +34,8 @@ class RateLine(QWidget):
         self._name, self._rate = "", math.nan
         self._typed = False  # typed and not applied yet
         self.now = label("", "label", "text2", wrap=True)
-        self.field = NumberField(0.001, "float", 0)
+        self.field = NumberField(0.001, "float", 0, LARGEST)
+        self.field.textEdited.connect(lambda _text: self.field.set_invalid(None))
         self.field.edited.connect(self._edited)
         self.field.returnPressed.connect(self.apply)
         self.button = Button("Set")
@@ -45,6 +47,7 @@ class RateLine(QWidget):
     def begin(self, name: str) -> None:
         """Reset for another run or group, whose rate is not known yet."""
         self._name, self._rate, self._typed = name, math.nan, False
+        self.field.set_invalid(None)
         self._show()
 
     def _edited(self, _value: object) -> None:
@@ -55,8 +58,11 @@ class RateLine(QWidget):
         if rate != self._rate and rate == rate:
             first, self._rate = self._rate != self._rate, rate
             if first or not (self._typed or self.field.hasFocus()):
-                self.field.set_value(float(f"{rate:.3g}"))
+                self.field.set_value(self._shown_rate())
             self._show()
+
+    def _shown_rate(self) -> float:
+        return float(f"{self._rate:.3g}")
 
     def _show(self) -> None:
         known = self._rate == self._rate
@@ -67,8 +73,10 @@ class RateLine(QWidget):
         self.button.setEnabled(known)
 
     def apply(self) -> None:
-        """Request the rate in the field."""
+        """Request the rate in the field, unless that is no number, which the field says, or the present rate."""
         rate = self.field.value()
+        if self.field.unread() or rate == self._shown_rate():
+            return
         if isinstance(rate, int | float) and rate > 0:
             self.field.set_invalid(None)
             self._typed = False

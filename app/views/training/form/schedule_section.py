@@ -153,10 +153,17 @@ class ScheduleSection(ChoiceSection):
     def _when_edited(self, name: str, value: Any, merge: str | None) -> None:
         if self.schedule is None:
             return
-        schedule = replace(self.schedule, **{name: value})
+        before, schedule = self.schedule, replace(self.schedule, **{name: value})
+
+        def accept(_none: None) -> None:
+            if self.schedule == before:
+                self._when_accepted(schedule, name, merge)
+            else:
+                self._when_edited(name, value, merge)  # something else changed meanwhile
+
         self._engine.ask(
-            f"{self._key}.when", CheckSchedule(schedule, self._training.optimizer),
-            on_answer=lambda _none: self._when_accepted(schedule, name, merge),
+            f"{self._key}.when.{name}", CheckSchedule(schedule, self._training.optimizer),
+            on_answer=accept,
             on_error=lambda failure: self.when.set_problem(name, str(failure.error)),
         )  # fmt: skip
 

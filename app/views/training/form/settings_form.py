@@ -412,6 +412,10 @@ class TrainingForm(QWidget):
         self.schedule.show_config(training, length_of(training, project.data))
 
     def _replaced(self, project: Project) -> None:
+        for form in self.findChildren(ParamForm):
+            form.forget()
+        for section in (self.optimizer, self.loss, self.schedule):
+            section.forget()
         self._show(project)
         self._unfold()
 

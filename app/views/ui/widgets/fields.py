@@ -78,6 +78,7 @@ class TextField(Marked, QLineEdit):
 
     edited = Signal(object)
     rejected = Signal(str)
+    restored = Signal()  # a refused text gave way to the value
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class TextField(Marked, QLineEdit):
         self._parse, self._show = parse, show
         self._emitted: list[Any] = []  # emitted, and not yet set again from outside
         self._linked = self._typing = self._clicked = self._in_menu = False
+        self._refused = self._unseen = self._leaving = False
         self.setFixedHeight(grown(HEIGHT, "label"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMinimumWidth(44)
@@ -110,6 +112,7 @@ class TextField(Marked, QLineEdit):
                 self._value = value
             return
         self._set_typing(False)
+        self._refused = self._unseen = False
         back = self.hasFocus() and self._came_back(value)
         if back and self._emitted:
             return  # later values are pending
@@ -120,6 +123,19 @@ class TextField(Marked, QLineEdit):
             self.setText(self._show(value))
             self.setCursorPosition(0)
         self._set_unread(None)
+
+    def refuse(self, value: Any) -> None:
+        """Go back to `value`, because the one that was committed was not taken. Its text stays, so that the reason can
+        be read and the text corrected: until Esc, or until the user leaves the field once more.
+        """
+        self._value = value
+        self._emitted.clear()
+        self._refused = not self._typing and not self._shows(value)
+        self._unseen = self._refused and (self._leaving or not self.hasFocus())
+
+    def unseen(self) -> bool:
+        """Return whether the text was refused when the user had left, or was leaving."""
+        return self._unseen
 
     def _came_back(self, value: Any) -> bool:
         """Return whether this field emitted the value itself, so that it needs no update."""
@@ -154,6 +170,7 @@ class TextField(Marked, QLineEdit):
     def _read(self, text: str) -> None:
         """Check the text that is being typed."""
         self._set_typing(True)
+        self._refused = self._unseen = False
         try:
             self._parse(text)
         except ValueError as problem:
@@ -181,12 +198,20 @@ class TextField(Marked, QLineEdit):
             self._set_typing(False)
             self._accept(self._parse(self.text()))
 
+    def _commit_leaving(self) -> None:
+        self._leaving = True
+        self.commit()
+        self._leaving = False
+
     def discard(self) -> None:
         """Drop typed text: show the value."""
         self._set_typing(False)
         self._emitted.clear()
         self.setText(self._show(self._value))
         self._set_unread(None)
+        if self._refused:
+            self._refused = self._unseen = False
+            self.restored.emit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """While text is being typed: commit it before a click elsewhere acts, and before a window closes.
@@ -196,7 +221,7 @@ class TextField(Marked, QLineEdit):
         if watched is not self and self._typing and watched.isWidgetType():
             pressed = event.type() == QEvent.Type.MouseButtonPress and not self._in_menu
             if pressed or event.type() == QEvent.Type.Close:
-                self.commit()
+                self._commit_leaving()
         return super().eventFilter(watched, event)
 
     def event(self, event: QEvent) -> bool:
@@ -206,7 +231,7 @@ class TextField(Marked, QLineEdit):
         done = super().event(event)
         if event.type() == QEvent.Type.ShortcutOverride and not event.isAccepted() and isinstance(event, QKeyEvent):
             if event.key() not in (*MODIFIERS, *ENTER, Qt.Key.Key_Escape):
-                self.commit()
+                self._commit_leaving()
         return done
 
     def _accept(self, value: Any) -> None:
@@ -219,11 +244,19 @@ class TextField(Marked, QLineEdit):
         """Commit, and show the value in its normal form; emit `rejected` if the text was invalid."""
         problem, text = self._unread, self.text()
         self.commit()
-        if problem is not None or text != self._show(self._value):
+        if problem is not None or (text != self._show(self._value) and not self._stays()):
             self.discard()
         self._emitted.clear()
         if problem is not None:
             self.rejected.emit(problem)
+
+    def _stays(self) -> bool:
+        """Return whether a refused text stays in sight."""
+        return self._refused and (self._unseen or self.hasFocus())
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self._unseen = False
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
@@ -236,7 +269,7 @@ class TextField(Marked, QLineEdit):
             self._settle()
             self.selectAll()
             super().keyPressEvent(event)
-            if isValid(self) and self.hasFocus() and go_back(self):
+            if isValid(self) and self.hasFocus() and not self._refused and go_back(self):
                 event.accept()
         elif event.key() == Qt.Key.Key_Escape:
             restored = self._typing or self.text() != self._show(self._value)

@@ -123,7 +123,7 @@ class NumberField(TextField):
         return number
 
     def _bound(self, bound: float) -> int | float:
-        return int(bound) if bound == int(bound) else bound
+        return int(bound) if bound == int(bound) and abs(bound) < 1e15 else bound
 
     def step_by(self, steps: int) -> None:
         """Go up or down as the arrows do, not beyond the bounds."""
@@ -242,6 +242,7 @@ class NumbersField(QWidget):
 
     edited = Signal(object)
     rejected = Signal(str)
+    restored = Signal()
 
     def __init__(
         self,
@@ -274,6 +275,7 @@ class NumbersField(QWidget):
                 field.setMinimumWidth(34)
             field.edited.connect(partial(self._edit, i))
             field.rejected.connect(self.rejected)
+            field.restored.connect(self.restored)
         self._any = not count
         self.setFocusProxy(self._fields[0])
         self.set_value(value)
@@ -305,13 +307,20 @@ class NumbersField(QWidget):
         Raises:
             ValueError: the tuple has another length than this field.
         """
-        if self._any:
-            self._fields[0].set_value(value if isinstance(value, tuple) else (value,))
-        else:
-            values = value if isinstance(value, tuple) else (value,) * len(self._fields)
-            for field, one in zip(self._fields, values, strict=True):
-                field.set_value(one)
+        for field, one in self._parts(value):
+            field.set_value(one)
         self._value = value
+
+    def refuse(self, value: Any) -> None:
+        """Go back to `value`; what was typed stays until it is edited, see `TextField.refuse`."""
+        for field, one in self._parts(value):
+            field.refuse(one)
+        self._value = value
+
+    def _parts(self, value: Any) -> list[tuple[TextField, Any]]:
+        """Pair the fields with their part of a value."""
+        values = value if isinstance(value, tuple) else (value,) * (1 if self._any else len(self._fields))
+        return [(self._fields[0], values)] if self._any else list(zip(self._fields, values, strict=True))
 
     def pending(self) -> Any:
         """Return what `value` would be if typed text were committed."""
