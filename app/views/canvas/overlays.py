@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QResizeEvent
-from PySide6.QtWidgets import QLabel, QMenu, QWidget
+from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QMenu, QWidget
 
 from app.builder.diagnostics.problems import Cure, Problem
 from app.views.canvas.items.faces import Pin
@@ -190,8 +190,9 @@ class Callout(QWidget):
             (self._close, 0, Qt.AlignmentFlag.AlignVCenter), spacing=8,
         )  # fmt: skip
         acts = hbox(self.button, self.more, spacing=4)
-        foot = hbox((self._reason, 1), acts, margins=(22, 0, 2, 0), spacing=12)
-        vbox(head, foot, on=self, spacing=4)
+        acts.addStretch(0)
+        self._foot = hbox((self._reason, 1), acts, margins=(22, 0, 2, 0), spacing=12)
+        vbox(head, self._foot, on=self, spacing=4)
         self._make_room_for_tip()
         self.button.clicked.connect(self._cure)
         self._close.clicked.connect(self.dismiss)
@@ -227,7 +228,12 @@ class Callout(QWidget):
         head = 14 + 8 + text_width(self._message.text(), "message") + 8 + 20
         foot = 22 + text_width(self._reason.text(), "caption") + button + 2
         width = min(math.ceil(max(head, foot, 160)) + sides + 4, self.WIDEST)
+        under = foot + sides > self.WIDEST and button > self.WIDEST / 2  # the reason would be a column of one word
+        self._foot.setDirection(QBoxLayout.Direction.TopToBottom if under else QBoxLayout.Direction.LeftToRight)
+        self._foot.setSpacing(6 if under else 12)
         self.setFixedWidth(width)
+        for layout in self.findChildren(QLayout):  # inner ones hold the height of the problem before
+            layout.invalidate()
         self.setFixedHeight(max(present(self.layout()).heightForWidth(width), 52))
 
     def _cure(self) -> None:

@@ -8,10 +8,11 @@ from itertools import pairwise
 import pytest
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
 
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
-from app.builder.diagnostics.problems import apply_cure
+from app.builder.diagnostics.problems import Cure, Problem, apply_cure
 from app.builder.edits import edits
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO, Slice
@@ -23,6 +24,7 @@ from app.util.frozen import FrozenMap
 from app.views.canvas import Canvas
 from app.views.canvas.items.geometry import WIDEST, snapped
 from app.views.canvas.items.node_item import NodeItem, cells_of
+from app.views.canvas.overlays import Callout
 from app.views.canvas.scene import STRIPS
 from app.views.canvas.search.search import matching_ops
 from app.views.canvas.wires import routes
@@ -545,3 +547,22 @@ def test_the_index_finds_what_is_large_where_it_is() -> None:
         index.remove(key)
     here = QRectF(3000, 2000, 4000, 3000)
     assert sorted(index.inside(here)) == sorted(key for key in [*rects][1::2] if rects[key].intersects(here))
+
+
+def test_a_callout_has_the_height_of_its_own_problem(qtbot) -> None:
+    """Not that of the problem before, whose wide button left the reason a column of one word."""
+    wide = Problem("error", None, "The data have one input", "Remove one of the inputs, or choose other data. " * 2,
+                   cures=(Cure("Synthetic data input (1, 8, 8) float32; input1 (1, 28, 28) float32", ()),))  # fmt: skip
+    plain = Problem("warning", None, "conv3 is not connected to an output", "It is left out of the code. Connect it to "
+                    "an output, or remove it.", cures=(Cure("Remove conv3", ()), Cure("Keep conv3", ())))  # fmt: skip
+    heights = []
+    for problems in ((plain,), (wide, plain)):
+        parent = QWidget()
+        qtbot.addWidget(parent)
+        callout = Callout(parent)
+        for problem in problems:
+            callout.set_problem(problem)
+        heights.append(callout.height())
+    assert heights[0] == heights[1] < 100
+    callout.set_problem(wide)
+    assert callout.height() < 160, "the button is below the reason"
