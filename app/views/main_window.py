@@ -274,7 +274,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _home(self) -> QWidget | None:
         """Return the widget that gets the focus when the focused one is gone: that of the page in the centre."""
         page = next(page for page in self._pages if page.key == self.centre.page)
-        made = self._owners[page.key] not in self._unmade  # one on demand is made in the turns after its first click
+        # One on demand is made in the turns after its first click.
+        made = page.early or self._owners[page.key] not in self._unmade
         return page.home() if page.home is not None and made else self.centre.tabs
 
     def _restore(self) -> None:
@@ -372,8 +373,12 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             super().keyPressEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Give the bottom dock its share of the window, unless it comes back as it was left."""
+        """Give the bottom dock its share of the window, unless it comes back as it was left, and the centre the focus,
+        which Qt would give to the first button.
+        """
         super().showEvent(event)
+        if not event.spontaneous() and self.focusWidget() is None:
+            self._focus.go_back()
         if self.settings.state is None and not event.spontaneous():
             self.resizeDocks([self.bottom], [bottom_height(self.height())], Qt.Orientation.Vertical)
 

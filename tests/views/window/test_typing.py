@@ -207,6 +207,7 @@ def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, windo
 
 def test_the_focus_has_a_place_while_a_page_is_made_that_is_shown_first(qtbot: QtBot, qapp) -> None:
     with windows.shown(qapp, "first look") as window:
+        assert window.focusWidget() is window.canvas.view, "not the first button of the window"
         for key in ("diff", "attention"):
             window.pages.put_in_front("centre", key)  # as a click does before the page is made
             assert window._home() is window.centre.tabs
