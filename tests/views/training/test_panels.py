@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import replace
 
@@ -9,14 +10,17 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
+from app.telemetry.histogram import Histogram
 from app.training.config import Choice as Setting
 from app.training.history import History
 from app.training.loop import train
 from app.training.monitoring import watcher
 from app.util.frozen import FrozenMap
 from app.views.shown_run import ComparedRun
+from app.views.training.panels.metric_chart import histogram_text
 from app.views.training.panels.metrics import Choice, metric_of, offered
 from app.views.training.panels.page import PanelsPage
+from app.views.training.panels.run_histograms import RunHistogram, RunHistograms, densities
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job
 
@@ -95,6 +99,59 @@ def test_all_that_runs_have_stored_is_offered_and_read_as_it_is(histories):
     zeros = metrics["activations.zeros"].read(history, name).values
     assert ((zeros >= 0) & (zeros <= 1)).all()
     assert metric_of("score:auroc").title == "Validation AUROC" and metric_of("of a later version") is None
+
+
+def test_histograms_of_a_layer_are_beside_one_another_over_one_axis(qtbot, page, runs, histories):
+    layer = next(iter(histories[0].seen.histograms["weights"].samples[-1][1]))
+    only = next(layer for layer in histories[0].layers if layer not in histories[2].layers)
+    (chart,) = shown(qtbot, page, runs, Choice("weights.histogram", layer))
+    assert chart.bars.isVisible() and not chart.plot.isVisible()
+    found = [each.seen.histograms["weights"].samples[-1][1].get(layer) for each in histories]
+    own = [each for each in found if each is not None]
+    assert chart.bars.span() == (min(each.low for each in own), max(each.high for each in own))
+    for text, values in zip(chart.legend.texts, found, strict=True):
+        assert (histogram_text(values) if values else "not recorded") in text
+    heights = densities(own[0])
+    assert math.isclose(sum(heights) * (own[0].high - own[0].low) / len(heights), 1.0)
+    middle = (own[0].low + own[0].high) / 2
+    (line, *_) = chart.bars.shares_at(chart.bars.x_of(middle) + 0.01)
+    at = len(own[0].counts) // 2
+    assert f"{100 * own[0].counts[at] / sum(own[0].counts):.2f} %" in line
+    qtbot.keyClicks(chart.layer_field, only)
+    assert chart.legend.texts[2].startswith("small: not recorded")
+    chart.metric_field.setFocus()
+    qtbot.keyClicks(chart.metric_field, "Training loss")
+    assert chart.plot.isVisible() and not chart.bars.isVisible()
+
+
+def test_values_that_are_all_equal_or_not_finite_are_shown_and_counted(qtbot):
+    bars = RunHistograms()
+    qtbot.addWidget(bars)
+    equal = Histogram("fc", 2.0, 2.0, (7, 0), 2.0, 0.0, size=9, not_finite=2)
+    bars.show_histograms([RunHistogram("Run 1", 0, 5, equal), RunHistogram("Run 2", 2, 5, Histogram("fc", 0, 0, (0,)))])
+    assert densities(equal) == [] and bars.span() == (1.0, 3.0) and bars.grab().width()
+    assert histogram_text(equal) == "mean 2.00, std 0, 9 values, 2 not finite"
+    assert bars.shares_at(0) == ["Run 1, step 5: all are 2.00"], "none of a run without finite values"
+
+
+@pytest.mark.parametrize("choice", ["loss", "weights.histogram"])
+def test_a_panel_is_written_as_picture_and_numbers(qtbot, page, runs, histories, tmp_path, choice):
+    layer = histories[0].layers[0] if choice != "loss" else ""
+    (chart,) = shown(qtbot, page, runs[:2], Choice(choice, layer))
+    chart.more.setFocus()
+    for kind, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("csv", b"run,layer,step,")):
+        chart.write(tmp_path / f"panel.{kind}", kind)
+        assert (tmp_path / f"panel.{kind}").read_bytes().startswith(start)
+    assert chart.metric_field.isVisible() and not chart.heading.isVisible() and chart.more.hasFocus()
+    rows = list(csv.DictReader((tmp_path / "panel.csv").open()))
+    if choice == "loss":
+        losses = [float(row["Training loss"]) for row in rows if row["run"] == "slow"]
+        assert losses == histories[1].steps["loss"].tolist()
+    else:
+        step, layers = histories[1].seen.histograms["weights"].samples[-1]
+        of_slow = [row for row in rows if row["run"] == "slow"]
+        assert [int(row["count"]) for row in of_slow] == list(layers[layer].counts)
+        assert {int(row["step"]) for row in of_slow} == {step}
 
 
 def test_a_run_without_the_metric_says_so_in_the_legend(qtbot, page, runs, histories):

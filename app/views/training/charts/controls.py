@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
 STEPS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
 START = 0.9
 FORMATS = {"png": "Picture (*.png)", "svg": "Drawing (*.svg)", "csv": "Numbers (*.csv)"}
+
+
+def export_menu(parent: QWidget, chosen: Callable[[str], None]) -> QMenu:
+    """Return the menu of export formats; `chosen` gets the key of one."""
+    menu = QMenu("Export", parent)
+    for kind, text in (("png", "Picture, PNG…"), ("svg", "Drawing, SVG…"), ("csv", "Numbers, CSV…")):
+        menu.addAction(text).triggered.connect(lambda _checked=False, kind=kind: chosen(kind))
+    menu.setFont(theme.font("label"))
+    return menu
+
+
+def export_as(parent: QWidget, title: str, name: str, kind: str, write: Callable[[Path], None]) -> None:
+    """Ask for a file and write it; say why where that fails."""
+    found, _ = QFileDialog.getSaveFileName(parent, title, f"{name}.{kind}", FORMATS[kind])
+    if not found:
+        return
+    path = Path(found if Path(found).suffix else f"{found}.{kind}")
+    try:
+        write(path)
+    except OSError as error:
+        text = f"“{path}” could not be written: {error.strerror or error}. Choose another folder."
+        QMessageBox.warning(parent, title, text)
 
 
 class CurveControls(QWidget):
@@ -98,11 +121,7 @@ class CurveControls(QWidget):
 
     def export_menu(self) -> QMenu:
         """Return the menu of export formats."""
-        menu = QMenu(self)
-        for kind, text in (("png", "Picture, PNG…"), ("svg", "Drawing, SVG…"), ("csv", "Numbers, CSV…")):
-            menu.addAction(text).triggered.connect(lambda _checked=False, kind=kind: self._ask_file(kind))
-        menu.setFont(theme.font("label"))
-        return menu
+        return export_menu(self, self._ask_file)
 
     def _ask_format(self) -> None:
         menu = self.export_menu()
@@ -110,14 +129,5 @@ class CurveControls(QWidget):
         menu.popup(self._export.mapToGlobal(self._export.rect().bottomLeft()))
 
     def _ask_file(self, kind: str) -> None:
-        if self._page is None:
-            return
-        name, _ = QFileDialog.getSaveFileName(self, "Export the curves", f"curves.{kind}", FORMATS[kind])
-        if not name:
-            return
-        path = Path(name if Path(name).suffix else f"{name}.{kind}")
-        try:
-            export.save(self._page, path, kind)
-        except OSError as error:
-            text = f"“{path}” could not be written: {error.strerror or error}. Choose another folder."
-            QMessageBox.warning(self, "Export the curves", text)
+        if (page := self._page) is not None:
+            export_as(self, "Export the curves", "curves", kind, lambda path: export.save(page, path, kind))

@@ -11,6 +11,7 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QPoint, QRect, QSize
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QWidget
 
 from app.training.history import Columns, History
 from app.util import atomic
@@ -25,33 +26,37 @@ SCALE = 2  # pixels of the picture to one of the screen
 
 def save(page: Curves, path: Path, kind: str) -> None:
     """Write `path` as "png", "svg" or "csv". Raises OSError."""
-    atomic.write_bytes(path, {"png": png, "svg": svg}[kind](page) if kind != "csv" else to_csv(page.history).encode())
+    atomic.write_bytes(path, to_csv(page.history).encode() if kind == "csv" else picture(page.cards, kind))
 
 
-def png(page: Curves) -> bytes:
-    """Return the charts as a PNG at twice the screen's resolution."""
-    size = page.cards.size()
-    image = QImage(size * SCALE, QImage.Format.Format_RGB32)
+def picture(charts: QWidget, kind: str, title: str = "curves of a run") -> bytes:
+    """Return charts as "png" or "svg"."""
+    return png(charts) if kind == "png" else svg(charts, title)
+
+
+def png(charts: QWidget) -> bytes:
+    """Return charts as a PNG at twice the screen's resolution."""
+    image = QImage(charts.size() * SCALE, QImage.Format.Format_RGB32)
     image.setDevicePixelRatio(SCALE)
     image.fill(theme.current().panel)
-    page.cards.render(image, QPoint())
+    charts.render(image, QPoint())
     return png_bytes(image)
 
 
-def svg(page: Curves) -> bytes:
-    """Return the charts as SVG with lines and text."""
-    size: QSize = page.cards.size()
+def svg(charts: QWidget, title: str) -> bytes:
+    """Return charts as SVG with lines and text."""
+    size: QSize = charts.size()
     buffer = QBuffer()
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
     # Makes text sized in points as large as on the screen.
-    generator.setResolution(page.logicalDpiX())
+    generator.setResolution(charts.logicalDpiX())
     generator.setSize(size)
     generator.setViewBox(QRect(QPoint(), size))
-    generator.setTitle("Tapedeck: curves of a run")
+    generator.setTitle(f"Tapedeck: {title}")
     painter = QPainter(generator)
     painter.fillRect(QRect(QPoint(), size), theme.current().panel)
-    page.cards.render(painter, QPoint())
+    charts.render(painter, QPoint())
     painter.end()
     return bytes(buffer.data().data())
 

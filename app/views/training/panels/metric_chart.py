@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QMenu, QSizePolicy
 
+from app.telemetry.histogram import Histogram
 from app.training.history import History
-from app.util import formatting
+from app.util import atomic, formatting
 from app.views.shown_run import ComparedRun
-from app.views.training.charts import series
+from app.views.training.charts import export, series
 from app.views.training.charts.card import ChartCard, LegendEntry, Mark
 from app.views.training.charts.charts import X_KINDS
-from app.views.training.charts.overlays import COLORS, Other, RunOverlays
+from app.views.training.charts.controls import export_as, export_menu
+from app.views.training.charts.overlays import COLORS, Other, RunOverlays, name_in
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
 from app.views.training.charts.timescale import Mode as XMode
 from app.views.training.charts.timescale import TimeScale
-from app.views.training.panels.metrics import FIXED, Choice, Reading, layers_of, metric_of, offered
+from app.views.training.panels.metrics import FIXED, Choice, Reading, layers_of, metric_of, newest_histogram, offered
+from app.views.training.panels.panel_csv import to_csv
+from app.views.training.panels.run_histograms import RunHistogram, RunHistograms
 from app.views.ui import theme
+from app.views.ui.present import present
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import KeyboardFocus, announce
@@ -60,6 +66,8 @@ class MetricChart(KeyboardFocus, ChartCard):
         self.plot = StepPlot()
         self.plot.show_epochs = False
         self.body.addWidget(self.plot, 1)
+        self.bars = RunHistograms()
+        self.body.addWidget(self.bars, 1)
         self._make_tools()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -94,14 +102,48 @@ class MetricChart(KeyboardFocus, ChartCard):
     def fill_menu(self) -> None:
         """List what can be done with the panel."""
         self.menu.clear()
-        log = self.menu.addAction("Log axis")
-        log.setCheckable(True)
-        log.setChecked(self.log)
-        log.triggered.connect(lambda on: self._choose(self.choice._replace(log=on)))
+        if not self._metric.histogram:
+            log = self.menu.addAction("Log axis")
+            log.setCheckable(True)
+            log.setChecked(self.log)
+            log.triggered.connect(lambda on: self._choose(self.choice._replace(log=on)))
+            self.menu.addSeparator()
+        self.menu.addMenu(export_menu(self.menu, self._export))
         self.menu.addSeparator()
         for words, places in (("Move forward", -1), ("Move back", 1)):
             self.menu.addAction(words).triggered.connect(lambda _on=False, places=places: self.moved.emit(places))
         self.menu.addAction("Remove").triggered.connect(self.removed)
+
+    def _export(self, kind: str) -> None:
+        name = self.title.replace(":", "").replace("/", "per")
+        export_as(self, "Export the panel", name, kind, lambda path: self.write(path, kind))
+
+    def write(self, path: Path, kind: str) -> None:
+        """Write the panel as "png" or "svg", or its numbers as "csv". Raises OSError."""
+        csv = kind == "csv"
+        atomic.write_bytes(
+            path, to_csv(self._metric, self.choice, self._runs).encode() if csv else self._picture(kind)
+        )
+
+    def _picture(self, kind: str) -> bytes:
+        """Return the panel with its title in place of its fields."""
+        focused = self.focusWidget()
+        tools = (self.metric_field, self.layer_field, self.more, self.close_button)
+        shown = [each for each in tools if each.isVisibleTo(self)]
+        self.heading.set(self.title)
+        self.heading.show()
+        for each in shown:
+            each.hide()
+        present(self.layout()).activate()
+        try:
+            return export.picture(self, kind, self.title)
+        finally:
+            self.heading.hide()
+            for each in shown:
+                each.show()
+            present(self.layout()).activate()
+            if focused in shown:
+                focused.setFocus()
 
     # -- what it shows ------------------------------------------------------------------------------------------------
 
@@ -131,8 +173,11 @@ class MetricChart(KeyboardFocus, ChartCard):
         self._metric = metric_of(self.choice.metric) or FIXED[0]
         self.plot.left.set_kind("log" if self.log else "percent" if self._metric.percent else "number")
         self.plot.view.free_y = False
+        self.plot.setVisible(not self._metric.histogram)
+        self.bars.setVisible(bool(self._metric.histogram))
         self.setAccessibleName(f"Panel: {self.title}")
-        self.plot.setAccessibleName(self.title)
+        for picture in (self.plot, self.bars):
+            picture.setAccessibleName(self.title)
         self.offer()
         self._draw_runs()
 
@@ -198,6 +243,9 @@ class MetricChart(KeyboardFocus, ChartCard):
 
     def redraw(self) -> None:
         """Update the picture to the runs, for the x range in view."""
+        if self._metric.histogram:
+            self._draw_histograms()
+            return
         levels = self._lines.redraw(self._mode, self._weight, self._level)
         shown = np.concatenate(levels) if levels else np.empty(0)
         self._left_out = self.log and bool(np.isnan(shown).any()) and any(
@@ -212,6 +260,23 @@ class MetricChart(KeyboardFocus, ChartCard):
         self.plot.backdrop.set_cuts(self._lines.cuts(self._mode))
         self.show_cursor(self._cursor)
 
+    def _draw_histograms(self) -> None:
+        kind, layer = self._metric.histogram, self.choice.layer
+        entries, shown = [], []
+        for color, run in zip(RUN_COLORS, self._runs, strict=False):
+            title, found = name_in(run.label), newest_histogram(kind, run.history, layer)
+            if found is None:
+                entries.append(self._entry(Other(run.label, run.history), color, None))
+                continue
+            shown.append(RunHistogram(title, color, *found))
+            entries.append(LegendEntry(run.label, histogram_text(found[1]), color, "line", title))
+        self.bars.show_histograms(shown)
+        self._tell(entries)
+
+    def _tell(self, entries: Sequence[LegendEntry]) -> None:
+        self.legend.set_entries(entries)
+        self.setAccessibleDescription("; ".join(self.legend.texts))
+
     def _level(self, values: Floats) -> Floats:
         if not self.log:
             return values
@@ -223,6 +288,8 @@ class MetricChart(KeyboardFocus, ChartCard):
     def show_cursor(self, x: float | None) -> None:
         """Put the cursor at an x of the axis; None takes it away."""
         self._cursor = x
+        if self._metric.histogram:
+            return
         found = self._lines.read(x, self._mode)
         colors = theme.current().series
         dots = [(float(self._level(np.array([value]))[0]), colors[color]) for _, color, value in found
@@ -231,8 +298,7 @@ class MetricChart(KeyboardFocus, ChartCard):
         entries = [self._entry(*each) for each in found]
         if self._left_out:
             entries.append(LegendEntry("values of 0 and less omitted", "", -1, "dash", "≤ 0 omitted"))
-        self.legend.set_entries(entries)
-        self.setAccessibleDescription("; ".join(self.legend.texts))
+        self._tell(entries)
 
     def _entry(self, run: Other, color: int, value: float | None) -> LegendEntry:
         if value is None:
@@ -303,6 +369,20 @@ class MetricChart(KeyboardFocus, ChartCard):
         painter = QPainter(self)
         self.paint_ring(painter, QRectF(self.rect()).adjusted(2, 2, -2, -2), 4)
         painter.end()
+
+
+def histogram_text(values: Histogram) -> str:
+    """Return mean, deviation and count of a histogram as text.
+
+    >>> histogram_text(Histogram("fc", -1.0, 1.0, (3, 5), 0.25, 0.5, size=10, not_finite=2))
+    'mean 0.250, std 0.500, 10 values, 2 not finite'
+    """
+    count = values.size or sum(values.counts) + values.not_finite
+    parts = [f"mean {formatting.figure(values.mean)}, std {formatting.figure(values.std)}"] if values.recorded else []
+    parts.append(f"{formatting.grouped_digits(count)} values")
+    if values.not_finite:
+        parts.append(f"{formatting.grouped_digits(values.not_finite)} not finite")
+    return ", ".join(parts)
 
 
 def _fill(field: ChoiceField, choices: Sequence[tuple[str, str]]) -> None:

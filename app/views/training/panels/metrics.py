@@ -11,6 +11,7 @@ import numpy as np
 
 from app.training.columns import Columns
 from app.training.history import History
+from app.telemetry.histogram import Histogram
 from app.training.metrics import is_share, label_of
 from app.util.formatting import MEBIBYTE
 from app.util.late_dataclass import dataclass
@@ -51,7 +52,8 @@ class Reading(NamedTuple):
 @dataclass(frozen=True)
 class Metric:
     """`by_epoch`: one value an epoch, which is not smoothed. `layers` lists those of a run; None if it has none.
-    `log`: the usual axis. `percent`: the values lie between 0 and 100."""
+    `log`: the usual axis. `percent`: the values lie between 0 and 100. `histogram`: the kind whose newest histogram is
+    shown in place of values over the steps."""
 
     key: str
     title: str
@@ -60,6 +62,7 @@ class Metric:
     by_epoch: bool = False
     log: bool = False
     percent: bool = False
+    histogram: str = ""
 
     @property
     def grows(self) -> bool:
@@ -134,6 +137,16 @@ def _figure(kind: str, name: str, history: History, layer: str) -> Reading:
     return Reading(np.array([float(step) for step, _ in samples]), None, np.array(values))
 
 
+def newest_histogram(kind: str, history: History, layer: str) -> tuple[int, Histogram] | None:
+    """Return the newest histogram of a layer with its step; None if the run has none."""
+    series = history.seen.histograms.get(kind)
+    return next(iter(series.samples_of(layer)[-1:]), None) if series is not None else None
+
+
+def _no_steps(_history: History, _layer: str) -> Reading:
+    return Reading()
+
+
 def _histogram_layers(kind: str, history: History) -> tuple[str, ...]:
     series = history.seen.histograms.get(kind)
     newest = series.samples[-1][1] if series is not None and series.samples else {}
@@ -166,6 +179,8 @@ def _by_layer() -> tuple[Metric, ...]:
         *(Metric(f"{kind}.{name}", f"Layer: {title.lower()}, {words}", partial(_figure, kind, name),
                  partial(_histogram_layers, kind), log=name == "std")
           for kind, title in KINDS.items() for name, words in FIGURES.items()),
+        *(Metric(f"{kind}.histogram", f"Layer: {title.lower()}, histogram", _no_steps, partial(_histogram_layers, kind),
+                 histogram=kind) for kind, title in KINDS.items()),
     )  # fmt: skip
 
 

@@ -1,0 +1,153 @@
+"""Histograms of several runs over one axis of values: an outline a run, as high as the share of values there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QHelpEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from app.telemetry.histogram import Histogram
+from app.util.formatting import figure, percent
+from app.util.late_dataclass import dataclass
+from app.views.training.charts import series
+from app.views.training.charts.ticks import tick
+from app.views.ui import theme
+from app.views.ui.widgets.painting import start
+
+LEFT, TOP, RIGHT, LABELS = 12.0, 6.0, 12.0, 20.0
+LABEL = 58  # px along the axis for a label
+FILLED, SAME = 0.14, 1e-12
+
+
+@dataclass(frozen=True)
+class RunHistogram:
+    """A histogram of a run, measured after a step; `color` is its chart colour."""
+
+    name: str
+    color: int
+    step: int
+    values: Histogram
+
+
+def densities(values: Histogram) -> list[float]:
+    """Return the height of each bin, so that the bins of a histogram have the area 1 whatever their width."""
+    count, wide = sum(values.counts), (values.high - values.low) / len(values.counts)
+    return [each / (count * wide) for each in values.counts] if count and wide > SAME else []
+
+
+def share_text(values: Histogram, value: float) -> str:
+    """Return which share of the values is in the bin of a value.
+
+    >>> share_text(Histogram("fc", 0.0, 2.0, (1, 3)), 1.5), share_text(Histogram("fc", 0.0, 2.0, (1, 3)), 3.0)
+    ('75.00 % from 1.00 to 2.00', 'none here')
+    """
+    wide = (values.high - values.low) / len(values.counts)
+    if wide <= SAME:
+        return f"all are {figure(values.low)}"
+    if not values.low <= value <= values.high:
+        return "none here"
+    at = min(int((value - values.low) / wide), len(values.counts) - 1)
+    share = percent(values.counts[at] / sum(values.counts))
+    return f"{share} % from {figure(values.low + at * wide)} to {figure(values.low + (at + 1) * wide)}"
+
+
+class RunHistograms(QWidget):
+    """Shows histograms from the least to the greatest value of all. The tool tip has the shares at the pointer."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown: tuple[RunHistogram, ...] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setMinimumSize(90, 60)
+        theme.manager().changed.connect(self.update)
+
+    def show_histograms(self, shown: Sequence[RunHistogram]) -> None:
+        """Show these; those without a finite value are left out."""
+        self._shown = tuple(each for each in shown if any(each.values.counts))
+        self.setAccessibleDescription(
+            "; ".join(f"{each.name}, step {each.step:,}: {figure(each.values.low)} to {figure(each.values.high)}"
+                      for each in self._shown)
+        )  # fmt: skip
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(320, 200)
+
+    def span(self) -> tuple[float, float]:
+        """Return the ends of the axis."""
+        low = min((each.values.low for each in self._shown), default=0.0)
+        high = max((each.values.high for each in self._shown), default=1.0)
+        pad = 0.0 if high - low > SAME else max(abs(high), 1.0) / 2  # of values that are all equal
+        return low - pad, high + pad
+
+    def _area(self) -> QRectF:
+        return QRectF(self.rect()).adjusted(LEFT, TOP, -RIGHT, -LABELS * theme.manager().scale)
+
+    def x_of(self, value: float) -> float:
+        """Return the place of a value."""
+        (low, high), area = self.span(), self._area()
+        return area.left() + (value - low) / (high - low) * area.width()
+
+    def shares_at(self, x: float) -> list[str]:
+        """Return what each run has in its bin at a place."""
+        (low, high), area = self.span(), self._area()
+        value = low + (x - area.left()) / max(area.width(), 1.0) * (high - low)
+        return [f"{each.name}, step {each.step:,}: {share_text(each.values, value)}" for each in self._shown]
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            QToolTip.showText(event.globalPos(), "\n".join(self.shares_at(event.pos().x())), self)
+            return True
+        return super().event(event)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter, now = start(self), theme.current()
+        painter.setFont(theme.font("axis"))
+        if not self._shown:
+            painter.setPen(now.text3)
+            painter.drawText(QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, "No values recorded")
+            painter.end()
+            return
+        area = self._area()
+        painter.fillRect(area, now.plot)
+        self._paint_labels(painter, area)
+        heights = [densities(each.values) for each in self._shown]
+        tallest = max((max(each) for each in heights if each), default=1.0)
+        for each, tall in zip(self._shown, heights, strict=True):
+            self._paint_outline(painter, area, each, [height / tallest for height in tall])
+        painter.end()
+
+    def _paint_labels(self, painter: QPainter, area: QRectF) -> None:
+        now, (low, high) = theme.current(), self.span()
+        metrics = QFontMetricsF(painter.font())
+        step = series.nice_step(high - low, max(2, int(area.width() / (LABEL * theme.manager().scale))))
+        for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
+            x, text = self.x_of(number * step), tick(number * step, step, max(abs(low), abs(high)))
+            painter.setPen(now.line3 if number == 0 else now.line)
+            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+            wide = metrics.horizontalAdvance(text)
+            left = min(max(x - wide / 2, 0.0), self.width() - wide)
+            painter.setPen(now.text3)
+            painter.drawText(QPointF(left, area.bottom() + metrics.ascent() + 4), text)
+
+    def _paint_outline(self, painter: QPainter, area: QRectF, each: RunHistogram, heights: list[float]) -> None:
+        color = theme.current().series[each.color]
+        painter.setPen(QPen(color, 1.5))
+        if not heights:  # all values are equal
+            x = self.x_of(each.values.low)
+            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+            return
+        left, right = self.x_of(each.values.low), self.x_of(each.values.high)
+        wide = (right - left) / len(heights)
+        outline = QPolygonF([QPointF(left, area.bottom())])
+        for number, height in enumerate(heights):
+            y = area.bottom() - height * area.height()
+            outline.append(QPointF(left + number * wide, y))
+            outline.append(QPointF(left + (number + 1) * wide, y))
+        outline.append(QPointF(right, area.bottom()))
+        painter.setBrush(theme.faded(color, FILLED))
+        painter.drawPolygon(outline)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
