@@ -222,6 +222,8 @@ def read(folder: Path) -> Record:
     try:
         regular_files.check(path)
         record = _records.decode(path.read_bytes())
+    except FileNotFoundError as error:
+        raise RunError(f"{folder} holds no run; it may have been deleted or moved") from error
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:

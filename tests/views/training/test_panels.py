@@ -111,6 +111,7 @@ def test_histograms_of_a_layer_are_beside_one_another_over_one_axis(qtbot, page,
     assert chart.bars.span() == (min(each.low for each in own), max(each.high for each in own))
     for text, values in zip(chart.legend.texts, found, strict=True):
         assert (histogram_text(values) if values else "not recorded") in text
+    assert all(value for _, value, *_ in chart.legend.fitted_entries()[:2]), "a line each"
     heights = densities(own[0])
     assert math.isclose(sum(heights) * (own[0].high - own[0].low) / len(heights), 1.0)
     middle = (own[0].low + own[0].high) / 2
@@ -152,6 +153,14 @@ def test_a_panel_is_written_as_picture_and_numbers(qtbot, page, runs, histories,
         of_slow = [row for row in rows if row["run"] == "slow"]
         assert [int(row["count"]) for row in of_slow] == list(layers[layer].counts)
         assert {int(row["step"]) for row in of_slow} == {step}
+
+
+def test_panels_that_are_made_behind_the_samples_are_beside_one_another(qtbot, page, runs):
+    page.resize(760, 400)
+    page.set_view("samples")
+    shown(qtbot, page, runs, Choice("loss"), Choice("val_loss"))
+    page.set_view("metrics")
+    assert [page.grid.getItemPosition(page.grid.indexOf(chart))[:2] for chart in page.charts] == [(0, 0), (0, 1)]
 
 
 def test_a_run_without_the_metric_says_so_in_the_legend(qtbot, page, runs, histories):

@@ -45,6 +45,7 @@ def test_where_runs_disagree_comes_first_what_their_losses_differ_most_in() -> N
 def test_samples_of_other_data_are_never_the_same() -> None:
     runs = [evaluated([0], [0], [0.1]), evaluated([0], [0], [0.2], space="other")]
     assert numbers(rows_of(runs, "worst", 9)) == [(None, 0), (0, None)]
+    assert "differ" not in orders_for(runs), "they can neither agree nor disagree"
 
 
 def test_right_and_wrong_are_words() -> None:

@@ -17,6 +17,7 @@ from app.views.ui.layouts import hbox, vbox
 LINE = 18  # pixels: a line of a legend, at the designed text size
 HEAD = 26  # px of a segmented control in the heading
 LEAST_PLOT, LEAST_HEIGHT = 148, 64  # px: the least size of a plot, at the designed text size
+USUAL = "0.0000"  # a value of a legend
 MOST_LEGEND = 210  # px that a legend insists on; the names of long ones are shortened
 
 Mark = Literal["line", "dots", "square", "dash"]
@@ -123,6 +124,7 @@ class ChartLegend(QWidget):
         self._entries: tuple[LegendEntry, ...] = ()
         self._lines = 1
         self._in_one_line = False
+        self._usual = USUAL
         self.fits_text = True
         theme.manager().scaled.connect(self._rescale)
         self.setFixedHeight(_line())
@@ -142,6 +144,12 @@ class ChartLegend(QWidget):
             self.setAccessibleName(", ".join(self.texts))
             self.update()
 
+    def set_usual(self, value: str = "") -> None:
+        """Leave room for a value like this one; "" for a number."""
+        if self._usual != (value or USUAL):
+            self._usual = value or USUAL
+            self._fit()
+
     def set_in_one_line(self, on: bool) -> None:
         """Insist on one line, in charts that are too low for two."""
         self._in_one_line = on
@@ -149,7 +157,7 @@ class ChartLegend(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """Leave room for the widest entry on a separate line, or for all in one."""
-        usual = [replace(entry, value=max(entry.value, "0.0000", key=len)) for entry in self._entries]
+        usual = [replace(entry, value=max(entry.value, USUAL, key=len)) for entry in self._entries]
         widths = [width for *_, width in _widths(usual, True, True)]
         most = MOST_LEGEND * theme.manager().scale
         widest = sum(widths) if self._in_one_line and len(widths) < 3 else min(max(widths, default=40.0), most)
@@ -164,7 +172,7 @@ class ChartLegend(QWidget):
 
     def _fit(self) -> None:
         """Take further lines where short names do not fit in one, whatever the values are at the moment."""
-        usual = [replace(entry, value=entry.value and "0.0000") for entry in self._entries]
+        usual = [replace(entry, value=entry.value and self._usual) for entry in self._entries]
         self._lines = min(_rows(_widths(usual, True, True), True, self.width()), self.most_lines)
         self.setFixedHeight(self._lines * _line())
 

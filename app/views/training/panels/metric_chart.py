@@ -37,6 +37,7 @@ RUN_COLORS = (0, *COLORS)
 LOWEST = 168  # px of a panel, at the designed text size
 FIELD = 84  # px of the fields that choose metric and layer, at least
 ABSENT = "not recorded"
+USUAL_TEXT = "mean 0.0000, std 0.0000, 00,000 values"  # of a histogram
 
 
 class MetricChart(KeyboardFocus, ChartCard):
@@ -175,6 +176,7 @@ class MetricChart(KeyboardFocus, ChartCard):
         self.plot.view.free_y = False
         self.plot.setVisible(not self._metric.histogram)
         self.bars.setVisible(bool(self._metric.histogram))
+        self.legend.set_usual(USUAL_TEXT if self._metric.histogram else "")
         self.setAccessibleName(f"Panel: {self.title}")
         for picture in (self.plot, self.bars):
             picture.setAccessibleName(self.title)

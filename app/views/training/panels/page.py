@@ -198,7 +198,8 @@ class PanelsPage(QWidget):
     @property
     def across(self) -> int:
         """Return how many panels are beside one another."""
-        return max(1, int(self._scrolled.viewport().width() // (PANEL * theme.manager().scale)))
+        room = self.width() - self._scrolled.verticalScrollBar().sizeHint().width()  # metrics may not be in sight yet
+        return max(1, int(room // (PANEL * theme.manager().scale)))
 
     def _arrange(self) -> None:
         across = min(self.across, max(len(self.charts) + len(self._unmade), 1))

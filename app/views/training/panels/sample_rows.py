@@ -133,6 +133,8 @@ def _share(value: float, unit: bool) -> str:
 
 def orders_for(evaluations: Sequence[RunEvaluation | None]) -> list[Order]:
     """Return the orders that make sense for these evaluations."""
-    known = [each.found for each in evaluations if each is not None]
-    right = any("right" in found.columns for found in known)
-    return [order for order in ORDERS if (order != "differ" or len(known) > 1) and (order != "wrong" or right)]
+    known = [each for each in evaluations if each is not None]
+    spaces = [each.space for each in known]
+    common = len(set(spaces)) < len(spaces)  # samples that two of them have
+    right = any("right" in each.found.columns for each in known)
+    return [order for order in ORDERS if (order != "differ" or common) and (order != "wrong" or right)]
