@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from app.telemetry.histogram import Histogram
 from app.training.columns import Columns
 from app.training.history import History
-from app.telemetry.histogram import Histogram
 from app.training.metrics import is_share, label_of
 from app.util.formatting import MEBIBYTE
 from app.util.late_dataclass import dataclass
@@ -179,7 +179,7 @@ def _by_layer() -> tuple[Metric, ...]:
         *(Metric(f"{kind}.{name}", f"Layer: {title.lower()}, {words}", partial(_figure, kind, name),
                  partial(_histogram_layers, kind), log=name == "std")
           for kind, title in KINDS.items() for name, words in FIGURES.items()),
-        *(Metric(f"{kind}.histogram", f"Layer: {title.lower()}, histogram", _no_steps, partial(_histogram_layers, kind),
+        *(Metric(f"{kind}.histogram", f"Layer histogram: {title.lower()}", _no_steps, partial(_histogram_layers, kind),
                  histogram=kind) for kind, title in KINDS.items()),
     )  # fmt: skip
 
