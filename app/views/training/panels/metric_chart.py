@@ -122,9 +122,7 @@ class MetricChart(KeyboardFocus, ChartCard):
     def write(self, path: Path, kind: str) -> None:
         """Write the panel as "png" or "svg", or its numbers as "csv". Raises OSError."""
         csv = kind == "csv"
-        atomic.write_bytes(
-            path, to_csv(self._metric, self.choice, self._runs).encode() if csv else self._picture(kind)
-        )
+        atomic.write_bytes(path, to_csv(self._metric, self.choice, self._runs).encode() if csv else self._picture(kind))
 
     def _picture(self, kind: str) -> bytes:
         """Return the panel with its title in place of its fields."""
