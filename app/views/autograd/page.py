@@ -25,6 +25,7 @@ from app.views.ui.layouts import vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import Divider, start
 from app.views.ui.widgets.toast import ToastStack
 
@@ -165,7 +166,10 @@ class AutogradPage(QWidget):
             self._choose_grouping(tape)
         self._group(keep=not first)
         self.head.set_summary(summary(tape), tape)
+        waiting = self._pages.currentIndex() != GRAPH and focus_in(self._pages) is not None
         self._pages.setCurrentIndex(GRAPH)
+        if waiting:  # Qt would choose the first button of the header
+            self.view.setFocus()
         self._redraw()
         self.view.frame_all()
         self._selected(self.scene.current_key())

@@ -19,6 +19,7 @@ from app.project import file
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.autograd.page import RANDOM
+from app.views.ui.widgets import Button
 from tests.support.engines import asked
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -89,6 +90,17 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeW
     QTest.keyClicks(field, str(wanted))
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert captured(qtbot, window, before) == wanted and window.options_control.menu.options.batch == 0
+
+
+def test_the_first_capture_by_keyboard_leaves_the_focus_on_the_graph(window: WholeWindow, qtbot) -> None:
+    window.files.open(resource_path("examples", "MLP on digits.tape"))
+    ready(qtbot, window)
+    window.pages.show("autograd")
+    button = next(each for each in window.room.findChildren(Button) if each.text() == "Capture one batch")
+    button.setFocus()
+    QTest.keyClick(button, Qt.Key.Key_Return)
+    captured(qtbot, window)
+    assert window.focusWidget() is window.room.view
 
 
 def test_eval_mode_is_chosen_in_the_options_where_the_header_has_no_room_for_it(window: WholeWindow, qtbot) -> None:

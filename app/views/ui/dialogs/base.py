@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QApplication, QDialog, QVBoxLayout, QWidget
 
 from app.views.ui.cut_texts import ShowsCutTexts
 from app.views.ui.layouts import hbox, vbox
@@ -61,14 +61,6 @@ class Dialog(ShowsCutTexts, QDialog):
             letter = next((each for each in letters if each not in taken), "")
             taken.add(letter)
             button.set_mnemonic(letter)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter presses the button that has the focus; without one the default button."""
-        focused = self.focusWidget()
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and isinstance(focused, QPushButton):
-            focused.click()
-            return
-        super().keyPressEvent(event)
 
     def done(self, result: int) -> None:
         """Close, and give the keyboard back to the window below: without a window manager nobody else does."""

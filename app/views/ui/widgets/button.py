@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QHelpEvent, QIcon, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtGui import QFontMetrics, QHelpEvent, QIcon, QKeyEvent, QKeySequence, QPainter, QPaintEvent
 from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionButton, QStylePainter, QToolTip, QWidget
 
 from app.views.ui import icons
@@ -81,6 +81,13 @@ class Button(KeyboardFocus, QPushButton):
         super().setText(text)
         if self._mnemonic:
             self.set_mnemonic(self._mnemonic if self._mnemonic.lower() in text.lower() else "")
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Press the button at Enter too, as at Space; in a dialog Qt would press the default button instead."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not event.isAutoRepeat():
+            self.click()
+        else:
+            super().keyPressEvent(event)
 
     def _plain_text(self) -> str:
         return self.text().replace("&&", "\0").replace("&", "").replace("\0", "&")
