@@ -6,8 +6,10 @@ prints where every thread stands.
 
 from __future__ import annotations
 
+import builtins
 import faulthandler
 import gc
+import importlib
 import itertools
 import math
 import os
@@ -50,6 +52,11 @@ os.environ["OMP_WAIT_POLICY"] = "passive"
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# PySide takes over `import`, for a feature that nobody here uses; torch imports within functions that are called often.
+_import = builtins.__import__
+importlib.import_module("PySide6.QtCore")
+builtins.__import__ = _import
+
 # Nearly all that is made until the tests begin stays; see `pytest_collection_finish`.
 gc.disable()
 
@@ -59,8 +66,8 @@ if threading.current_thread() is threading.main_thread() and signal.getsignal(si
 
 # How long an example takes to be made says more of the machine than of the test.
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-settings.register_profile("here", deadline=None, suppress_health_check=UNHURRIED)
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
+settings.register_profile("here", max_examples=40, deadline=None, suppress_health_check=UNHURRIED)  # others each time
+settings.register_profile("ci", settings.get_profile("here"), max_examples=100, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
@@ -326,6 +333,14 @@ def forked_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.forked_python import fork_scripts
 
     fork_scripts(monkeypatch, layer_modules)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that trains here draws none: that is another test's, and takes longer than a small run."""
+    from app.views.export import headless_pictures
+
+    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: None)
 
 
 @pytest.fixture

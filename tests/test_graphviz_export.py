@@ -7,7 +7,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
@@ -52,7 +52,6 @@ def test_a_text_is_shown_as_it_is(text: str) -> None:
 
 
 @pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
-@settings(max_examples=40)
 @given(st.lists(st.text(max_size=30), min_size=8, max_size=8, unique=True))
 @example(["\x00", "\ud800", "\r", "\n", "\x7f", "\u2028", "\ufeff", "\t"])
 def test_dot_takes_every_text(words: list[str]) -> None:

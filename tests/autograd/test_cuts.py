@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -233,7 +233,6 @@ def test_the_net_is_left_as_it_was_and_nothing_is_kept() -> None:
     assert model.b.weight.grad is kept and model.a.weight.grad is None and bool((kept == 1).all())
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(["none", "detach", "data", "no_grad", "relu", "residual"]), min_size=1, max_size=7))
 def test_the_answers_agree_with_torch(joints: list[str]) -> None:
     class Chain(nn.Module):

@@ -222,7 +222,7 @@ def test_a_check_can_be_cancelled() -> None:
     assert "was stopped" in report.sentences[0]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(st.sampled_from("tanh sigmoid softplus gelu linear bn silu".split()), max_size=4),
        st.integers(0, 99))  # fmt: skip
 def test_right_nets_pass_and_agree_with_torch(parts: list[str], seed: int) -> None:

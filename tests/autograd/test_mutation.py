@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -115,7 +115,6 @@ LINES = ["h = h * 2", "h = h.exp()", "h = h.sigmoid()", "h.add_(1)", "h += h.det
          "h.zero_()", "h = F.relu(h, inplace=True)", "h.copy_(k)"]  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.lists(st.sampled_from(LINES), min_size=1, max_size=8))
 def test_what_is_found_is_what_torch_raises(lines: list[str]) -> None:
     text = program("h = w * 1", "k = w + 1", *lines, "loss = (h * k).sum()")

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder.analysis import analyse
@@ -80,7 +80,6 @@ def drawings(draw: st.DrawFn) -> Analysis:
     return analyse(graph)
 
 
-@settings(max_examples=60)
 @given(drawings(), st.sampled_from([(1, 4), (2, 3), (7, 10)]))
 def test_code_gives_what_the_drawing_says(analysis: Analysis, batches: tuple[int, int]) -> None:
     assert analysis.errors == ()

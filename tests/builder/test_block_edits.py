@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder.analysis import analyse
@@ -210,7 +210,6 @@ def drawings(draw: st.DrawFn) -> Graph:
     return net(rows, wires)
 
 
-@settings(max_examples=60)
 @given(drawings(), st.data())
 def test_block_or_not_the_network_computes_the_same(graph: Graph, data: st.DataObject) -> None:
     """Whatever is selected: refused, or a net that gives the very numbers, as a block and expanded again."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -330,7 +330,6 @@ class Outer(nn.Module):
         return torch.tanh(self.body(x))
 
 
-@settings(max_examples=60, deadline=None)
 @given(nested, st.booleans())
 def test_any_nesting_is_what_a_person_would_write(items: list[Any], class_around: bool) -> None:
     found: list[Block] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder.graph import Graph, Init
@@ -253,7 +253,6 @@ def drawn(found: list[tuple[str, str]]) -> Graph:
     return sheet(rows, " ".join([*wires, f"{last}>out"]))
 
 
-@settings(max_examples=80, deadline=None)
 @given(roots, st.randoms(use_true_random=False))
 def test_keys_are_the_paths_and_the_net_is_its_modules(tree: Any, random: Any) -> None:
     found = leaves(tree)
@@ -308,7 +307,6 @@ hostile = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(hostile, st.sampled_from(tuple(KINDS))), min_size=1, max_size=6))
 def test_names_are_never_more_than_names(found: list[tuple[str, str]]) -> None:
     real, sung = builtins.__import__, []

@@ -522,9 +522,7 @@ class EditWalk(RuleBasedStateMachine):
         del self.document
 
 
-EditWalk.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+EditWalk.TestCase.settings = settings(stateful_step_count=40, suppress_health_check=list(HealthCheck))
 
 
 def test_there_are_forty_kinds_of_edit() -> None:

@@ -8,7 +8,7 @@ import keyword
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -90,7 +90,6 @@ def plain_skeleton() -> str:
     return skeleton(analyse(example(["fc", "add", "head", "act", "logits", "hidden"])).source.text)
 
 
-@settings(max_examples=150)
 @given(st.lists(texts, min_size=6, max_size=6), st.tuples(texts, texts))
 def test_structure_of_the_source_knows_nothing_of_names(names: list[str], inputs: tuple[str, str]) -> None:
     # A name that is an attribute path makes containers: tests/builder/test_containers.py.

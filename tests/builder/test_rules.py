@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder import rules
@@ -17,7 +17,6 @@ from tests.support.builder_nets import net
 OPS = ("input", "nn.Linear", "operator.add", "torch.cat", "nn.LSTM", "nn.MultiheadAttention", "output", "my.Unknown")
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_whatever_is_tried_there_is_no_loop_and_no_port_with_two_wires(data: st.DataObject) -> None:
     ops = catalog()

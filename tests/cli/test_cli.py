@@ -50,6 +50,7 @@ def test_train_prints_events_and_leaves_everything(tmp_path: Path, capsys: pytes
     assert all((out / name).stat().st_size > 500 for name in left)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_exported_script_prints_the_very_lines_of_the_command(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,8 @@ from app.main import main
 from app.runs import record, store
 from app.util.resources import path as resource_path
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 NET = """
 import torch
 from torch import nn
@@ -138,9 +140,6 @@ def test_weights_of_a_file_belong_to_their_side(versions: Path, capsys: pytest.C
 def test_runs_are_compared_with_their_settings_and_at_their_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
     project = tmp_path / "digits.tape"
     project.write_bytes(Path(DIGITS).read_bytes())
     for seed in ("1", "2"):

@@ -10,6 +10,8 @@ import pytest
 from app.cli import run
 from app.util.resources import path as resource_path
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 DIGITS = str(resource_path("examples") / "digits.tape")
 HELD_OUT = ("--set", "data.test_fraction=0.1")
 

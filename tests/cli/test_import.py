@@ -177,6 +177,7 @@ class Both(Record):
 
 
 @pytest.mark.parametrize(("name", "trained"), [("Record", "logits"), ("Only", "scores"), ("Both", "out")])
+@pytest.mark.usefixtures("no_pictures")
 def test_a_model_that_returns_a_dictionary_trains_as_it_comes(
     name: str, trained: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
 ) -> None:

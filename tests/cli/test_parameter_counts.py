@@ -23,6 +23,8 @@ from app.views.cost.cost_rows import note
 from app.views.status import StatusLine
 from app.views.training.runs.report_text import lines_of
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 WORDS = "85,066 parameters: 19,466 trainable, 65,600 frozen"
 
 
@@ -35,11 +37,8 @@ def project() -> Project:
 
 
 def test_everybody_counts_them_with_the_same_words(
-    qtbot: QtBot, project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
     file.write(project, tmp_path / "net.tape")
     assert main(["check", str(tmp_path / "net.tape")]) == 0 and WORDS in capsys.readouterr().out
     assert main(["check", str(tmp_path / "net.tape"), "--json"]) == 0

@@ -15,12 +15,7 @@ from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def trained(folder: Path, **training: object) -> Path:

@@ -28,14 +28,6 @@ DIGITS = resource_path("examples", "digits.tape")
 TRAIN = ["--epochs", "1", "--device", "cpu"]
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are another test's, and take longer than these runs."""
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: None)
-
-
 def at_step(monkeypatch: pytest.MonkeyPatch, step: int, what: Callable[[], Any]) -> None:
     """Have something happen in the middle of a run."""
     take = Recorder.take

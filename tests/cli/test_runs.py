@@ -23,16 +23,10 @@ from app.util.resources import path as resource_path
 from benchmarks import kill_checkpoints
 from tests.support.forked_python import start_command, start_forked
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 DIGITS = resource_path("examples", "digits.tape")
 TRAIN = ["train", str(DIGITS), "--epochs", "2", "--device", "cpu"]
-
-
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are another test's, and take longer than these runs."""
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
 
 
 def steps(text: str) -> list[tuple[int, float]]:
@@ -40,9 +34,7 @@ def steps(text: str) -> list[tuple[int, float]]:
     return [(event["step"], event["loss"]) for event in events if event["event"] == "step"]
 
 
-def test_a_command_goes_on_where_another_one_ended(
-    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_goes_on_where_another_one_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two, three = tmp_path / "one", tmp_path / "two", tmp_path / "three"
     assert main([*TRAIN, "--out", str(one), "--json"]) == 0
     whole = steps(capsys.readouterr().out)

@@ -18,6 +18,8 @@ from tests.cli.test_runs import steps
 from tests.support import script_here
 from tests.support.edited_nets import changed, example, frozen, inserted
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 def nets(folder: Path) -> list[str]:
     """Write a project and two edited copies, and return the options of a run through all of them."""
@@ -36,9 +38,6 @@ def trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[Path, list[tuple[int, float]]]:
     """A run with two surgeries, one within an epoch and one before another, every step with its hashes."""
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
     monkeypatch.setattr(recording, "SHARE", 1e9)
     assert main(["train", *nets(tmp_path), "--out", str(tmp_path / "out")]) == 0
     return tmp_path, steps(capsys.readouterr().out)
@@ -113,9 +112,6 @@ def test_a_surgery_that_fails_ends_the_command_with_its_reason(
 def test_a_surgery_is_said_when_it_is_made_and_when_it_is_never_reached(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
     net, *_ = nets(tmp_path)
     options = ["--surgery", f"3:{tmp_path / 'deeper.tape'}", "--surgery", f"600:{tmp_path / 'last.tape'}"]
     assert main(["train", net, "--epochs", "1", "--out", str(tmp_path / "out"), *options]) == 0

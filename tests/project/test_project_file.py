@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder.analysis import analyse
@@ -173,7 +173,6 @@ def test_what_is_not_in_the_list_cannot_be_kept(value: Any) -> None:
         encode(value)
 
 
-@settings(max_examples=200)
 @given(st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), texts, st.sampled_from(["$auto", "$tuple", "$float", "nan"])),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(texts, st.sampled_from(
@@ -344,7 +343,6 @@ class TestBadFiles:
         assert path.read_bytes() == data
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_any_damage_is_read_or_told(data: st.DataObject) -> None:
     """A value anywhere in the file exchanged for another: a project or a ProjectFileError, never anything else."""
@@ -369,7 +367,6 @@ def test_any_damage_is_read_or_told(data: st.DataObject) -> None:
     assert loads(dumps(project)) == project
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_told(data: bytes) -> None:
     with pytest.raises(ProjectFileError):

@@ -19,6 +19,8 @@ from app.util.resources import path as resource_path
 from benchmarks.flipped_checkpoints import damaged
 from tests.support.training_jobs import SMALL_NET, job
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 DIGITS = resource_path("examples", "digits.tape")
 A_JOB = job(SMALL_NET, epochs=1, save_every=4)
 
@@ -125,16 +127,8 @@ def test_going_on_lets_go_of_damaged_ones_and_keeps_those_of_a_newer_program(fol
 TRAIN = ["train", str(DIGITS), "--epochs", "1", "--device", "cpu"]
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are another test's, and take longer than these runs."""
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
-
-
 def test_resume_passes_over_an_empty_checkpoint_and_names_it(
-    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     assert main([*TRAIN, "--out", str(out), "--save-every", "10"]) == 0
@@ -157,7 +151,7 @@ def test_resume_passes_over_an_empty_checkpoint_and_names_it(
 
 
 def test_checkpoints_that_cannot_be_written_are_said_at_the_first_one_and_at_the_end(
-    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = checkpoint.save
 

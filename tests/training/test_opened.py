@@ -30,6 +30,8 @@ from app.training.config import TARGET, Choice, OutputLoss, TrainingConfig
 from app.util.frozen import FrozenMap
 from tests.support import script_here
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 PARTS = """
 from torch import nn
 

@@ -20,6 +20,8 @@ from app.source.interface import Argument
 from app.sources.spec import parse_source
 from tests.support import script_here
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 NET = '''
 import torch
 from torch import nn

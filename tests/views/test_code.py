@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
@@ -183,7 +183,6 @@ def test_the_colours_follow_the_theme(view: CodeView) -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(["x = 1", "", '"""', "def f():", "# é", "y = '𝒳'"]), max_size=8), min_size=2))
-@settings(max_examples=60)
 def test_touching_only_what_differs_gives_the_same_text_and_colours(qtbot: QtBot, texts: list[list[str]]) -> None:
     edit = CodeEdit()
     qtbot.addWidget(edit)

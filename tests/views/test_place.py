@@ -192,9 +192,7 @@ class Walk(RuleBasedStateMachine):
         assert self.place.path == ()
 
 
-Walk.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+Walk.TestCase.settings = settings(stateful_step_count=40, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.usefixtures("qapp")

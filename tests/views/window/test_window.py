@@ -410,6 +410,7 @@ def test_edits_during_a_run_do_not_touch_it(qtbot, window: WholeWindow) -> None:
     assert not window.banner.isVisible()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_losses_in_the_window_are_those_of_the_command(qtbot, window: WholeWindow, capsys) -> None:
     """With curves, strips and an inspection beside it, bit for bit."""
     import json
@@ -430,6 +431,7 @@ def test_losses_in_the_window_are_those_of_the_command(qtbot, window: WholeWindo
     assert losses == [event["loss"] for event in events if event["event"] == "step"]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_net_with_several_inputs_learns_the_same_in_the_window(qtbot, window: WholeWindow, capsys, tmp_path) -> None:
     import json
 
