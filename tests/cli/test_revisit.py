@@ -18,9 +18,12 @@ from app.project import custom_layers, file
 from app.runs import store
 from app.training.revisit import recording
 from app.util.resources import path as resource_path
+from app.views.export import headless_pictures
 from tests.cli.test_runs import DIGITS, TRAIN, steps
 from tests.support import script_here
 from tests.support.forked_python import start_command
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 NOISE = """import os
 
@@ -34,26 +37,21 @@ class Noise(nn.Module):
 """
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are another test's, and take longer than these runs."""
-    from app.views.export import headless_pictures
-
-    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: [])
-
-
-@pytest.fixture
-def trained(
-    no_pictures: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Path:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a command that trained the digits, each step with its hashes."""
+    folder = tmp_path_factory.mktemp("trained") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording, "SHARE", 1e9)
+        patch.setattr(headless_pictures, "run_pictures", lambda *_: None)
+        assert main([*TRAIN, "--out", str(folder), "--save-every", "10"]) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(recording, "SHARE", 1e9)
-    assert main([*TRAIN, "--out", str(tmp_path / "out"), "--save-every", "10", "--json"]) == 0
-    capsys.readouterr()
-    return tmp_path / "out"
+    return Path(shutil.copytree(original, tmp_path / "out"))
 
 
 def revisit(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -107,7 +105,6 @@ def test_where_the_recorded_hashes_differ_the_step_and_layer_are_named(
 
 
 def test_an_operation_that_is_not_deterministic_is_named_by_step_layer_and_line(
-    no_pictures: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -179,7 +176,7 @@ def test_a_step_of_a_run_that_was_killed_is_recomputed(tmp_path: Path, capsys: p
 
 
 def test_a_resumed_run_keeps_its_seed_and_its_first_step_is_recomputed(
-    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "SHARE", 1e9)
     out = str(tmp_path / "out")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.scripts import script_capture
 from app.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,10 +75,19 @@ def test_a_step_is_written_and_the_script_goes_on(train: Path, step: int) -> Non
     assert {node["module"] for node in tape["nodes"]} >= {f"{model}0", f"{model}1", f"{model}2"}
 
 
-def test_a_page_is_written_in_place_of_data_by_the_rank_that_is_asked_for(train: Path) -> None:
+def test_a_page_is_written_in_place_of_data_by_the_rank_that_is_asked_for(
+    train: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = ("--quiet", "--capture", "2", "--rank", "1", "--out", "step.html", "--unfolded")
-    other = ran(train, *asked, RANK="0", WORLD_SIZE="2")
-    assert other.returncode == 0 and not other.stderr and not train.with_name("step.html").exists()
+    with monkeypatch.context() as other:
+        other.setenv("RANK", "0")
+        other.setenv("WORLD_SIZE", "2")
+        begun: list[list[str]] = []
+        other.setattr(os, "execvp", lambda _file, words: begun.append(words))
+        other.setattr(script_capture, "begin", lambda *_: begun.append([]))
+        main(["run", *asked, str(train)])
+        (words,) = begun
+        assert str(train) in words and "--captured" not in words
     done = ran(train, *asked, RANK="1", WORLD_SIZE="2")
     assert done.returncode == 0 and "step.html" in done.stderr, done.stderr
     page = train.with_name("step.html").read_text()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -39,6 +38,7 @@ from app.training.events import (
 from app.training.loop import train
 from app.training.run_requests import SetRate
 from app.util.frozen import FrozenMap
+from tests.support.forked_python import start_forked
 from tests.support.training_jobs import SETTINGS, SMALL_NET, job, losses, net
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,12 +234,12 @@ for event in child.train(job(epochs=100_000)):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-def test_it_does_not_outlive_a_window_that_is_killed():
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", _PARENT], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
-        pid = int(parent.stdout.readline())
-        assert alive(pid)
-        os.kill(parent.pid, signal.SIGKILL)
+def test_it_does_not_outlive_a_window_that_is_killed(tmp_path):
+    (tmp_path / "parent.py").write_text(_PARENT)
+    parent = start_forked(tmp_path / "parent.py", cwd=ROOT)
+    pid = int(parent.stdout.readline())
+    assert alive(pid)
+    os.kill(parent.pid, signal.SIGKILL)
     wait_for(lambda: not alive(pid))
 
 

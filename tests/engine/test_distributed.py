@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Sa
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 from tests.engine.test_child import ROOT, alive, wait_for
+from tests.support.forked_python import start_forked
 from tests.support.training_jobs import CONV_NET, TWO_OUTPUTS, adam, job, losses, net, run
 
 PLAIN_NET = net(
@@ -113,12 +112,12 @@ for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=RunPlacemen
 """
 
 
-def test_none_outlives_a_window_that_is_killed():
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", _PARENT], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 3 and all(map(alive, pids[1:])), "what wrote the script has ended"
-        os.kill(parent.pid, signal.SIGKILL)
+def test_none_outlives_a_window_that_is_killed(tmp_path):
+    (tmp_path / "parent.py").write_text(_PARENT)
+    parent = start_forked(tmp_path / "parent.py", cwd=ROOT)
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 3 and all(map(alive, pids[1:])), "what wrote the script has ended"
+    os.kill(parent.pid, signal.SIGKILL)
     wait_for(lambda: not any(map(alive, pids)))
 
 

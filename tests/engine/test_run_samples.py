@@ -16,6 +16,7 @@ from app.project import file as project_file
 from app.runs import evaluations, store
 from app.runs.record import RunError
 from app.util.resources import path as resource_path
+from app.views.export import headless_pictures
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +25,13 @@ def trained(tmp_path_factory) -> Path:
     from app.main import main
 
     folder = tmp_path_factory.mktemp("runs")
-    for name, epochs in (("digits", 2), ("U-Net", 1)):
-        project = project_file.read(resource_path("examples", f"{name}.tape"))
-        short = replace(project, training=replace(project.training, epochs=epochs, device="cpu"))
-        project_file.write(short, folder / f"{name}.tape")
-        assert main(["train", str(folder / f"{name}.tape"), "--out", str(folder / name)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headless_pictures, "run_pictures", lambda *_: None)
+        for name, steps in (("digits", 2), ("U-Net", 4)):
+            project = project_file.read(resource_path("examples", f"{name}.tape"))
+            short = replace(project, training=replace(project.training, max_steps=steps, device="cpu"))
+            project_file.write(short, folder / f"{name}.tape")
+            assert main(["train", str(folder / f"{name}.tape"), "--out", str(folder / name)]) == 0
     return folder
 
 

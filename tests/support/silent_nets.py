@@ -1283,12 +1283,13 @@ class OverSamples(Net):
     """A step for every sample of the batch."""
 
     def forward(self, x):
-        return torch.stack([self.fc(row) * (1 + len(row)) for row in x])
+        return torch.stack([row * (1 + len(row)) for row in self.fc(x)])
 
 
 class OverSampleNumbers(Net):
     def forward(self, x):
-        return torch.stack([self.fc(x[i]) for i in range(x.shape[0])])
+        y = self.fc(x)
+        return torch.stack([y[i] for i in range(x.shape[0])])
 
 
 class DividesByBatch(Net):

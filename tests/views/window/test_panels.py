@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,36 +12,45 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
+from app.main import main
 from app.project import file as project_file
 from app.runs import store
 from app.training.config import Choice as Setting
 from app.util.frozen import FrozenMap
+from app.views.export import headless_pictures
 from app.views.training.panels.metrics import Choice
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import closed, listed, opened, run, small
-from tests.views.window.test_window import ready
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a project and two runs of it, at two rates."""
+    folder = tmp_path_factory.mktemp("trained")
+    project = small()
+    slow = replace(project.training, optimizer=Setting("Adam", FrozenMap(lr=1e-5)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headless_pictures, "run_pictures", lambda *_: None)
+        for number, training in enumerate((project.training, slow)):
+            project_file.write(replace(project, training=training), folder / "net.tape")
+            assert main(["train", str(folder / "net.tape"), "--out", str(folder / f"{number}")]) == 0
+            (kept,) = store.listed(folder / f"{number}" / "runs")
+            store.move(kept, store.runs_beside(folder / "net.tape"))
+    project_file.write(project, folder / "net.tape")
+    return folder
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    file = tmp_path / "net.tape"
-    project_file.write(small(), file)
-    return file
+def path(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "copy")) / "net.tape"
 
 
 @pytest.fixture
 def window(qtbot, qapp, path: Path) -> Iterator[WholeWindow]:
-    """With two runs, at two rates."""
     theme.apply(qapp, "dark")
     made = opened(qtbot, path)
     try:
-        run(qtbot, made)
-        before = made.document.project
-        slow = Setting("Adam", FrozenMap(lr=1e-5))
-        made.document.apply("Slower", replace(before, training=replace(before.training, optimizer=slow)))
-        ready(qtbot, made)
-        run(qtbot, made)
         listed(qtbot, made, 2)
         yield made
     finally:
