@@ -131,7 +131,7 @@ def test_values_that_are_all_equal_or_not_finite_are_shown_and_counted(qtbot):
     equal = Histogram("fc", 2.0, 2.0, (7, 0), 2.0, 0.0, size=9, not_finite=2)
     bars.show_histograms([RunHistogram("Run 1", 0, 5, equal), RunHistogram("Run 2", 2, 5, Histogram("fc", 0, 0, (0,)))])
     assert densities(equal) == [] and bars.span() == (1.0, 3.0) and bars.grab().width()
-    assert histogram_text(equal) == "mean 2.00, std 0, 9 values, 2 not finite"
+    assert histogram_text(equal) == "mean 2.00 ± 0, 2 not finite, 9 values"
     assert bars.shares_at(0) == ["Run 1, step 5: all are 2.00"], "none of a run without finite values"
 
 

@@ -209,6 +209,8 @@ class ChartLegend(QWidget):
             left += QFontMetricsF(painter.font()).horizontalAdvance(label) + _gap(small)
             painter.setFont(theme.font("section"))
             painter.setPen(now.text)
+            metrics = QFontMetricsF(painter.font())
+            value = metrics.elidedText(value, Qt.TextElideMode.ElideRight, self.width() - left)
             painter.drawText(QRectF(left, top, 400, line), baseline, value)
             x += width
         painter.end()

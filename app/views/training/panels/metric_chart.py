@@ -37,7 +37,7 @@ RUN_COLORS = (0, *COLORS)
 LOWEST = 168  # px of a panel, at the designed text size
 FIELD = 84  # px of the fields that choose metric and layer, at least
 ABSENT = "not recorded"
-USUAL_TEXT = "mean 0.0000, std 0.0000, 00,000 values"  # of a histogram
+USUAL_TEXT = "mean 0.0000 ± 0.0000, 00,000 values"  # of a histogram
 
 
 class MetricChart(KeyboardFocus, ChartCard):
@@ -375,14 +375,13 @@ def histogram_text(values: Histogram) -> str:
     """Return mean, deviation and count of a histogram as text.
 
     >>> histogram_text(Histogram("fc", -1.0, 1.0, (3, 5), 0.25, 0.5, size=10, not_finite=2))
-    'mean 0.250, std 0.500, 10 values, 2 not finite'
+    'mean 0.250 ± 0.500, 2 not finite, 10 values'
     """
     count = values.size or sum(values.counts) + values.not_finite
-    parts = [f"mean {formatting.figure(values.mean)}, std {formatting.figure(values.std)}"] if values.recorded else []
-    parts.append(f"{formatting.grouped_digits(count)} values")
+    parts = [f"mean {formatting.figure(values.mean)} ± {formatting.figure(values.std)}"] if values.recorded else []
     if values.not_finite:
         parts.append(f"{formatting.grouped_digits(values.not_finite)} not finite")
-    return ", ".join(parts)
+    return ", ".join([*parts, f"{formatting.grouped_digits(count)} values"])
 
 
 def _fill(field: ChoiceField, choices: Sequence[tuple[str, str]]) -> None:

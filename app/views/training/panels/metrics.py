@@ -179,7 +179,7 @@ def _by_layer() -> tuple[Metric, ...]:
         *(Metric(f"{kind}.{name}", f"Layer: {title.lower()}, {words}", partial(_figure, kind, name),
                  partial(_histogram_layers, kind), log=name == "std")
           for kind, title in KINDS.items() for name, words in FIGURES.items()),
-        *(Metric(f"{kind}.histogram", f"Layer histogram: {title.lower()}", _no_steps, partial(_histogram_layers, kind),
+        *(Metric(f"{kind}.histogram", f"{title}, histogram", _no_steps, partial(_histogram_layers, kind),
                  histogram=kind) for kind, title in KINDS.items()),
     )  # fmt: skip
 
