@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
 
 from app.telemetry.histogram import Histogram
 from app.training.config import Choice as Setting
@@ -161,6 +162,20 @@ def test_panels_that_are_made_behind_the_samples_are_beside_one_another(qtbot, p
     shown(qtbot, page, runs, Choice("loss"), Choice("val_loss"))
     page.set_view("metrics")
     assert [page.grid.getItemPosition(page.grid.indexOf(chart))[:2] for chart in page.charts] == [(0, 0), (0, 1)]
+
+
+def test_a_small_page_in_large_text_has_two_rows_of_tools(qtbot, qapp, page, runs):
+    shown(qtbot, page, runs, Choice("loss"))
+    theme.apply(qapp, "dark", 1.5)
+    try:
+        for view in ("metrics", "samples"):
+            page.set_view(view)
+            page.resize(361, 300)
+            tools = [each for each in page.tools.children() if isinstance(each, QWidget) and each.isVisible()]
+            qtbot.waitUntil(lambda tools=tools: len({each.geometry().center().y() // 30 for each in tools}) <= 2)
+            assert all(page.tools.rect().contains(each.geometry()) for each in tools), "none is cut"
+    finally:
+        theme.apply(qapp, "dark", 1.0)
 
 
 def test_a_run_without_the_metric_says_so_in_the_legend(qtbot, page, runs, histories):

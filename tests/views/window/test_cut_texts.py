@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from app.views.ui import theme
 from app.views.ui.widgets import Button
@@ -40,7 +41,7 @@ PIXELS = 2  # by which a text may be wider than its room: bearings
 def cut(window: WholeWindow, elided: Collection[str] = ()) -> Iterator[str]:
     """Yield what is in sight and cut, with its place; `elided` are texts that were shortened before they were set."""
     for widget in window.findChildren(QWidget):
-        if not widget.isVisible() or widget.visibleRegion().isEmpty():
+        if not isValid(widget) or not widget.isVisible() or widget.visibleRegion().isEmpty():  # some go meanwhile
             continue
         if isinstance(widget, QHeaderView):
             yield from _of_header(widget)

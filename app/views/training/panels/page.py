@@ -28,6 +28,7 @@ from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
 
 PANEL = 340  # px of a panel, from which two have room beside one another, at the designed text size
+CAPTIONED = 300  # px of the page, from which its tools have captions
 MOST = 24  # panels
 REST = 400  # milliseconds between two redraws, at least
 SHARE = 0.01  # of the time may go into redrawing
@@ -114,11 +115,17 @@ class PanelsPage(QWidget):
         self._stack.setCurrentWidget(self._nothing if not self._runs else self.samples if samples else self._scrolled)
         for widget in (self.add, *self.controls.parts[1:]):
             widget.setVisible(not samples)
+        self._fit_tools()
         self.controls.show_following(self._following or samples)
         for widget in self.samples.tools[:2]:
             widget.setVisible(samples)
         self.samples.more.setVisible(samples and self.samples.has_more)
         self.viewed.emit()
+
+    def _fit_tools(self) -> None:
+        """Leave the caption of the smoothing out where the tools would need another row for it."""
+        roomy = self.width() >= CAPTIONED * theme.manager().scale
+        self.controls.parts[1].setVisible(roomy and self.view.value() == METRICS)
 
     # -- panels -------------------------------------------------------------------------------------------------------
 
@@ -216,6 +223,7 @@ class PanelsPage(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._fit_tools()
         self._arrange()
 
     # -- runs ---------------------------------------------------------------------------------------------------------
@@ -341,5 +349,6 @@ class PanelsPage(QWidget):
     def _restyle(self) -> None:
         for chart in self.charts:
             chart.restyle()
+        self._fit_tools()
         self._arrange()
         self._redraw_soon()
