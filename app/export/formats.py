@@ -124,8 +124,11 @@ def _judged(
     largest = None if any(one["largest"] is None for one in found) else max(one["largest"] for one in found)
     worst = next((one for one in found if one["largest"] == largest), found[0])
     equal = all(one["equal"] for one in found)
-    passed = equal or random or (largest is not None and largest <= ALLOWED[kind])
-    if equal:
+    odd = next((one["odd"] for one in found if "NaN" in one["odd"]), "")
+    passed = not odd and (equal or random or (largest is not None and largest <= ALLOWED[kind]))
+    if odd:
+        finding = f"runs it, which proves nothing, since {odd}"
+    elif equal:
         finding = "produces the same outputs, bit for bit"
     elif random:
         finding = "runs it; the network uses random numbers in eval mode, so its outputs cannot be compared"

@@ -72,6 +72,15 @@ def test_a_file_of_another_net_does_not_pass(here: None, tmp_path: Path, monkeyp
     assert not written.passed and 1e-3 < (written.largest or 0) < 1 and "differ by at most" in written.message
 
 
+def test_outputs_that_are_nan_prove_nothing(here: None, tmp_path: Path) -> None:
+    """Such as those of a run that diverged: NaN is the same as NaN, bit for bit."""
+    state = {name: (value * torch.nan).to(value.dtype) for name, value in state_of(CONV_NET).items()}
+    written = write_format(CONV_NET, state, tmp_path / "net.pt2", "PT2")
+    assert (
+        not written.passed and "numbers of output are NaN" in written.message and "bit for bit" not in written.message
+    )
+
+
 def test_what_cannot_be_followed_leaves_no_file(here: None, tmp_path: Path) -> None:
     source = net(["self.fc1 = nn.Linear(64, 3)"], ["y = self.fc1(x.flatten(1))", "return y if y.sum() > 0 else -y"])
     with pytest.raises(FormatError, match="net.pt2 cannot be created: .*data-dependent"):

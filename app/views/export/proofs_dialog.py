@@ -20,6 +20,10 @@ MEANS = (
     "quality or about other versions of torch."
 )
 DIFFERS = "Do not rely on these files: they differ from the network on the canvas. Export them again."
+UNPROVEN = (
+    "Nothing is proven of these files: the network itself has numbers that are not finite. Export other weights, such "
+    "as those of the best validation loss, or fix the network."
+)
 
 
 class ProofsDialog(ProgressDialog):
@@ -88,7 +92,10 @@ class ProofsDialog(ProgressDialog):
         if certificate.checks:
             self.results.addLayout(self._table(proofs))
         where = f" The measurements are in {proofs.path.name}, beside the code." if proofs.path else ""
-        self.state.setText((MEANS if certificate.passed else DIFFERS) + where)
+        unproven = any(one.odd for one in certificate.checks) and all(
+            one.passed or one.odd for one in certificate.checks
+        )
+        self.state.setText((MEANS if certificate.passed else UNPROVEN if unproven else DIFFERS) + where)
         set_property(self.state, "tone", "text3" if certificate.passed else "error")
 
     def _line(self, passed: bool, words: str) -> None:

@@ -135,6 +135,24 @@ def test_what_does_not_pass_is_told_with_its_place(
     service.close()
 
 
+def test_weights_of_a_run_that_diverged_are_not_said_to_differ(
+    qtbot: QtBot, qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work_here(monkeypatch)
+    state = {name: value * torch.nan if value.is_floating_point() else value
+             for name, value in make_module(CONV_NET).state_dict().items()}  # fmt: skip
+    (tmp_path / "model.py").write_text(CONV_NET.text)
+    wanted = Rest(CONV_NET, state, "trained", 0, model=tmp_path / "model.py")
+    service = EngineService(engine=AnswersHere(prove(wanted, lambda _words: None, lambda: False)))
+    dialog = ProofsDialog(service, ToProve(Handle(1, 1), wanted.names))
+    qtbot.addWidget(dialog)
+    with qtbot.waitSignal(dialog.proved, timeout=60_000):
+        dialog.show()
+    shown = words_of(dialog)
+    assert "Nothing is proven of these files" in shown and "differ from the network" not in shown
+    service.close()
+
+
 class AnswersHere(Engine):
     """Answers every request with one value."""
 
