@@ -119,6 +119,9 @@ def test_histograms_of_a_layer_are_beside_one_another_over_one_axis(qtbot, page,
     (line, *_) = chart.bars.shares_at(chart.bars.x_of(middle) + 0.01)
     at = len(own[0].counts) // 2
     assert f"{100 * own[0].counts[at] / sum(own[0].counts):.2f} %" in line
+    chart.setFocus()
+    qtbot.keyClick(chart, Qt.Key.Key_Right)  # there are no steps to go along
+    assert histogram_text(own[0]) in chart.legend.texts[0]
     qtbot.keyClicks(chart.layer_field, only)
     assert chart.legend.texts[2].startswith("small: not recorded")
     chart.metric_field.setFocus()

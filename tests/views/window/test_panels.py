@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -14,6 +15,7 @@ from shiboken6 import isValid
 
 from app.main import main
 from app.project import file as project_file
+from app.project import file_lock
 from app.runs import store
 from app.training.config import Choice as Setting
 from app.util.frozen import FrozenMap
@@ -173,7 +175,19 @@ def test_an_evaluation_is_cancelled_and_one_of_weights_that_changed_is_offered_a
     assert 1 in view.cells and view.cells[1].evaluate.isVisible(), "the other run has none still"
     (newest, _) = listed(qtbot, window, 2)
     (newest.checkpoints / "best.pt").touch()
-    window.session.runEnded.emit(window.session.runs[-1])  # as if it had gone on until now
+    store.changed(newest, state="running")
+    lock = file_lock.Lock(newest.folder / store.LOCK)  # as who trains it holds it
+    view.part.setFocus()
+    qtbot.keyClick(view.part, Qt.Key.Key_Down)
+    qtbot.keyClick(view.part, Qt.Key.Key_Up)
+    qtbot.waitUntil(lambda: 0 in view.cells and view.columns[0].goes_on and not view.columns[1].goes_on)
+    qtbot.mouseClick(view.cells[0].evaluate, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: view.columns[0].evaluation is not None)
+    assert view.model.headerData(1, Qt.Orientation.Horizontal).endswith("\nrun in progress")
+    (newest.checkpoints / "best.pt").touch()
+    store.changed(newest, state="done")
+    lock.release()
+    window.session.runEnded.emit(SimpleNamespace(figures=SimpleNamespace(folder=newest.folder)))
     qtbot.waitUntil(lambda: "have changed" in view.columns[0].words and 0 in view.cells)
     qtbot.mouseClick(view.cells[0].evaluate, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: view.columns[0].evaluation is not None and pictured(window))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QObject
 
@@ -29,23 +29,31 @@ STORED, ROWS = "stored evaluations", "samples of runs"
 NOT_STORED = "This run is not stored yet."
 
 
-def _stored(folders: tuple[Path | None, ...], part: str) -> list[tuple[RunEvaluation | None, str]]:
+class _Stored(NamedTuple):
+    """The evaluation of a run, or why there is none, and whether the run is in progress."""
+
+    evaluation: RunEvaluation | None
+    words: str
+    goes_on: bool = False
+
+
+def _stored(folders: tuple[Path | None, ...], part: str) -> list[_Stored]:
     """Read the evaluations of runs; for one without say why."""
-    return [_stored_in(folder, part) if folder is not None else (None, NOT_STORED) for folder in folders]
+    return [_stored_in(folder, part) if folder is not None else _Stored(None, NOT_STORED) for folder in folders]
 
 
-def _stored_in(folder: Path, part: str) -> tuple[RunEvaluation | None, str]:
+def _stored_in(folder: Path, part: str) -> _Stored:
     try:
         kept = Kept(folder, record.read(folder))
-        now = evaluations.checkpoint_of(kept)
+        goes_on, now = kept.goes_on, evaluations.checkpoint_of(kept)
         found = evaluations.read(kept, part)
     except (OSError, RunError) as error:
-        return None, str(error)
+        return _Stored(None, str(error))
     if found is None:
-        return None, f"No evaluation of its {part} samples is stored."
+        return _Stored(None, f"No evaluation of its {part} samples is stored.", goes_on)
     if found.checkpoint != now:
-        return None, "Its weights have changed since the evaluation that is stored."
-    return found, ""
+        return _Stored(None, "Its weights have changed since the evaluation that is stored.", goes_on)
+    return _Stored(found, "", goes_on)
 
 
 class SamplesControl(QObject):
@@ -121,10 +129,11 @@ class SamplesControl(QObject):
                 STORED, _stored, folders, self._part, on_answer=self._have_stored, on_error=self._not_read
             )
 
-    def _have_stored(self, found: list[tuple[RunEvaluation | None, str]]) -> None:
-        for column, (evaluation, words) in zip(self._columns, found, strict=True):
+    def _have_stored(self, found: list[_Stored]) -> None:
+        for column, stored in zip(self._columns, found, strict=True):
+            column.goes_on = stored.goes_on
             if not column.busy:
-                column.evaluation, column.words = evaluation, words
+                column.evaluation, column.words = stored.evaluation, stored.words
         self._view.set_columns(self._columns)
         self._arrange()
 

@@ -35,6 +35,7 @@ THUMB, GAP = 60, 4  # px of a picture, and between two, at the designed text siz
 COLUMN, EVALUATE = 166, 104  # px of a column, and of the row that holds a button, at least
 NAME, LEAST_NAME = 150, 96  # px of the names of samples, and where there is no room for more
 SWATCH, ARROW = 10, 58  # px of a run's colour, and of a field beside its text
+IN_PROGRESS = "run in progress"
 EVALUATE_FIRST = "Evaluate a run to list its samples."
 NONE_LISTED: dict[Order, str] = {
     "differ": "There is no sample on which the runs disagree.", "wrong": "No sample is misclassified.",
@@ -43,13 +44,14 @@ NONE_LISTED: dict[Order, str] = {
 
 @dataclass
 class RunColumn:
-    """A run in the table. `words` say why there is no evaluation, or what is being done, if it is `busy`. `samples` are
-    those that were read, by number."""
+    """A run in the table. `words` say why there is no evaluation, or what is being done, if it is `busy`. One that
+    `goes_on` will have other weights. `samples` are those that were read, by number."""
 
     label: str
     evaluation: RunEvaluation | None = None
     words: str = ""
     busy: bool = False
+    goes_on: bool = False
     samples: dict[int, RunSample] = field(default_factory=dict)
 
 
@@ -184,7 +186,7 @@ def _head(column: RunColumn, elided: Callable[[str], str]) -> str:
     figures = [f"loss {formatting.figure(found.loss)}"]
     if found.accuracy is not None:
         figures.insert(0, f"{formatting.percent(found.accuracy)} %")
-    return f"{name}\n{', '.join(figures)}"
+    return "\n".join([name, ", ".join(figures), *([IN_PROGRESS] if column.goes_on else [])])
 
 
 def _meaning(column: RunColumn) -> str:
