@@ -118,17 +118,16 @@ class Graph:
         edges = tuple(edge for edge in self.edges if edge.source in kept and edge.target in kept)
         return Graph(FrozenMap({key: node for key, node in self.nodes.items() if key in kept}), edges)
 
-    def fresh_id(self, taken: Iterable[str] = ()) -> str:
+    def fresh_id(self) -> str:
         """Return an unused id of the form `n7`."""
-        used = {*self.nodes, *taken}
         number = len(self.nodes) + 1
-        while f"n{number}" in used:
+        while f"n{number}" in self.nodes:
             number += 1
         return f"n{number}"
 
-    def fresh_name(self, stem: str, taken: Iterable[str] = ()) -> str:
+    def fresh_name(self, stem: str) -> str:
         """Return `stem1`, or the first of `stem2`, `stem3`, ... that is unused."""
-        used = {node.name for node in self.nodes.values()} | set(taken)
+        used = {node.name for node in self.nodes.values()}
         number = 1
         while f"{stem}{number}" in used:
             number += 1
@@ -253,25 +252,29 @@ def _grouped(edges: Iterable[Edge], key: Any) -> dict[str, tuple[Edge, ...]]:
 
 def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
     """Put a copy of `piece` into `graph` under fresh ids and names; returns old id -> new id."""
-    ids: dict[str, str] = {}
-    taken: list[str] = []
-    result = graph
+    names, ids = {node.name for node in graph.nodes.values()}, dict[str, str]()
+    nodes, number, numbers = dict(graph.nodes), 0, dict[str, int]()  # numbers up to these are used: of ids, of stems
     for node in piece.nodes.values():
-        new_id = result.fresh_id()
-        name = node.name
-        if name in {other.name for other in result.nodes.values()} | set(taken):
-            name = result.fresh_name(name.rstrip("0123456789") or name, taken)
-        ids[node.id] = new_id
-        taken.append(name)
-        result = result.with_node(replace(node, id=new_id, name=name))
+        number = max(number, len(nodes)) + 1
+        while f"n{number}" in nodes:
+            number += 1
+        ids[node.id], name = f"n{number}", node.name
+        if name in names:
+            stem = name.rstrip("0123456789") or name
+            numbers[stem] = numbers.get(stem, 0) + 1
+            while f"{stem}{numbers[stem]}" in names:
+                numbers[stem] += 1
+            name = f"{stem}{numbers[stem]}"
+        names.add(name)
+        nodes[ids[node.id]] = replace(node, id=ids[node.id], name=name)
     for node in piece.nodes.values():
+        new = ids[node.id]
         if node.shares:  # with the copy if it was copied too, else with the node of `graph`, else with none
             shares = ids.get(node.shares, node.shares if node.shares in graph.nodes else "")
-            result = result.with_node(replace(result.nodes[ids[node.id]], shares=shares))
+            nodes[new] = replace(nodes[new], shares=shares)
         if node.tied:
             ends = {name: (ids.get(tie.node, tie.node), tie) for name, tie in node.tied.items()}
-            tied = {name: replace(tie, node=end) for name, (end, tie) in ends.items() if end in result.nodes}
-            result = result.with_node(replace(result.nodes[ids[node.id]], tied=FrozenMap(tied)))
-    for edge in piece.edges:
-        result = result.with_edge(replace(edge, source=ids[edge.source], target=ids[edge.target]))
-    return result, ids
+            tied = {name: replace(tie, node=end) for name, (end, tie) in ends.items() if end in nodes}
+            nodes[new] = replace(nodes[new], tied=FrozenMap(tied))
+    edges = (replace(edge, source=ids[edge.source], target=ids[edge.target]) for edge in piece.edges)
+    return Graph(FrozenMap(nodes), (*graph.edges, *edges)), ids

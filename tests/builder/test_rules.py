@@ -127,6 +127,16 @@ def test_fresh_ids_and_names_are_free(numbers: set[int]) -> None:
     assert graph.fresh_name("relu") not in {node.name for node in graph.nodes.values()}
 
 
+def test_a_piece_is_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph for each of 2,000 nodes, with all names gathered anew, stopped the window for 11 seconds."""
+    monkeypatch.delattr(Graph, "with_node")
+    names = [f"relu{n}" for n in (1, 2, 7)] + ["8", "relu"]
+    whole = Graph(FrozenMap({f"n{n}": Node(f"n{n}", "nn.ReLU", name) for n, name in enumerate(names, 4)}))
+    graph, ids = merged(whole, whole)
+    assert [*ids.values()] == ["n9", "n10", "n11", "n12", "n13"]
+    assert [graph.nodes[key].name for key in ids.values()] == ["relu3", "relu4", "relu5", "81", "relu6"]
+
+
 def test_a_piece_is_merged_under_fresh_names() -> None:
     graph, ids = merged(GRAPH, GRAPH)
     assert len(graph.nodes) == 10 and len({node.name for node in graph.nodes.values()}) == 10

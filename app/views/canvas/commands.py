@@ -318,8 +318,8 @@ class Commands(QObject):
     ) -> tuple[float, float]:
         """Return by how much a copy is moved so that it is at a point, and its nodes are over no others."""
         ops = {node: piece.graph.nodes[node].op for node in piece.positions}
-        sizes = {node: self._scene.size_of(op) if op in self._catalog else DEFAULT for node, op in ops.items()}
-        bodies = [QRectF(*at, sizes[node].width, sizes[node].height) for node, at in piece.positions.items()]
+        sizes = {op: self._scene.size_of(op) if op in self._catalog else DEFAULT for op in {*ops.values()}}
+        bodies = [QRectF(*at, sizes[ops[node]].width, sizes[ops[node]].height) for node, at in piece.positions.items()]
         notes = [QRectF(note.x, note.y, note.width, note.height) for note in piece.comments.values()]
         area = bounds([*bodies, *notes])
         dx = dy = 0.0 if bodies else PASTE_STEP * times

@@ -286,13 +286,16 @@ def test_a_click_selects_the_node_and_its_layer_on_the_canvas(room, qtbot) -> No
     assert selected.args == [None] and details[-1] is None
 
 
-def test_the_selection_of_others_is_outlined_and_not_sent_back(room, qtbot) -> None:
+def test_the_selection_of_others_is_outlined_and_not_sent_back(room, qtbot, monkeypatch) -> None:
     room.set_tape(small_tape())
     room.toggle("node:n5")
     room.scene.choose("")
     heard: list[object] = []
     room.nodeSelected.connect(heard.append)
+    told = []
+    monkeypatch.setattr(room.scene, "_tell_marks", lambda: told.append(1))
     room.select_nodes(frozenset({"n1", "n5"}))
+    assert told == [1], "the overview is told once, not for each node"
     assert {part.key for part in room.scene.linked_parts()} == {"node:n1", "fold:node:n5"}
     room.select_nodes(frozenset())
     assert room.scene.linked_parts() == [] and heard == []

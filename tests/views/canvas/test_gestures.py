@@ -332,6 +332,16 @@ def test_a_clipboard_without_nodes_is_passed_over_with_a_word(table: Table, text
     assert table.canvas.word.isVisible()
 
 
+def test_pasted_nodes_of_one_op_are_measured_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.key(Qt.Key.Key_A, CTRL)
+    table.key(Qt.Key.Key_C, CTRL)
+    scene, measured = table.canvas.scene, []
+    size_of = scene.size_of
+    monkeypatch.setattr(scene, "size_of", lambda op: measured.append(op) or size_of(op))
+    table.key(Qt.Key.Key_V, CTRL)
+    assert sorted(measured) == sorted(table.document.project.graph.ops)
+
+
 def test_cut_and_paste_puts_it_back_in_its_place(table: Table) -> None:
     place = table.document.project.positions[table.id("fc1")]
     table.click(table.body("fc1"))

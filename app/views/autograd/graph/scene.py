@@ -318,13 +318,16 @@ class TapeScene(QGraphicsScene):
         return ItemState(dimmed=True) if self._way and key not in self._on_way else PLAIN
 
     def _change(self, key: str, **states: bool) -> None:
+        self._put_state(key, **states)
+        self._tell_marks()
+
+    def _put_state(self, key: str, **states: bool) -> None:
         state = replace(self._states.get(key, self._plain(key)), **states)
         self._states[key] = state
         part = self.boxes.made.get(key) or self.groups.made.get(key)
         if part is not None:
             part.set_state(state)
             self.touch(part)
-        self._tell_marks()
 
     def _tell_marks(self) -> None:
         if self._far:
@@ -341,7 +344,8 @@ class TapeScene(QGraphicsScene):
         keys = {key for link in links for key in self._by_link.get(link, ())}
         before = {key for key, state in self._states.items() if state.linked}
         for key in before ^ keys:
-            self._change(key, linked=key in keys)
+            self._put_state(key, linked=key in keys)
+        self._tell_marks()
 
     def linked_parts(self) -> list[Part]:
         """Return the outlined groups and boxes."""
