@@ -18,7 +18,6 @@ from app.engine.requests.playback import RecordRequest
 from app.engine.watched.follow import follow
 from app.engine.watched.script_ranks import ranks_of
 from app.training.events import Noticed
-from tests.support.forked_python import start_forked
 from tests.tapedeck.test_capture import Window, opened  # noqa: F401
 from tests.tapedeck.test_watching import told
 
@@ -85,9 +84,7 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[di
     folders = [watched / f"rank {rank}" for rank in range(2)]
     for folder in (apart, *folders):
         folder.mkdir(parents=True, mode=0o700)
-    plain = [start_forked(script, cwd=apart, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
-    alone = [rank.stdout.read().decode() for rank in plain]
-    assert not any(rank.wait() for rank in plain)
+    alone = printed([started(apart, rank, str(script)) for rank in range(2)])
 
     launcher = str(ROOT / "tapedeck" / "script.py")
     ranks = [started(watched, rank, launcher, str(folders[rank]), str(script), "watched") for rank in range(2)]
