@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.project.run_records import data_record
+from app.runs.checkpoint_files import measured
 from app.runs.named import NamedRun
 from app.runs.record import RunError
 from app.runs.store import Kept
@@ -26,6 +27,9 @@ _OF_TRAINING = ("shuffle", "drop_last", "class_weights", "train_transforms", "ev
 
 def checkpoint_of(kept: Kept) -> str:
     """Return what identifies the weights that a run is evaluated with. Raises RunError, OSError."""
+    if not measured(kept.checkpoints).any:
+        cure = "yet: evaluate it after its first epoch" if kept.goes_on else "with weights to evaluate"
+        raise RunError(f"{kept.record.title} has no checkpoint {cure}.")
     path = NamedRun(kept).checkpoint()
     about = path.stat()
     return f"{path.name} {about.st_size} {about.st_mtime_ns}"

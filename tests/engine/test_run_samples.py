@@ -85,5 +85,5 @@ def test_a_damaged_file_says_so_and_a_run_without_checkpoint_too(trained: Path, 
     with pytest.raises(RunError, match="is not an evaluation"):
         evaluations.read(copy, "test")
     shutil.rmtree(folder / "checkpoints")
-    with pytest.raises(RunError, match="has no checkpoints"):
+    with pytest.raises(RunError, match="has no checkpoint with weights to evaluate"):
         engine.ask(EvaluateRun(folder, str(trained), "validation")).result(120)

@@ -198,6 +198,20 @@ def test_an_evaluation_is_cancelled_and_one_of_weights_that_changed_is_offered_a
     qtbot.waitUntil(lambda: "have changed" in view.columns[0].words and 0 in view.cells)
 
 
+def test_an_answer_about_a_run_that_is_no_longer_shown_is_dropped(qtbot, window) -> None:
+    compared(qtbot, window)
+    view = window.panels.samples
+    qtbot.mouseClick(window.panels.view._segments["samples"], Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: len(view.cells) == 2)
+    qtbot.mouseClick(view.cells[1].evaluate, Qt.MouseButton.LeftButton)
+    window.runs.table.selectRow(0)
+    qtbot.mouseClick(window.runs.panels, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: len(window.panels.runs) == 1 and 0 in view.cells and not view.columns[0].busy)
+    qtbot.mouseClick(view.cells[0].evaluate, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: view.columns[0].evaluation is not None and pictured(window))
+    assert [column.label for column in view.columns] == ["Run 2"]
+
+
 def test_a_run_is_renamed_and_deleted_while_it_is_shown(qtbot, window) -> None:
     compared(qtbot, window)
     model = window.runs.model

@@ -33,7 +33,7 @@ class _Run:
 def evaluate_run(request: EvaluateRun, context: Context) -> EvaluatedRun:
     try:
         kept, _, job = stored(request.run, request.data_root)
-        path, identity = NamedRun(kept).checkpoint(), evaluations.checkpoint_of(kept)
+        identity, path = evaluations.checkpoint_of(kept), NamedRun(kept).checkpoint()
         job, weights = job.at_stage(stage_of(path)), checkpoint_weights(path)
     except (CheckpointError, OSError) as error:
         raise RunError(str(error)) from error

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from PySide6.QtCore import QObject
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from app.views.training.runs.session import Run
     from app.views.workspace import Workspace
 
+T = TypeVar("T")
 MORE = 24  # samples that are shown at first, and added at once
 STORED, ROWS = "stored evaluations", "samples of runs"
 NOT_STORED = "This run is not stored yet."
@@ -43,12 +45,14 @@ def _stored(folders: tuple[Path | None, ...], part: str) -> list[_Stored]:
 
 
 def _stored_in(folder: Path, part: str) -> _Stored:
+    goes_on = False
     try:
         kept = Kept(folder, record.read(folder))
-        goes_on, now = kept.goes_on, evaluations.checkpoint_of(kept)
+        goes_on = kept.goes_on
+        now = evaluations.checkpoint_of(kept)
         found = evaluations.read(kept, part)
     except (OSError, RunError) as error:
-        return _Stored(None, str(error))
+        return _Stored(None, str(error), goes_on)
     if found is None:
         return _Stored(None, f"No evaluation of its {part} samples is stored.", goes_on)
     if found.checkpoint != now:
@@ -105,8 +109,8 @@ class SamplesControl(QObject):
 
     def _start_again(self) -> None:
         """Read the stored evaluations of the runs and drop what was of others."""
-        for run in self._runs:
-            self._workspace.engine.forget(_key(run.folder, self._part))
+        for folder, part in self._opening:
+            self._workspace.engine.forget(_key(folder, part))
         self._part = self._view.part.value()
         wanted = {(run.folder, self._part) for run in self._runs}
         for key in [key for key in self._nets if key not in wanted]:
@@ -126,8 +130,14 @@ class SamplesControl(QObject):
         if self._seen and self._runs:
             folders = tuple(run.folder for run in self._runs)
             self._workspace.background.ask(
-                STORED, _stored, folders, self._part, on_answer=self._have_stored, on_error=self._not_read
-            )
+                STORED, _stored, folders, self._part, on_answer=self._if_shown(self._have_stored),
+                on_error=self._if_shown(self._not_read),
+            )  # fmt: skip
+
+    def _if_shown(self, answered: Callable[[T], None]) -> Callable[[T], None]:
+        """Return a function that drops an answer about runs that are no longer shown."""
+        columns = self._columns
+        return lambda answer: answered(answer) if columns is self._columns else None
 
     def _have_stored(self, found: list[_Stored]) -> None:
         for column, stored in zip(self._columns, found, strict=True):
@@ -172,7 +182,12 @@ class SamplesControl(QObject):
         self._opening.add((folder, part))
         request = EvaluateRun(folder, str(self._workspace.settings.data_folder), part)
 
+        columns = self._columns
+
         def answered(answer: EvaluatedRun) -> None:
+            if columns is not self._columns:
+                self._workspace.engine.release(answer.net)
+                return
             self._opening.discard((folder, part))
             if (before := self._nets.pop((folder, part), None)) is not None:
                 self._workspace.engine.release(before)
@@ -192,8 +207,8 @@ class SamplesControl(QObject):
                 self._view.tell(place)
 
         self._workspace.engine.ask(
-            _key(folder, part), request, on_answer=answered, on_progress=progressed,
-            on_error=lambda failure: self._failed(place, failure),
+            _key(folder, part), request, on_answer=answered, on_progress=self._if_shown(progressed),
+            on_error=self._if_shown(partial(self._failed, place)),
         )  # fmt: skip
 
     def _failed(self, place: int, failure: WorkerFailure) -> None:
@@ -212,7 +227,7 @@ class SamplesControl(QObject):
         found = tuple(column.evaluation for column in self._columns)
         if any(found):
             self._workspace.background.ask(
-                ROWS, rows_of, found, self._view.chosen_order, self._most, on_answer=self._have_rows,
+                ROWS, rows_of, found, self._view.chosen_order, self._most, on_answer=self._if_shown(self._have_rows),
             )  # fmt: skip
 
     def _have_rows(self, answer: tuple[list[SampleRow], int]) -> None:
@@ -246,7 +261,10 @@ class SamplesControl(QObject):
                 self._failed(place, failure)
 
         request = ShowRunSamples(self._nets[folder, self._part], numbers)
-        self._workspace.engine.ask(f"pictures {_key(folder, self._part)}", request, on_answer=answered, on_error=failed)
+        self._workspace.engine.ask(
+            f"pictures {_key(folder, self._part)}", request, on_answer=self._if_shown(answered),
+            on_error=self._if_shown(failed),
+        )  # fmt: skip
 
 
 def _key(folder: Path | None, part: str) -> str:
