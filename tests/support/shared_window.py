@@ -46,13 +46,13 @@ PLAIN = (type(None), bool, int, str, enum.Enum)
 # What is filled anew, from the project alone, before anybody sees it; and whose pages are, but for the one in front.
 ANEW = {
     "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "AutogradHeader", "CostTable",
-    "CodeView", "TapePage", "HistogramChart", "Outline", "ObservedPage",
+    "CodeView", "TapePage", "HistogramChart", "Outline", "ObservedPage", "DiffPage",
 }  # fmt: skip
 ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
 COUNTS = {
     "memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look", "library_control._said",
-    "cost_control._retries", "diff_control._replaced",
+    "cost_control._retries", "diff_control._replaced", "diff_control._generation", "diff_control._sides",
     "autograd_control.shows_step",
 }  # fmt: skip
 # What stays of the first import that is compared with its model, and of the first screen reader: once in each window.
@@ -180,7 +180,12 @@ class SharedWindow:
 
 
 def _forget_model(window: WholeWindow) -> None:
-    """As if none had been opened, and no step of a script been captured; no command does that."""
+    """As if none had been opened or compared, and no step of a script been captured; no command does that."""
+    page = window.diff
+    page.compared = None
+    page.banner.hide()
+    page.which.set_value("layers")
+    page._stack.setCurrentWidget(page.empty)
     if window.autograd_control.subject != "net":
         window.snippets.show("net")
     window.observed.observation = None
