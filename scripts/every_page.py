@@ -262,14 +262,18 @@ class Shoot:
                     dialog.reject() if isinstance(dialog, QDialog) else dialog.close()
             taken.append(True)
 
+        def close_all() -> None:
+            for _ in range(2):
+                for dialog in shown():
+                    dialog.reject() if isinstance(dialog, QDialog) else dialog.close()
+                self.idle(100)
+
+        close_all()  # such as the review of a file that was added
         QTimer.singleShot(1500, photograph)
         does()
         while not taken:
             self.idle(50)
-        for _ in range(2):
-            for dialog in shown():
-                dialog.reject() if isinstance(dialog, QDialog) else dialog.close()
-            self.idle(100)
+        close_all()
 
     def _take(self, key: str, name: str, widget: Any) -> None:
         self.idle()
