@@ -148,6 +148,8 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
     [0.03, 0.1, 0.3, 1.0, 3.0]
     >>> log_ticks(-6, 0, 4), [round(10**e, 6) for e in log_ticks(math.log10(0.21), math.log10(0.29), 3)]
     ([-6.0, -4.0, -2.0, 0.0], [0.22, 0.28])
+    >>> log_ticks(-1.85, 0.65, 3)
+    [-1.0, 0.0]
     """
     found = _log_ticks(low, high, most)
     if len(found) < 2:
@@ -176,7 +178,9 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
         if len(ticks) <= most:
             return ticks
     stride = max(1, math.ceil((high - low) / max(most - 1, 1) - 1e-9))
-    return [float(d) for d in decades if d % stride == 0 and low - 1e-9 <= d <= high + 1e-9]
+    inside = [float(d) for d in decades if low - 1e-9 <= d <= high + 1e-9]
+    apart = [d for d in inside if d % stride == 0]
+    return apart if len(apart) > 1 else inside[:: max(1, len(inside) - 1)]
 
 
 def grown(end: float, before: float) -> float:
