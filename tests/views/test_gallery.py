@@ -122,6 +122,18 @@ def test_pictures_are_painted_in_turns_and_kept(qtbot: QtBot, monkeypatch: pytes
     assert again.args[1].cacheKey() == picture.cacheKey()
 
 
+def test_a_picture_of_many_nodes_needs_no_scene(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of 4,000 would take the window's thread for a minute."""
+    monkeypatch.delattr(thumbnails, "CanvasScene")
+    graph = chain(thumbnails.FEW + 1)
+    positions = FrozenMap({key: (200.0 * (n % 30), 100.0 * (n // 30)) for n, key in enumerate(graph.nodes)})
+    painter = Thumbnails(QSize(120, 60))
+    with qtbot.waitSignal(painter.ready) as made:
+        painter.request(ThumbnailRequest("large", Project("a", graph, positions), catalog()))
+    image = made.args[1].toImage()
+    assert any(image.pixelColor(x, 60).alpha() for x in range(image.width()))
+
+
 def test_another_theme_has_pictures_of_its_own(qtbot: QtBot, qapp, gallery: GalleryDialog) -> None:
     path = examples.paths()[0]
     qtbot.waitUntil(lambda: path in gallery.model.pictures)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QElapsedTimer, QObject, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QElapsedTimer, QObject, QPointF, QRectF, QSize, QSizeF, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPixmap
 
 from app.builder.catalog.catalog import Catalog
@@ -28,6 +29,8 @@ BUDGET = 4.0  # ms per turn of the event loop; a started step is finished
 SHARP = 2.0  # painted so much larger than shown, and made smaller by the screen: thin lines stay smooth
 MARGIN = 28.0
 LARGEST = 1.3
+FEW = 600  # nodes that are told apart in a thumbnail; of more, a scene would take the thread for a minute in pieces
+BOX = QSizeF(140, 60)  # of a node among so many
 
 _cache: LruCache[QPixmap] = LruCache(64)
 
@@ -90,6 +93,9 @@ class Thumbnails(QObject):
 
     def _painting(self, wanted: ThumbnailRequest) -> Iterator[None]:
         """Draw the project step by step on a separate scene, then paint the scene."""
+        if len(wanted.project.graph.nodes) > FEW:
+            self._finish(wanted, partial(paint_boxes, wanted.project, wanted.catalog))
+            return
         scene = CanvasScene(wanted.catalog, self)
         if wanted.analysis is not None:
             scene.set_analysis(wanted.analysis)
@@ -97,12 +103,15 @@ class Thumbnails(QObject):
         for part in growing(wanted.project):
             scene.show_project(part)
             yield
+        self._finish(wanted, partial(paint, scene))
+        scene.deleteLater()
+
+    def _finish(self, wanted: ThumbnailRequest, painted: Callable[[QPixmap, QRectF], None]) -> None:
         picture = QPixmap(self._size * SHARP)
         picture.setDevicePixelRatio(SHARP)
         picture.fill(Qt.GlobalColor.transparent)
-        paint(scene, picture, QRectF(0, 0, self._size.width(), self._size.height()))
+        painted(picture, QRectF(0, 0, self._size.width(), self._size.height()))
         _cache.put(self._cache_key(wanted), picture)
-        scene.deleteLater()
         self.ready.emit(wanted.key, picture)
 
 
@@ -121,10 +130,42 @@ def growing(project: Project) -> Iterator[Project]:
 
 def paint(scene: CanvasScene, picture: QPixmap, room: QRectF) -> None:
     """Paint the whole scene centred in `room`, as large as it fits."""
-    whole = scene.content_rect().adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
-    scale = min(room.width() / whole.width(), room.height() / whole.height(), LARGEST)
-    area = QRectF(0, 0, whole.width() * scale, whole.height() * scale)
-    area.moveCenter(room.center())
+    whole, area = _fitted(scene.content_rect(), room)
     painter = QPainter(picture)
     scene.render(painter, area, whole)
     painter.end()
+
+
+def paint_boxes(project: Project, catalog: Catalog, picture: QPixmap, room: QRectF) -> None:
+    """Paint each node as a box in the colour of its category, at its place; one without a place is left out."""
+    now, positions = theme.current(), project.positions
+    boxes: dict[str, list[QRectF]] = {}
+    for key, node in project.graph.nodes.items():
+        if key in positions:
+            category = catalog[node.op].category if node.op in catalog else ""
+            boxes.setdefault(category, []).append(QRectF(QPointF(*positions[key]), BOX))
+    if not boxes:
+        return
+    places = [box for some in boxes.values() for box in some]
+    left, top = min(box.left() for box in places), min(box.top() for box in places)
+    size = QSizeF(max(box.right() for box in places) - left, max(box.bottom() for box in places) - top)
+    whole, area = _fitted(QRectF(QPointF(left, top), size), room)
+    painter = QPainter(picture)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.translate(area.topLeft())
+    painter.scale(area.width() / whole.width(), area.height() / whole.height())
+    painter.translate(-whole.topLeft())
+    painter.setPen(Qt.PenStyle.NoPen)
+    for category, some in boxes.items():
+        painter.setBrush(now.categories.get(category, now.line3))
+        painter.drawRects(some)
+    painter.end()
+
+
+def _fitted(content: QRectF, room: QRectF) -> tuple[QRectF, QRectF]:
+    """Return the content with a margin, and the area in the middle of `room` that it fills."""
+    whole = content.adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
+    scale = min(room.width() / whole.width(), room.height() / whole.height(), LARGEST)
+    area = QRectF(0, 0, whole.width() * scale, whole.height() * scale)
+    area.moveCenter(room.center())
+    return whole, area
