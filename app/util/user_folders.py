@@ -1,4 +1,4 @@
-"""Folders of the user for files that can be recreated."""
+"""Folders of the user: of files that can be recreated, and those that are typed."""
 
 from __future__ import annotations
 
@@ -14,3 +14,12 @@ def cache() -> Path:
     else:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "Tapedeck"
+
+
+def typed_path(text: str) -> Path:
+    """Return the path that a user typed; a ~ stands for the home folder, and stays where there is no such user.
+
+    >>> typed_path(" ~nobody_of_that_name/net.py ").name
+    'net.py'
+    """
+    return Path(os.path.expanduser(text.strip()))

@@ -282,6 +282,11 @@ def test_export_says_what_stands_in_the_way(qtbot: QtBot, tmp_path: Path) -> Non
         box.setChecked(False)
     assert dialog.note.text() == "Choose at least one file." and not dialog.weights.isVisible()
     assert "folder cannot be created" in folder_problem(tmp_path / "file" / "below")
+    dialog.boxes["code"].setChecked(True)
+    for name in ("n" * 300, "~nobody_of_that_name/out"):
+        dialog.folder.setText(str(tmp_path / name) if name[0] == "n" else name)
+        assert not dialog.export_button.isEnabled()
+        assert "File name too long" in dialog.note.text() or "absolute path" in dialog.note.text()
 
 
 # --- Download

@@ -3,6 +3,7 @@ code of the person's own may run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.sources.finding import file_of
 from app.sources.spec import FILES, AskedModel, SourceError
 from app.util.late_dataclass import dataclass
+from app.util.user_folders import typed_path
 from app.views.importing.import_pages import ModelTrustDialog
 from app.views.ui.background import WorkerFailure
 
@@ -141,17 +143,17 @@ class SideReader(QObject):
 def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
     """Return the side, or the request that reads it. Raises SourceError and ImportRequestError."""
     text, weights = asked.text, ""
-    if not Path(text).expanduser().exists() and "@" in text:
+    if not os.path.exists(typed_path(text)) and "@" in text:
         text, _, weights = text.rpartition("@")
         if not weights:
             raise SourceError(f"Nothing follows the @ of {text}@: write a step of the run, or a file of weights")
-    path = Path(text).expanduser()
-    file = Path(weights).expanduser() if weights else None
-    if file is not None and file.is_file():
+    path = typed_path(text)
+    file = typed_path(weights) if weights else None
+    if file is not None and os.path.isfile(file):
         weights = str(file.absolute())
-    if path.is_dir() or path.suffix in (PROJECT, *WEIGHTS):
+    if os.path.isdir(path) or path.suffix in (PROJECT, *WEIGHTS):
         return ReadSide(str(path.absolute()), weights)
-    if file is not None and not file.is_file():
+    if file is not None and not os.path.isfile(file):
         raise SourceError(f"The file {weights} does not exist")
     request = request_of(AskedModel(text, asked.arguments, asked.inputs))
     if request.source.kind in FILES:

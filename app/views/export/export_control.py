@@ -11,6 +11,7 @@ from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs
 from app.preflight import preflight
 from app.source.generated import Source
+from app.util.atomic import failure_text
 from app.util.leftovers import TemporaryFolder
 from app.views.export.export_dialog import ExportDialog
 from app.views.export.proofs_dialog import ProofsDialog
@@ -120,4 +121,7 @@ class ExportControl(QObject):
             )
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self._notifier.refuse("The export is not complete", str(failure.error))
+        error = failure.error
+        self._notifier.refuse(
+            "The export is not complete", failure_text(error) if isinstance(error, OSError) else str(error)
+        )

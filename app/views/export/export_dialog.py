@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QFileDialog, QLabel, QLineEdit, QWidget
 from app.engine.requests.export import NAMES, ExportChoice
 from app.export.onnx_extra import onnx_missing
 from app.source.generated import MAKER
+from app.util.user_folders import typed_path
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox, vbox
@@ -40,6 +41,13 @@ _ABOVE_SECTION = 4  # px
 
 def folder_problem(folder: Path) -> str:
     """Return why nothing can be written into a folder, "" if it can. The folder need not exist yet."""
+    try:
+        return _folder_problem(folder)
+    except (OSError, ValueError) as error:  # such as a name that is too long
+        return f"{folder} cannot be a folder: {getattr(error, 'strerror', None) or error}."
+
+
+def _folder_problem(folder: Path) -> str:
     if folder.exists() and not folder.is_dir():
         return f"{folder} is a file, not a folder. Choose a folder."
     parent = folder
@@ -142,7 +150,7 @@ class ExportDialog(Dialog):
 
     def choice(self) -> ExportChoice:
         """Return the current choice."""
-        folder = Path(self.folder.text().strip()).expanduser()
+        folder = typed_path(self.folder.text())
         files = {key: check.isChecked() for key, check in self.boxes.items()}
         return ExportChoice(folder, **files, best=self.which.value() == BEST)
 

@@ -30,6 +30,7 @@ from app.engine.requests.import_model import (
 )
 from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.sources.spec import SourceError
+from app.util.user_folders import typed_path
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of
 from app.views.ui import theme
@@ -272,7 +273,7 @@ class FilePage(ImportPage):
         self.path.setText(str(path))
 
     def _browse(self) -> None:
-        here = Path(self.path.text()).expanduser().parent if self.path.text() else Path.home()
+        here = typed_path(self.path.text()).parent if self.path.text() else Path.home()
         name, _ = QFileDialog.getOpenFileName(self, "Import a model from a file", str(here), "Python file (*.py)")
         if name:
             self.choose(Path(name))
@@ -280,7 +281,7 @@ class FilePage(ImportPage):
     def _read(self) -> None:
         """Read the file again and list the classes and functions that it defines."""
         before, words = self.names.currentText(), ""
-        path = Path(self.path.text().strip()).expanduser()
+        path = typed_path(self.path.text())
         self.text = None
         names: tuple[str, ...] = ()
         try:
