@@ -36,7 +36,7 @@ def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008
 def from_text(text: str) -> tuple[Fragment, Library]:
     """Parse nodes and the blocks that came with them; their instances have ops that `library.taken` resolves."""
     if not text.strip():
-        raise NotNodes("The clipboard is empty: select nodes and copy them first")
+        raise NotNodes("The clipboard has no text: select nodes and copy them first")
     if len(text) > LONGEST:
         raise NotNodes("The text on the clipboard is too large to paste as nodes")
     try:
