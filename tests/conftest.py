@@ -210,6 +210,8 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
     from PySide6.QtGui import QCursor
 
     QCursor.setPos(9_999, 9_999)  # where the last test left the mouse, something of this one may come to lie
+    if section := sys.modules.get("app.views.ui.widgets.section"):
+        section.set_folds({})  # those that the last test folded, of whatever title
     before = set(qapp.topLevelWidgets())
     yield PatientBot(request)
     shared = {each.window for each in _shared_window}
