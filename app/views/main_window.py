@@ -246,10 +246,14 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.pages.shown.connect(self._demand)
         self._focus = FocusHome(self, self._home)
         theme.manager().changed.connect(self._fit_docks)
+        theme.manager().styled.connect(self._fit_corners)
         self._text_size = theme.manager().scale
 
+    def _fit_corners(self) -> None:
+        fit_corners(self.menuBar())
+
     def _fit_docks(self) -> None:
-        """Make room at the sides for larger text: in the docks and in the corners of the menu bar."""
+        """Make room at the sides for larger text."""
         scale = theme.manager().scale
         if scale != self._text_size:
             share = beside_text(1000) / 1000 * 2 / (1 + self._text_size)
@@ -258,7 +262,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             for dock in (self.left, self.right):
                 dock.set_least()
             self.resizeDocks([self.left, self.right], widths, Qt.Orientation.Horizontal)
-            fit_corners(self.menuBar())
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:

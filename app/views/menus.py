@@ -12,7 +12,7 @@ from app.builder.edits import alignment
 from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Submenu
 from app.views.ui.layouts import hbox
-from app.views.ui.theme import grown, manager
+from app.views.ui.theme import manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -97,6 +97,7 @@ def build_menus(bar: QMenuBar, actions: Actions, declared: Iterable[Action | Ado
                 _put(one.key, menu, actions, by_key, made)
     bar.setCornerWidget(_search_field(bar, actions["commands"]))
     bar.setCornerWidget(_brand(bar), Qt.Corner.TopLeftCorner)
+    fit_corners(bar)
     return made
 
 
@@ -124,7 +125,6 @@ def fit_corners(bar: QMenuBar) -> None:
         widget = bar.cornerWidget(corner)
         for button in widget.findChildren(Button):
             button.setText(SHORT_SEARCH if manager().scale > 1.5 else SEARCH)
-            button.setFixedHeight(grown(22, "button") - 4 if manager().scale > 1.0 else 22)
         widget.adjustSize()
         bar.setCornerWidget(widget, corner)
 

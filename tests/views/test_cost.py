@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QScrollArea
+from PySide6.QtWidgets import QApplication, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
@@ -23,6 +23,7 @@ from app.util.resources import path
 from app.views.cost.cost_rows import BYTES, COMPUTE, FIELD, NODE, PARAMETERS, as_csv, gaps_text, note, rows_of
 from app.views.cost.cost_table import CostTable
 from app.views.selection import Selection
+from app.views.ui import theme
 from tests.support.builder_nets import net
 from tests.support.engines import asked, stop
 from tests.support.whole_window import WholeWindow
@@ -163,6 +164,25 @@ def test_columns_are_as_wide_as_their_texts(page: CostTable) -> None:
         widest = max(metrics.horizontalAdvance(text) for text in column(page, number))
         assert page.table.columnWidth(number) > widest
         assert page.total.columnWidth(number) == page.table.columnWidth(number)
+
+
+def test_columns_of_a_hidden_page_are_measured_for_another_look_when_it_is_shown(
+    qapp: QApplication, page: CostTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[bool] = []
+    monkeypatch.setattr(page, "_fit_columns", lambda fit=page._fit_columns: (measured.append(page.isVisible()), fit()))
+    page.hide()
+    theme.apply(qapp, "light")
+    try:
+        assert not measured
+        page.show()
+        assert measured and all(measured)
+        measured.clear()
+        page.hide()
+        page.show()
+        assert not measured, "once"
+    finally:
+        theme.apply(qapp, "dark")
 
 
 def test_a_node_that_counts_partly_names_what_is_left_out() -> None:

@@ -2,14 +2,15 @@
 
 import re
 import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QEvent, QSize, QTimer
-from PySide6.QtGui import QColor, QFontInfo, QIcon, QImage, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from PySide6.QtGui import QColor, QFont, QFontInfo, QIcon, QImage, QPaintEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
 
-from app.views.ui import icons, theme
+from app.views.ui import icons, scaling, theme
 
 MODES = theme.THEMES
 CATEGORIES = {"io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss", "error"}
@@ -250,6 +251,88 @@ def test_a_change_within_the_event_loop_is_painted_without_any_other_event(qapp,
         assert painted == ["dark", "light"], "once, and not before all is styled"
     finally:
         theme.apply(qapp, "dark", 1.0)
+
+
+def test_a_change_within_the_event_loop_takes_short_turns_and_ends_with_one_picture(qapp, qtbot):
+    theme.apply(qapp, "dark", 1.0)
+    button = QPushButton("in sight")
+    qtbot.addWidget(button)
+    button.show()
+    heard: list[str] = []
+
+    def told(word: str) -> Callable[[], None]:
+        return lambda: heard.append(f"{word}{'' if button.updatesEnabled() else ', not painted'}")
+
+    class Watch(QObject):
+        def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+            if event.type() == QEvent.Type.StyleChange:
+                told("restyled")()
+            return False
+
+    def change() -> None:
+        theme.apply(qapp, "light", 1.5)
+        heard.append("asked")
+
+    watch, manager = Watch(), theme.manager()
+    button.installEventFilter(watch)
+    ends = [(manager.changed, told("changed")), (manager.styled, told("styled")), (manager.settled, told("settled"))]
+    for signal, slot in ends:
+        signal.connect(slot)
+    QTimer.singleShot(0, change)
+    try:
+        with qtbot.waitSignal(manager.settled):
+            pass
+        ordered = ["asked", *(f"{word}, not painted" for word in ("changed", "restyled", "styled")), "settled"]
+        assert heard == ordered and qapp.font("QLineEdit") == theme.font("label")
+        assert qapp.font("QPushButton") == button.font() == theme.font("button")
+    finally:
+        for signal, slot in ends:
+            signal.disconnect(slot)
+        theme.apply(qapp, "dark", 1.0)
+
+
+def test_the_theme_chosen_last_is_put_on_when_one_is_under_way(qapp, qtbot):
+    theme.apply(qapp, "dark", 1.0)
+    button = QPushButton("in sight")
+    qtbot.addWidget(button)
+    button.show()
+    heard: list[str] = []
+
+    def hear() -> None:
+        heard.append(theme.current().name)
+
+    def change() -> None:
+        theme.apply(qapp, "light", 1.0)
+        QTimer.singleShot(0, lambda: theme.apply(qapp, "contrast-dark", 1.0))
+
+    theme.manager().changed.connect(hear)
+    QTimer.singleShot(0, change)
+    try:
+        qtbot.waitUntil(lambda: heard[-1:] == ["contrast-dark"] and button.updatesEnabled())
+        assert button.palette().color(button.foregroundRole()) == theme.load("contrast-dark").text
+        assert not button.testAttribute(Qt.WidgetAttribute.WA_SetStyle)
+    finally:
+        theme.manager().changed.disconnect(hear)
+        theme.apply(qapp, "dark", 1.0)
+
+
+def test_a_step_that_fails_leaves_no_window_without_a_picture(qapp, qtbot, monkeypatch):
+    theme.apply(qapp, "dark", 1.0)
+    button = QPushButton("in sight")
+    qtbot.addWidget(button)
+    button.show()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no font")
+
+    with qtbot.captureExceptions() as failures:
+        monkeypatch.setattr(scaling, "_scaled", fail)
+        button.setFont(QFont("DejaVu Sans", 31))  # of no role
+        QTimer.singleShot(0, lambda: theme.apply(qapp, "light", 1.5))
+        qtbot.waitUntil(lambda: bool(failures))
+    monkeypatch.undo()
+    assert button.updatesEnabled()
+    theme.apply(qapp, "dark", 1.0)
 
 
 def test_setting_a_stylesheet_within_the_event_loop_notifies_each_widget_once_and_later(qapp, qtbot):

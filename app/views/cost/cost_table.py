@@ -158,6 +158,7 @@ class CostTable(QWidget):
         self._shown: NetworkCost | None = None
         self._widened = [0] * len(COLUMNS)
         self._fitting = False
+        self._outgrown = False  # by another look, since the columns were measured
         self._following = False
         self.model, self.totals = CostModel(self), TotalModel(self)
         self.table = _Table(self.model, "Cost of each node, for one sample")
@@ -225,6 +226,8 @@ class CostTable(QWidget):
         super().showEvent(event)
         if self._cost is not None and self._cost is not self._shown:
             self._show(self._cost)
+        elif self._outgrown:
+            self._fit_columns()
 
     def _show(self, cost: NetworkCost) -> None:
         self._shown = cost
@@ -239,6 +242,7 @@ class CostTable(QWidget):
 
     def _fit_columns(self) -> None:
         """Make columns as wide as their content, and wider while there is room; what the user widened stays so."""
+        self._outgrown = False
         header, total = self.table.horizontalHeader(), self.total.fontMetrics()
         least, wished = [], []
         for column in range(len(COLUMNS)):
@@ -267,7 +271,10 @@ class CostTable(QWidget):
             self._fit_columns()
 
     def _retheme(self) -> None:
-        self._fit_columns()
+        if self.isVisible():
+            self._fit_columns()
+        else:
+            self._outgrown = True
         self.table.viewport().update()
         self.total.viewport().update()
 

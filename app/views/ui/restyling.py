@@ -1,15 +1,14 @@
-"""Apply a new stylesheet to existing widgets in several event loop turns, visible widgets first, then repaint once."""
+"""Apply a new stylesheet to existing widgets in steps, visible widgets first, then repaint once."""
 
 from __future__ import annotations
 
-from time import perf_counter
+from collections.abc import Iterator, Sequence
 
-from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QThread, QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
-STYLED = Qt.WidgetAttribute.WA_WState_Polished
-TURN = 0.006  # seconds in which widgets are styled, in one turn of the event loop
+STYLED, OWN = Qt.WidgetAttribute.WA_WState_Polished, Qt.WidgetAttribute.WA_SetStyle
 
 
 class Restyling(QObject):
@@ -18,69 +17,75 @@ class Restyling(QObject):
     `QApplication.setStyleSheet` polishes every polished widget with all its descendants, so each widget once per
     ancestor, about ten times in this window. If the stylesheet is removed first, Qt creates a new style instead and
     polishes each widget once that is marked as polished. Here that mark is cleared, and each widget is polished, and
-    gets its `StyleChange` event, in a later turn or when it is shown; windows are not repainted until all visible
-    widgets are polished. Before the event loop runs, visible widgets are polished at once.
+    gets its `StyleChange` event, in a step of `styling_shown` or `styling_rest`, or when it is shown. What was not
+    taken of the steps of one change is taken in those of the next.
     """
-
-    done = Signal()  # all widgets are polished
 
     def __init__(self, app: QApplication) -> None:
         super().__init__(app)
         self._app = app
-        self._waiting: dict[QWidget, None] = {}
-        self._in_sight = 0  # how many of them are visible: the first ones
+        self._shown: dict[QWidget, None] = {}  # to be polished before anything is painted
+        self._rest: dict[QWidget, None] = {}
+        self._silent: list[QWidget] = []  # to which Qt sends no StyleChange
         self._unpainted: list[QWidget] = []
-        self._setting = False  # widgets get their StyleChange in their turns
-        self._next = QTimer(self, singleShot=True, interval=0)
-        self._next.timeout.connect(self._style_some)
+        self._filters = False
 
-    def set_sheet(self, sheet: str) -> bool:
-        """Set the stylesheet; return whether visible widgets are polished and repainted in later turns."""
-        styled = [each for each in self._app.allWidgets() if each.testAttribute(STYLED)]
-        in_turns = QThread.currentThread().loopLevel() > 0
-        shown = [each for each in styled if each.isVisible()] if in_turns else []
-        waiting = styled if in_turns else [each for each in styled if not each.isVisible()]
-        for widget in waiting:
-            widget.setAttribute(STYLED, False)
-        if (waiting or in_turns) and not self._waiting:  # only while needed: it filters every event of the program
-            self._app.installEventFilter(self)
-        self._setting = in_turns
-        self._app.setStyleSheet("")
-        self._app.setStyleSheet(sheet)
-        self._setting = False
-        late = self._waiting  # widgets of the previous change that were not polished yet
-        self._waiting = dict.fromkeys(shown) | dict.fromkeys(waiting) | late
-        self._in_sight = len(shown)
-        if shown and not self._unpainted:
+    def hold(self) -> None:
+        """Have visible windows keep their picture until `paint`."""
+        if not self._unpainted:
             self._unpainted = [
                 each for each in self._app.topLevelWidgets() if each.isVisible() and each.updatesEnabled()
             ]
             for window in self._unpainted:
                 window.setUpdatesEnabled(False)
-        if self._waiting:
-            self._next.start()
-        return bool(shown)
 
-    def finish(self) -> None:
-        """Polish all remaining widgets now."""
-        while self._waiting:
-            self._style_some()
+    def setting(self, sheet: str, widgets: Sequence[QWidget]) -> Iterator[None]:
+        """Set the stylesheet; `widgets` are all there are."""
+        for widget in widgets:
+            if isValid(widget):
+                self._mark(widget)
+                yield
+        self._app.setStyleSheet("")
+        self._app.setStyleSheet(sheet)
+        while self._silent:
+            widget = self._silent.pop()
+            if isValid(widget):
+                widget.setAttribute(OWN, False)
+                yield
 
-    def _style_some(self) -> None:
-        end = perf_counter() + TURN
-        while self._waiting and perf_counter() < end:
-            self._style(next(iter(self._waiting)))
-            self._in_sight = max(self._in_sight - 1, 0)
-        if not self._in_sight:
-            self._paint()
-        if self._waiting:
-            self._next.start()
-        else:
+    def _mark(self, widget: QWidget) -> None:
+        """Have Qt neither polish a widget when the stylesheet is set, nor send it a StyleChange."""
+        if widget.testAttribute(STYLED):
+            widget.setAttribute(STYLED, False)
+            (self._shown if widget.isVisible() else self._rest)[widget] = None
+        # To one that is said to have a style of its own Qt sends none. (A filter in Python that keeps it from two
+        # thousand widgets takes a tenth of a second.)
+        if not widget.testAttribute(OWN):
+            widget.setAttribute(OWN)
+            self._silent.append(widget)
+
+    def styling_shown(self) -> Iterator[None]:
+        """Polish what is visible, a widget a step."""
+        return self._styling(self._shown)
+
+    def styling_rest(self) -> Iterator[None]:
+        """Polish what is not, a widget a step."""
+        return self._styling(self._rest)
+
+    def _styling(self, waiting: dict[QWidget, None]) -> Iterator[None]:
+        # Only while needed: it filters every event of the program.
+        if (self._shown or self._rest) and not self._filters:
+            self._filters = True
+            self._app.installEventFilter(self)
+        while waiting:
+            self._style(next(iter(waiting)))
+            yield
+        if self._filters and not self._shown and not self._rest:
+            self._filters = False
             self._app.removeEventFilter(self)
-            self.done.emit()
 
-    def _paint(self) -> None:
-        """Enable updates again once all visible widgets are polished, which repaints the windows."""
+    def paint(self) -> None:
+        """Repaint the windows, from now on as they are."""
         windows, self._unpainted = self._unpainted, []
         for window in windows:
             if isValid(window):
@@ -89,7 +94,8 @@ class Restyling(QObject):
                 QCoreApplication.postEvent(window, QEvent(QEvent.Type.UpdateRequest))
 
     def _style(self, widget: QWidget) -> None:
-        del self._waiting[widget]
+        self._shown.pop(widget, None)
+        self._rest.pop(widget, None)
         if isValid(widget):
             self._app.style().polish(widget)
             widget.setAttribute(STYLED)
@@ -97,11 +103,10 @@ class Restyling(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Polish a remaining widget and its descendants before it is shown."""
-        if self._setting:
-            return event.type() == QEvent.Type.StyleChange
-        shown = event.type() in (QEvent.Type.Show, QEvent.Type.ShowToParent)
-        if shown and isinstance(watched, QWidget) and watched in self._waiting:
+        if event.type() not in (QEvent.Type.Show, QEvent.Type.ShowToParent) or not isinstance(watched, QWidget):
+            return False
+        if watched in self._rest or watched in self._shown:
             for widget in (watched, *watched.findChildren(QWidget)):
-                if widget in self._waiting:
+                if widget in self._rest or widget in self._shown:
                     self._style(widget)
         return False

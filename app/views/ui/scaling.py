@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import (
@@ -14,6 +16,7 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QWidget,
 )
+from shiboken6 import isValid
 
 from app.views.ui import theme
 
@@ -24,11 +27,14 @@ RESTORED = "_q_styleSheetWidgetFont"  # what Qt's stylesheets set on a widget wh
 FIELDS = (QLineEdit, QComboBox, QAbstractSpinBox)
 
 
-def scale_fonts(before: float) -> None:
-    """Set every explicit font of a widget at the text size in force; `before` was the one until now."""
+def scaling_fonts(widgets: Sequence[QWidget], before: float) -> Iterator[None]:
+    """Set every explicit font of these widgets at the text size in force, a widget a step; `before` was the one until
+    now."""
     now = theme.manager().scale
     roles = {theme.font_at(role, before).key(): role for role in theme.ROLES}
-    for widget in QApplication.allWidgets():
+    for widget in widgets:
+        if not isValid(widget):  # deleted since the first step
+            continue
         if widget.testAttribute(Qt.WidgetAttribute.WA_SetFont):
             role = roles.get(widget.font().key())
             font = theme.font(role) if role is not None else _scaled(widget.font(), now / before)
@@ -37,6 +43,7 @@ def scale_fonts(before: float) -> None:
                 widget.setProperty(RESTORED, font)
         if isinstance(widget, QHeaderView) and widget.orientation() == Qt.Orientation.Horizontal:
             _scale_columns(widget, now / before)
+        yield
 
 
 def _scale_columns(header: QHeaderView, share: float) -> None:
@@ -56,26 +63,35 @@ def _scaled(font: QFont, share: float) -> QFont:
     return result
 
 
-def fit_all() -> None:
-    """Fit all windows to the text size."""
+def fitting_all() -> Iterator[None]:
+    """Fit all windows to the text size, a widget a step."""
     for window in QApplication.topLevelWidgets():
-        fit(window)
+        if isValid(window):
+            yield from _fitting(window)
 
 
 def fit(root: QWidget) -> None:
     """Give controls in a widget the size that their text needs, and their containers; at the design's size its own."""
+    for _ in _fitting(root):
+        pass
+
+
+def _fitting(root: QWidget) -> Iterator[None]:
     scale = theme.manager().scale
     if scale != 1.0:
         _grew.add(True)
     elif not _grew:
         return
     for widget in (*reversed(root.findChildren(QWidget)), root):  # children before parents
+        if not isValid(widget):
+            continue
         layout = widget.layout()
         if layout is not None:
             layout.invalidate()
         _fit_one(widget, scale)
         if isinstance(widget, QAbstractItemView):
             widget.doItemsLayout()  # rows know their height again
+        yield
 
 
 _grew: set[bool] = set()  # whether anything ever did

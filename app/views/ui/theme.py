@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, Qt, QThread, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QFontMetricsF, QGuiApplication, QPalette
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from app.util.late_dataclass import dataclass
 from app.util.leftovers import TemporaryFolder
 from app.util.resources import path as resource_path
 from app.views.ui.restyling import Restyling
+from app.views.ui.turns import Steps
 
 RESOURCES = resource_path()
 
@@ -277,9 +280,15 @@ def _svg_text(name: str) -> str:
 
 
 class ThemeManager(QObject):
-    """Holds the current theme. Use the shared instance, `manager()`."""
+    """Holds the current theme. Use the shared instance, `manager()`.
+
+    A change within the event loop reaches the widgets in short steps, and nothing is painted before what is in sight
+    has all of it: fonts are set, since one that is set to a styled widget may be lost; `scaled` and `changed` are
+    emitted; controls are fitted to the text; what is in sight is styled; `styled` is emitted to place it.
+    """
 
     changed = Signal()
+    styled = Signal()  # after `changed`, once what is in sight is styled and fitted, before it is painted
     settled = Signal()  # after `changed`, once all widgets are styled
     scaled = Signal(float)  # before `changed`: by how much the text grew
 
@@ -293,7 +302,9 @@ class ThemeManager(QObject):
         self._restyling: Restyling | None = None
         self._sheets: dict[tuple[str, float], str] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
-        self._shown_scale: float | None = None  # text size that widgets were last notified of
+        self._steps = Steps(self)
+        self._coming = ""  # the stylesheet that is to be set in a later step
+        self._growing: Iterator[None] | None = None  # what is left of another text size
 
     @property
     def theme(self) -> Theme:
@@ -320,6 +331,7 @@ class ThemeManager(QObject):
 
     def set_scale(self, scale: float) -> None:
         """Set the text size of all existing and future widgets."""
+        self._finish_growing()
         before, self._scale = self._scale, min(max(scale, LEAST_SCALE), MOST_SCALE)
         if self._scale != before and self._app is not None:
             self._show(self._theme.name, before)
@@ -343,6 +355,7 @@ class ThemeManager(QObject):
         """
         if choice not in CHOICES:
             raise ValueError(f"a theme is one of {', '.join(CHOICES)}, not {choice!r}")
+        self._finish_growing()
         hints = app.styleHints()
         if self._app is not app:
             self._app = app
@@ -381,49 +394,81 @@ class ThemeManager(QObject):
         if key not in self._sheets:  # each writes its pictures
             self._sheets[key] = stylesheet(self._theme, Path(self._pictures.name), self._scale)
         colors, sheet = palette(self._theme), self._sheets[key]
-        if app.styleSheet() == sheet and app.palette() == colors:  # unchanged: setting it would restyle every widget
-            self._set_fonts(app)
+        # Unchanged: setting it would restyle every widget.
+        if (self._coming or app.styleSheet()) == sheet and app.palette() == colors:
+            if not self._coming:
+                _exhaust(self._setting_fonts(app))
             return
         app.setPalette(colors)
         if self._restyling is None:
             self._restyling = Restyling(app)
-            self._restyling.done.connect(self.settled)
-        pending = self._shown_scale is not None
-        self._shown_scale = self._shown_scale or before or self._scale
-        if self._restyling.set_sheet(sheet) and self._shown_scale != self._scale:
-            if not pending:  # in a later turn; nothing is painted until then
-                QTimer.singleShot(0, self, self._spread)
+        in_turns = QThread.currentThread().loopLevel() > 0 and any(each.isVisible() for each in app.topLevelWidgets())
+        self._coming = sheet
+        steps = self._reaching(app, self._restyling, before or self._scale, app.allWidgets())
+        if before not in (None, self._scale):
+            self._growing = steps
+        if in_turns:
+            self._restyling.hold()
         else:
-            self._spread()
+            _exhaust(steps)
+        self._steps.begin(chain(steps, self._settling(self._restyling)))
 
-    def _spread(self) -> None:
-        """Set the fonts and notify widgets of the current theme and text size."""
-        before, self._shown_scale = self._shown_scale, None
-        if before is None or self._app is None:
-            return
-        self._set_fonts(self._app)
+    def _finish_growing(self) -> None:
+        """Finish another text size at once, if it is not everywhere yet: the next one scales the fonts of widgets."""
+        if self._growing is not None:
+            _exhaust(self._growing)
+
+    def _reaching(
+        self, app: QApplication, restyling: Restyling, before: float, widgets: list[QWidget]
+    ) -> Iterator[None]:
+        """Bring the current theme and text size to the widgets, step by step; `before` was the text size."""
+        from app.views.ui import scaling  # which imports this module
+
         grows = self._scale / before
-        if grows == 1.0:
+        try:
+            yield from restyling.setting(self._coming, widgets)
+            self._coming = ""
+            yield from self._setting_fonts(app)
+            if grows != 1.0:  # after the stylesheet, which resets widgets to their previous fonts
+                yield from scaling.scaling_fonts(widgets, before)
+            if grows != 1.0:
+                self.scaled.emit(grows)
+                yield
             self.changed.emit()
-            return
-        from app.views.ui import scaling
+            yield
+            if grows != 1.0:
+                yield from scaling.fitting_all()
+                self._growing = None
+            yield from restyling.styling_shown()  # after the sizes, as in a window that is made: a style may alter them
+            yield  # what is to be laid out is
+            self.styled.emit()
+            yield
+        except Exception:
+            restyling.paint()  # else the windows would keep their picture
+            raise
+        restyling.paint()
 
-        # After the stylesheet, which resets widgets to their previous fonts, and before widgets are notified.
-        scaling.scale_fonts(before)
-        self.scaled.emit(grows)
-        self.changed.emit()
-        scaling.fit_all()
+    def _settling(self, restyling: Restyling) -> Iterator[None]:
+        """Style what is out of sight."""
+        yield from restyling.styling_rest()
+        self.settled.emit()
 
     @staticmethod
-    def _set_fonts(app: QApplication) -> None:
-        """Set the application's fonts for the text size; call it after the stylesheet, which resets them."""
+    def _setting_fonts(app: QApplication) -> Iterator[None]:
+        """Set the application's fonts, a step each; call it after the stylesheet, which resets them."""
         # The stubs want bytes, which PySide itself refuses: a class name is a str.
-        of_fields = app.font("QLineEdit")  # type: ignore[call-overload]
-        if app.font() == font("body") and of_fields == font("label"):
-            return
-        app.setFont(font("body"))
+        if app.font() != font("body"):
+            app.setFont(font("body"))
         for class_name, role in CLASS_FONTS.items():
-            app.setFont(font(role), class_name)  # type: ignore[arg-type]
+            wanted = font(role)
+            if app.font(class_name) != wanted:  # type: ignore[call-overload]
+                yield
+                app.setFont(wanted, class_name)  # type: ignore[arg-type]
+
+
+def _exhaust(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
 
 
 @cache

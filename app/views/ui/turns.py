@@ -1,13 +1,15 @@
-"""Work in steps, one per turn of the event loop, so that the window stays responsive."""
+"""Work in steps, one or a few per turn of the event loop, so that the window stays responsive."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from time import perf_counter
 
 from PySide6.QtCore import QObject, QTimer
 
 TURN = 1  # millisecond: a timer of none comes before the window answers
+SHARE = 0.006  # seconds of one turn in which `Steps` takes short steps
 
 
 class Turns(QObject):
@@ -50,3 +52,27 @@ class Turns(QObject):
         if self._left:
             self._timer.start()
         step()
+
+
+class Steps(QObject):
+    """Takes the steps of an iterator, as many per turn as fit into 6 ms."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._steps: Iterator[None] = iter(())
+        self._timer = QTimer(self, singleShot=True, interval=0)
+        self._timer.timeout.connect(self._go_on)
+
+    def begin(self, steps: Iterator[None]) -> None:
+        """Take these steps from the next turn on, and none that are left of others."""
+        self._steps = steps
+        self._timer.start()
+
+    def _go_on(self) -> None:
+        end, steps = perf_counter() + SHARE, self._steps
+        for _ in steps:
+            if steps is not self._steps:  # a step began others
+                return
+            if perf_counter() >= end:
+                self._timer.start()
+                return

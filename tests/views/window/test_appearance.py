@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, QRect
+from PySide6.QtCore import QPoint, QRect, Qt, QTimer
 from PySide6.QtGui import QFontInfo
 from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QLabel, QLineEdit, QPushButton, QWidget
 
@@ -47,6 +47,16 @@ def test_larger_text_is_everywhere_at_once_and_nothing_is_cut_or_overlaps(window
     QApplication.processEvents()
     assert {label: QFontInfo(label.font()).pixelSize() for label in before} == before
     assert window.canvas.view.zoom == pytest.approx(zoom, rel=0.02) and counter.height() == 38
+
+
+def test_the_name_in_the_menu_bar_is_in_its_middle_at_any_text_size(window, qtbot) -> None:
+    bar = window.menuBar()
+    for size in ("1.5", "1.0"):
+        with qtbot.waitSignal(theme.manager().settled):
+            QTimer.singleShot(0, window.actions_by_key[f"text-size.{size}"].trigger)
+        corners = [bar.cornerWidget(each) for each in (Qt.Corner.TopLeftCorner, Qt.Corner.TopRightCorner)]
+        middle = bar.rect().center().y()
+        assert not [each for each in corners if abs(each.geometry().center().y() - middle) > 3], size
 
 
 def test_the_projector_preset_is_put_on_and_taken_back_in_one_step(window) -> None:

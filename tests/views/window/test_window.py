@@ -24,6 +24,7 @@ from app.views.settings import Settings
 from app.views.ui import theme
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.docks import TabbedPane
+from app.views.ui.widgets import Button
 from app.views.ui.widgets.banner import Form
 from tests.support import windows
 from tests.support.whole_window import WholeWindow
@@ -85,6 +86,18 @@ def test_only_one_window_is_ever_shown(qtbot, qapp) -> None:
     qapp.focusWindowChanged.disconnect(shown.append)
     assert {one for one in shown if one is not None} <= {window.windowHandle()}
     leave(window)
+
+
+@pytest.mark.parametrize("text", [1.0, 2.0])
+def test_the_search_field_has_the_words_for_which_there_is_room_from_the_start(qtbot, qapp, text: float) -> None:
+    theme.apply(qapp, "dark", text)
+    try:
+        window = WholeWindow(Settings("TapedeckTest", "words"))
+        (field,) = window.menuBar().cornerWidget().findChildren(Button)
+        assert ("Layers" in field.text()) == (text == 1.0)
+        leave(window)
+    finally:
+        theme.apply(qapp, "dark", 1.0)
 
 
 def test_it_draws_before_torch_is_there(qtbot, qapp) -> None:
