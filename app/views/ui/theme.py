@@ -304,7 +304,7 @@ class ThemeManager(QObject):
         self._reduced_motion = False
         self._steps = Steps(self)
         self._coming = ""  # the stylesheet that is to be set in a later step
-        self._growing: Iterator[None] | None = None  # what is left of another text size
+        self._growing: Iterator[bool | None] | None = None  # what is left of another text size
 
     @property
     def theme(self) -> Theme:
@@ -420,7 +420,7 @@ class ThemeManager(QObject):
 
     def _reaching(
         self, app: QApplication, restyling: Restyling, before: float, widgets: list[QWidget]
-    ) -> Iterator[None]:
+    ) -> Iterator[bool | None]:
         """Bring the current theme and text size to the widgets, step by step; `before` was the text size."""
         from app.views.ui import scaling  # which imports this module
 
@@ -433,23 +433,24 @@ class ThemeManager(QObject):
                 yield from scaling.scaling_fonts(widgets, before)
             if grows != 1.0:
                 self.scaled.emit(grows)
-                yield
+                yield True
             self.changed.emit()
-            yield
+            yield True
             if grows != 1.0:
                 yield from scaling.fitting_all()
                 self._growing = None
             yield from restyling.styling_shown()  # after the sizes, as in a window that is made: a style may alter them
-            yield  # what is to be laid out is
+            yield True  # what is to be laid out is
             self.styled.emit()
-            yield
+            yield True
         except Exception:
             restyling.paint()  # else the windows would keep their picture
             raise
         restyling.paint()
 
-    def _settling(self, restyling: Restyling) -> Iterator[None]:
+    def _settling(self, restyling: Restyling) -> Iterator[bool | None]:
         """Style what is out of sight."""
+        yield True  # it is painted
         yield from restyling.styling_rest()
         self.settled.emit()
 
@@ -466,7 +467,7 @@ class ThemeManager(QObject):
                 app.setFont(wanted, class_name)  # type: ignore[arg-type]
 
 
-def _exhaust(steps: Iterator[None]) -> None:
+def _exhaust(steps: Iterator[bool | None]) -> None:
     for _ in steps:
         pass
 

@@ -55,24 +55,24 @@ class Turns(QObject):
 
 
 class Steps(QObject):
-    """Takes the steps of an iterator, as many per turn as fit into 6 ms."""
+    """Takes the steps of an iterator, as many per turn as fit into 6 ms; one that yields True ends its turn."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._steps: Iterator[None] = iter(())
+        self._steps: Iterator[bool | None] = iter(())
         self._timer = QTimer(self, singleShot=True, interval=0)
         self._timer.timeout.connect(self._go_on)
 
-    def begin(self, steps: Iterator[None]) -> None:
+    def begin(self, steps: Iterator[bool | None]) -> None:
         """Take these steps from the next turn on, and none that are left of others."""
         self._steps = steps
         self._timer.start()
 
     def _go_on(self) -> None:
         end, steps = perf_counter() + SHARE, self._steps
-        for _ in steps:
+        for last in steps:
             if steps is not self._steps:  # a step began others
                 return
-            if perf_counter() >= end:
+            if last or perf_counter() >= end:
                 self._timer.start()
                 return
