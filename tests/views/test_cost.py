@@ -42,7 +42,8 @@ def selection() -> Selection:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, selection: Selection, digits: NetworkCost) -> CostTable:
+def page(qtbot: QtBot, qapp: QApplication, selection: Selection, digits: NetworkCost) -> CostTable:
+    theme.apply(qapp, "dark")
     view = CostTable(catalog(), selection)
     qtbot.addWidget(view)
     view.resize(1100, 320)
