@@ -328,6 +328,12 @@ def test_news_are_drawn_soon(qtbot, run_curves, run):
     qtbot.waitUntil(lambda: run_curves.loss.legend.texts[0] == "training 0.123")
 
 
+def test_a_new_run_does_not_begin_on_the_axes_of_the_one_before(run_curves):
+    run_curves.set_history(History())
+    assert run_curves.accuracy.plot.view.viewRange()[1] == [0, 100]
+    assert [chart.plot.view.viewRange()[1] for chart in (run_curves.loss, run_curves.rate)] == [[0, 1], [0, 1]]
+
+
 def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(run_curves, run):
     for step, loss in enumerate([0.0, -3.0, math.nan, math.inf, 0.5], start=70):
         run.history.add(StepDone(4, step, loss, 64, 1.0 + step))

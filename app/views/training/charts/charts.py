@@ -38,6 +38,7 @@ class Chart(ChartCard):
     """A card with one plot over the steps. A subclass reads the history; the page sets range and cursor."""
 
     others: RunOverlays | None = None  # other runs, where it shows them
+    empty_range = (0.0, 1.0)  # of y, before the first value
     run_name = ""  # of the run that is shown
 
     def __init__(
@@ -52,6 +53,8 @@ class Chart(ChartCard):
 
     def set_history(self, history: History, mode: Mode) -> None:
         """Read another run, or the same one by another x axis."""
+        if history is not self.history:
+            self.plot.set_y_range(*self.empty_range)  # not that of the run before
         self.history = history
         self.scale = TimeScale(history, mode)
         self.plot.bottom.set_kind(X_KINDS[mode])
@@ -265,6 +268,8 @@ class LossChart(Chart):
 
 class AccuracyChart(Chart):
     """The share of samples that were classified rightly, in percent, epoch by epoch."""
+
+    empty_range = (0.0, 100.0)
 
     def __init__(self) -> None:
         super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
