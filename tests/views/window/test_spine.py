@@ -15,7 +15,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
+from PySide6.QtWidgets import QApplication, QLineEdit, QScrollArea, QWidget
 
 from app.project.document import Document
 from app.views.export.export_dialog import ExportDialog
@@ -51,6 +51,12 @@ class Hand:
     def click(self, widget: QWidget, point: QPoint | None = None) -> None:
         place = self.at(widget, point or widget.rect().center())
         QTest.mouseClick(widget.window().windowHandle(), LEFT, NONE, place)
+
+    def scroll_to(self, widget: QWidget) -> None:
+        """Bring a widget of a dialog into sight, which on this platform's screen of 240x320 scrolls."""
+        for area in widget.window().findChildren(QScrollArea):
+            if area.isAncestorOf(widget):
+                area.ensureWidgetVisible(widget)
 
     def keys(self, text: str) -> None:
         """Type into whatever has the keyboard."""
@@ -224,10 +230,12 @@ def export(hand: Hand, folder: Path) -> None:
     hand.until(dialog.isVisible)
     certify = dialog.boxes["certify"]
     with hand.qtbot.waitSignal(window.export_control.proved) as proved:
+        hand.scroll_to(dialog.folder)
         hand.click(dialog.folder)
         hand.key(Qt.Key.Key_A, CTRL)
         hand.keys(str(folder))
         if not certify.isChecked():
+            hand.scroll_to(certify)
             hand.click(certify, certify.rect().center() - QPoint(certify.width() // 2 - 12, 0))
         assert certify.isChecked()
         hand.click(dialog.export_button)

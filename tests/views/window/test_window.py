@@ -611,6 +611,7 @@ def test_no_project_at_all(qtbot, window: WholeWindow, monkeypatch) -> None:
 def test_the_sheets_open_and_close(qtbot, window: WholeWindow, key: str) -> None:
     window.actions_by_key[key].trigger()
     (dialog,) = (each for each in window.findChildren(QDialog) if each.isVisible())
+    qtbot.waitUntil(dialog.isActiveWindow)  # before that a key belongs to the canvas
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
 
