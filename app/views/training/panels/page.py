@@ -252,7 +252,7 @@ class PanelsPage(QWidget):
     # -- redrawing ----------------------------------------------------------------------------------------------------
 
     def _later(self, chart: MetricChart | None, key: str, step: Callable[[], None]) -> None:
-        """Do something in a turn of its own, once for all requests until then; nothing for a panel that was removed."""
+        """Call a function in a later turn of the event loop, once for all requests until then; skip removed panels."""
         self._waiting[chart, key] = step
         self._turn.start()
 
@@ -274,7 +274,7 @@ class PanelsPage(QWidget):
             self._rest.start(max(REST, round(1000 * cost / (SHARE * self.room))))
 
     def _redraw_soon(self) -> None:
-        """Redraw each panel in a turn of its own."""
+        """Redraw the panels, one per turn of the event loop."""
         known = known_parts(run.history for run in self._runs)
         if known != self._known:
             self._known = known
@@ -284,7 +284,7 @@ class PanelsPage(QWidget):
             self._redraw_later(chart)
 
     def _redraw_later(self, chart: MetricChart) -> None:
-        """Redraw a panel in a turn of its own, after one for each run: long runs take long to be smoothed."""
+        """Redraw a panel after smoothing each run, one per turn of the event loop: long runs take long."""
         chart.set_axes(self._mode, self.controls.smoothing)
         for place in range(len(self._runs)):
             self._later(chart, f"run {place}", partial(chart.prepare, place))

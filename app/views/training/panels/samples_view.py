@@ -131,7 +131,7 @@ class SamplesModel(ColumnsModel):
         return None
 
     def _words_data(self, index: Index, role: int) -> Any:
-        """Return what is said where there is no sample."""
+        """Return the text of a table without samples."""
         if index.row() or index.column() or self.rows:
             return None
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
