@@ -58,18 +58,18 @@ class Restyling(QObject):
         if widget.testAttribute(STYLED):
             widget.setAttribute(STYLED, False)
             (self._shown if widget.isVisible() else self._rest)[widget] = None
-        # To one that is said to have a style of its own Qt sends none. (A filter in Python that keeps it from two
-        # thousand widgets takes a tenth of a second.)
+        # Qt sends no StyleChange to widgets with WA_SetStyle. (An event filter in Python that drops the event for
+        # 2,000 widgets takes 0.1 s.)
         if not widget.testAttribute(OWN):
             widget.setAttribute(OWN)
             self._silent.append(widget)
 
     def styling_shown(self) -> Iterator[None]:
-        """Polish what is visible, a widget a step."""
+        """Polish visible widgets, one per step."""
         return self._styling(self._shown)
 
     def styling_rest(self) -> Iterator[None]:
-        """Polish what is not, a widget a step."""
+        """Polish hidden widgets, one per step."""
         return self._styling(self._rest)
 
     def _styling(self, waiting: dict[QWidget, None]) -> Iterator[None]:

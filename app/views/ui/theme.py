@@ -288,7 +288,7 @@ class ThemeManager(QObject):
     """
 
     changed = Signal()
-    styled = Signal()  # after `changed`, once what is in sight is styled and fitted, before it is painted
+    styled = Signal()  # after `changed`: visible widgets are polished and fitted, and not painted yet
     settled = Signal()  # after `changed`, once all widgets are styled
     scaled = Signal(float)  # before `changed`: by how much the text grew
 
@@ -304,7 +304,7 @@ class ThemeManager(QObject):
         self._reduced_motion = False
         self._steps = Steps(self)
         self._coming = ""  # the stylesheet that is to be set in a later step
-        self._growing: Iterator[bool | None] | None = None  # what is left of another text size
+        self._growing: Iterator[bool | None] | None = None  # remaining steps of a change of text size
 
     @property
     def theme(self) -> Theme:
@@ -440,7 +440,7 @@ class ThemeManager(QObject):
                 yield from scaling.fitting_all()
                 self._growing = None
             yield from restyling.styling_shown()  # after the sizes, as in a window that is made: a style may alter them
-            yield True  # what is to be laid out is
+            yield True  # layout is complete
             self.styled.emit()
             yield True
         except Exception:
@@ -449,7 +449,7 @@ class ThemeManager(QObject):
         restyling.paint()
 
     def _settling(self, restyling: Restyling) -> Iterator[bool | None]:
-        """Style what is out of sight."""
+        """Polish hidden widgets."""
         yield True  # it is painted
         yield from restyling.styling_rest()
         self.settled.emit()

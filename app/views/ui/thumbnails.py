@@ -29,7 +29,7 @@ BUDGET = 4.0  # ms per turn of the event loop; a started step is finished
 SHARP = 2.0  # painted so much larger than shown, and made smaller by the screen: thin lines stay smooth
 MARGIN = 28.0
 LARGEST = 1.3
-FEW = 600  # nodes that are told apart in a thumbnail; of more, a scene would take the thread for a minute in pieces
+FEW = 600  # nodes at most that a thumbnail paints in detail: thousands of them take a minute of the thread
 BOX = QSizeF(140, 60)  # of a node among so many
 
 _cache: LruCache[QPixmap] = LruCache(64)

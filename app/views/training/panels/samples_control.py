@@ -122,7 +122,7 @@ class SamplesControl(QObject):
         self._read_stored()
 
     def _run_ended(self, run: Run) -> None:
-        """Look again at what is stored: a run that was evaluated before its end has other weights now."""
+        """Read the stored evaluations again: a run evaluated before its end has other weights now."""
         if run.figures.folder in {each.folder for each in self._runs}:
             self._read_stored()
 

@@ -44,8 +44,8 @@ NONE_LISTED: dict[Order, str] = {
 
 @dataclass
 class RunColumn:
-    """A run in the table. `words` say why there is no evaluation, or what is being done, if it is `busy`. One that
-    `goes_on` will have other weights. `samples` are those that were read, by number."""
+    """A run in the table. `words` is the reason for a missing evaluation, or the progress of one that is `busy`; a run
+    that `goes_on` will have other weights. `samples` are those read so far, by number."""
 
     label: str
     evaluation: RunEvaluation | None = None
