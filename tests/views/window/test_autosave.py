@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -50,7 +51,11 @@ def folder(window: WholeWindow) -> Path:
 
 def journaled(window: WholeWindow) -> list[Project]:
     """What is on the disk of the work of this window, or of one that crashed."""
-    return [journal.decode(path.read_bytes()).project for path in sorted(folder(window).glob("*.journal"))]
+    found = []
+    for path in sorted(folder(window).glob("*.journal")):
+        with suppress(FileNotFoundError):  # it went since it was listed
+            found.append(journal.decode(path.read_bytes()).project)
+    return found
 
 
 def crashed(window: WholeWindow, project: Project, file: Path | None = None, **more: object) -> Path:
