@@ -36,7 +36,8 @@ class TabbedPane(QWidget):
         self._keys: list[str] = []
         self._controls: dict[str, QWidget] = {}
         self._reserved = 0  # the most that controls wanted until now, at this text size
-        self._scale = self._settled = 0.0  # text sizes at which controls were measured, and were styled
+        self._scale = 0.0  # text size at which controls were measured
+        self._styled = True  # for that text size
         manager().settled.connect(self._measure_again)
         self.bar, self._row_below, self._extras = QWidget(self), QWidget(self), QWidget(self)
         for row in (self.bar, self._row_below):
@@ -117,14 +118,15 @@ class TabbedPane(QWidget):
 
     def _measure_again(self) -> None:
         """Measure the controls once they are styled for another text size."""
-        if self._settled != manager().scale:
-            self._settled, self._scale = manager().scale, 0.0
+        if not self._styled:
+            self._scale = 0.0
             self._fit()
+            self._styled = True
 
     def _fit(self) -> None:
         """Fit the tabs to what the controls leave, or put these below."""
         if self._scale != manager().scale:
-            self._scale, self._reserved = manager().scale, beside_text(self._reserve)
+            self._scale, self._reserved, self._styled = manager().scale, beside_text(self._reserve), False
         wanted = (controls.sizeHint().width() + GAP for controls in self._controls.values())
         self._reserved = max(self._reserved, *wanted, 0)
         room = self.width() - sum(EDGES)

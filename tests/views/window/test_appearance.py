@@ -47,6 +47,8 @@ def test_larger_text_is_everywhere_at_once_and_nothing_is_cut_or_overlaps(window
     QApplication.processEvents()
     assert {label: QFontInfo(label.font()).pixelSize() for label in before} == before
     assert window.canvas.view.zoom == pytest.approx(zoom, rel=0.02) and counter.height() == 38
+    # Beside the tabs again, however short the text was larger.
+    qtbot.waitUntil(lambda: window.bottom.pane.bar.isAncestorOf(window.curves.controls))
 
 
 def test_the_name_in_the_menu_bar_is_in_its_middle_at_any_text_size(window, qtbot) -> None:
