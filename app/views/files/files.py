@@ -16,6 +16,7 @@ from app.util import leftovers
 from app.util.resources import path as resource_path
 from app.views.files import reading
 from app.views.settings import Settings
+from app.views.ui.widgets.focus import take_typed
 
 if TYPE_CHECKING:
     from app.views.training.runs.run_guard import RunGuard
@@ -134,7 +135,8 @@ class FileMenu(QObject):
         return self._may_discard() and self._runs.may_end(quits)
 
     def _may_discard(self) -> bool:
-        """Ask about unsaved changes."""
+        """Ask about unsaved changes, with what is being typed: a field would put it into the next project."""
+        take_typed(self._window)
         if not self._document.dirty:
             return True
         from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved

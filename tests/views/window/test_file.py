@@ -305,6 +305,29 @@ def test_the_question_about_unsaved_work_names_the_file(qtbot, window: WholeWind
     assert asked == ["Save the changes to net.tape?"]
 
 
+def test_what_is_being_typed_is_unsaved_work_when_another_file_is_dropped(qtbot, window, file, monkeypatch) -> None:
+    """No key and no click ends the typing then."""
+    other = file.with_name("other.tape")
+    project_file.write(Project("other"), other)
+    answers = [DialogAnswer.CANCEL, DialogAnswer.DISCARD]
+    monkeypatch.setattr(QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    graph = window.document.project.graph
+    window.selection.set({next(key for key, node in graph.nodes.items() if node.name == "fc2")})
+    window.pages.show("inspector")
+    (line,) = window.inspector.node_page.form.editor("out_features").lines()
+    line.setFocus()
+    line.selectAll()
+    QTest.keyClicks(line, "12")
+    window.files.open_asking(other)
+    assert window.document.dirty and line.hasFocus() and answers == [DialogAnswer.DISCARD]
+    QTest.keyClicks(line, "3")
+    window.files.open_asking(other)
+    assert not answers and not window.document.project.graph.nodes
+    assert window.document.project.name == "other" and not window.document.dirty
+
+
 def test_a_saved_project_is_called_as_its_file(qtbot, window: WholeWindow, tmp_path, monkeypatch) -> None:
     window.document.new()
     window.canvas.add_op("nn.ReLU")

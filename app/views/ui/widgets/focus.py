@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from PySide6.QtCore import QObject, Qt, QTimer, Slot
-from PySide6.QtWidgets import QAbstractItemView, QApplication, QGraphicsView, QLineEdit, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QGraphicsView, QLineEdit, QPlainTextEdit, QWidget
 from shiboken6 import isValid
 
 
@@ -18,6 +18,14 @@ def focus_in(place: QWidget) -> QWidget | None:
     """
     widget = place.window().focusWidget()
     return widget if widget is not None and (widget is place or place.isAncestorOf(widget)) else None
+
+
+def take_typed(window: QWidget) -> None:
+    """Have the field with the focus take what is typed in it, as if the user left it for a moment."""
+    field = window.focusWidget()
+    if isinstance(field, QLineEdit | QPlainTextEdit) and field.hasFocus():
+        field.clearFocus()
+        field.setFocus()
 
 
 @contextmanager
