@@ -149,10 +149,7 @@ class InterpretControl(QObject):
         self._release()
         self._muted.clear()
         self._alone.clear()
-        self._page.banner.hide()
-        self._page.set_net(None)
-        self._page.set_muted(frozenset(), {}, 0)
-        self._page.set_effect(None, 0)
+        self._page.forget()
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._waiting.clear()

@@ -36,6 +36,7 @@ from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
 ATTENTION, CHANGES, ATTRIBUTION = "attention", "changes", "attribution"
+PART = ("validation", "Validation")  # whose samples are offered before a net is there
 EXAMPLE = "example"  # the samples of a model without data: its own inputs
 METHODS = [(SALIENCY, "Saliency"), (INTEGRATED_GRADIENTS, "Integrated gradients"), (GRAD_CAM, "Grad-CAM")]
 LEGEND = "Red raises the score, blue lowers it; saliency and Grad-CAM have no sign."
@@ -82,7 +83,7 @@ class InterpretPage(QWidget):
 
     def _make_tools(self) -> None:
         self.view = Segmented([(ATTENTION, "Attention"), (CHANGES, "Muting"), (ATTRIBUTION, "Attribution")], "View")
-        self.part = ChoiceField((("validation", "Validation"),), pairs=True)
+        self.part = ChoiceField((PART,), pairs=True)
         self.part.setAccessibleName("Samples")
         self.part.setFixedWidth(128)
         self.sample = NumberField(0, minimum=0)
@@ -190,6 +191,18 @@ class InterpretPage(QWidget):
         self.worst.setEnabled(self._can_rate)
         self.state.setText(words)
         self.state.setToolTip(words)
+
+    def forget(self) -> None:
+        """Show nothing, and offer the samples of no net: numbers and splits are of the data of one."""
+        self.banner.hide()
+        self.set_net(None)
+        self.part.clear_choices()
+        self.part.add_choice(*PART)
+        self.part.set_value(PART[0])
+        self.sample.set_value(0)
+        self.set_busy("")
+        self.set_muted(frozenset(), {}, 0)
+        self.set_effect(None, 0)
 
     def refuse(self, title: str, reason: str) -> None:
         """Say what could not be done, and why."""

@@ -200,6 +200,19 @@ def test_without_attention_the_page_leads_to_attribution(qtbot: QtBot) -> None:
     assert page.attributions.isVisible() and not page.look.isVisible()
 
 
+def test_samples_of_another_project_are_chosen_anew(qtbot: QtBot) -> None:
+    page = InterpretPage()
+    qtbot.addWidget(page)
+    page.set_net(InterpretedNet(net=None, counts=(("train", 9), ("validation", 9)), classes=(), words="", layers=()))
+    page.set_busy("")
+    page.part.set_value("train")
+    page.sample.set_value(8)
+    assert page.worst.isEnabled()
+    page.forget()
+    assert (page.part.choices(), page.part.value(), page.sample.value()) == (("validation",), "validation", 0)
+    assert not page.worst.isEnabled(), "there is no net to find them with"
+
+
 def test_integrated_gradients_of_the_worst_samples_are_shown(qtbot: QtBot, drawn: WholeWindow) -> None:
     pytest.importorskip("captum", reason="attributions are an extra")
     page = page_of(qtbot, drawn)
