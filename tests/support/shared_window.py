@@ -32,12 +32,15 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
+from app.views.autograd.findings.snippet_findings import SnippetFindings
+from app.views.interpret.page import ATTENTION
 from app.views.navigation import NETWORK
 from app.views.observed.feature import ObservedFeature
 from app.views.settings import Settings
 from app.views.shell.feature import ShellFeature
 from app.views.training.layer.feature import LayerFeature
 from app.views.ui import theme
+from app.views.ui.widgets.focus import take_typed
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave
 
@@ -53,7 +56,7 @@ ALONE = {"AutogradPage", "FindingsPage"}
 COUNTS = {
     "memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look", "library_control._said",
     "cost_control._retries", "diff_control._replaced", "diff_control._generation", "diff_control._sides",
-    "autograd_control.shows_step",
+    "autograd_control.shows_step", "recompute_control._page", "housekeeping._put_off",
 }  # fmt: skip
 # What stays of the first import that is compared with its model, and of the first screen reader: once in each window.
 ONCE = [
@@ -146,9 +149,12 @@ class SharedWindow:
         window.actions_by_key["place.own"].trigger()
         window.session.runs.clear()
         window.session._count = 0
+        window.interpreted.view.set_value(ATTENTION)
+        take_typed(window)
         window.document.new()
         window.settings._store.remove("files/views")  # of the project that was left: the next test opens it, too
         _forget_model(window)
+        _forget_snippet(window)
         window.place.go_to(NETWORK)
         window.selection.set(())
         window.console.log("")  # else the first run brings its list
@@ -160,6 +166,7 @@ class SharedWindow:
         window.findings_control.page.over.set_value(BATCH)
         window.findings_control.page.turn_to(FINDINGS)
         window.overlay.set_value("Shapes")
+        window.notifier.show("info", "", "")  # without the buttons of the last one
         window.banner.hide()
         window.toasts.clear()
         for word in window.canvas.findChildren(QWidget, "canvasWord"):
@@ -168,6 +175,8 @@ class SharedWindow:
         for pane, page in ((window.bottom.pane, "problems"), (window.left.pane, "layers"),
                            (window.right.pane, "inspector"), (window.centre, "network")):  # fmt: skip
             pane.show_page(page)
+        window.bottom.pane._scale = 0.0  # the controls of the curves grow with a run, and their row keeps that room
+        window.bottom.pane._fit()
         moved = window.saveState() != self._laid_out
         if moved:  # to lay all docks out takes longer than the rest
             window.restoreState(self._docks)
@@ -194,11 +203,27 @@ def _forget_model(window: WholeWindow) -> None:
             vars(window.findChild(feature)).pop(name, None)
 
 
+def _forget_snippet(window: WholeWindow) -> None:
+    """As if none had been looked at: its page and that of its findings are made when they are."""
+    control, findings = window.snippets, window.findChild(SnippetFindings)
+    if control._page is None:
+        return
+    control.close()
+    control.show("net")
+    for page in (control._page, vars(findings).pop("page", None)):
+        if page is not None:
+            page.parentWidget().removeWidget(page)
+            page.deleteLater()
+    control._page = None
+    window.tape_inspector.above.pop()  # its own, the last one
+
+
 def at_rest(window: WholeWindow) -> bool:
-    """Whether all pages are there and all is known of what is open."""
+    """Whether all pages are there, styled, and all is known of what is open."""
     return (
         window.furnished and window.live.torch is not None and window.live.up_to_date
         and not window.background.busy and not window.engine.busy and not window.hearers.active
+        and not theme.manager()._steps._timer.isActive()
     )  # fmt: skip
 
 

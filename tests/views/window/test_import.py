@@ -97,7 +97,6 @@ def trust(window: WholeWindow) -> ModelTrustDialog:
 
 
 def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_beside(qtbot, window, tmp_path) -> None:
-    window.start()
     dialog = asked(qtbot, window)
     told = messages(window)
     assert "squeezenet1_1" in dialog.torchvision.known
@@ -276,7 +275,6 @@ def test_what_another_thread_calls_meanwhile_is_not_drawn() -> None:
 
 
 def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbot, window, tmp_path) -> None:
-    window.start()
     dialog, path = asked(qtbot, window), own_file(tmp_path)
     path.write_text(path.read_text().replace("x + self.fc(x).relu()", "x if x.sum() > 0 else self.fc(x)"))
     layer_files.allow(layer_files.digest(path.read_text()), tried=True)

@@ -199,7 +199,7 @@ def test_a_batch_of_a_script_is_described_and_a_checkpoint_saved(
     script: Script,  # noqa: F811
 ) -> None:
     said: list[tuple[str, str]] = []
-    window.run_control.said.connect(lambda title, words: said.append((title, words)))
+    hearing = window.run_control.said.connect(lambda title, words: said.append((title, words)))
     for key in ("script-batch", "script-save"):
         choose(qtbot, window, key)
         assert window.notifier.title == "No script is watched" and "tapedeck run" in window.notifier.reason
@@ -223,6 +223,7 @@ def test_a_batch_of_a_script_is_described_and_a_checkpoint_saved(
     fresh = torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), lr=1.0)
     fresh.load_state_dict(next(iter(saved["optimizers"].values())))
     assert fresh.param_groups[0]["lr"] == 0.5 and window.notifier.title == ""
+    window.run_control.disconnect(hearing)
 
     Path(path).unlink()
     Path(path).mkdir()  # in its way
