@@ -23,7 +23,7 @@ def side(right: bool) -> Qt.AlignmentFlag:
 def selected_rows(table: QTableView) -> list[int]:
     """Return the selected rows of a table whose cells are selected by rows, from top to bottom.
 
-    Qt's `selectedRows` asks the model for the flags of every cell of them, which a model in Python takes long to answer.
+    Qt's `selectedRows` asks a model for the flags of every cell of them, and one in Python is slow to answer.
     """
     ranges = table.selectionModel().selection()
     return sorted({row for each in ranges for row in range(each.top(), each.bottom() + 1)})
