@@ -91,7 +91,7 @@ class TimelineBar(QWidget):
         self.show_run(None, False)
 
     def _measure(self) -> None:
-        """Fix the size of each label and button whose text changes: the slider stays, nothing is laid out anew."""
+        """Fix the size of each label and button whose text changes: the slider stays, nothing is laid out again."""
         metrics = self._of.fontMetrics()
         self._of.setFixedSize(metrics.horizontalAdvance("of 10,000,000"), metrics.height())
         words = self.recompute.text()
