@@ -1,4 +1,4 @@
-"""`subprocess.Popen` of a script that starts itself in several processes: each is forked off it.
+"""`subprocess.Popen` of a script that starts itself in several processes, or a fork server: each is forked off it.
 
 `with_forks(folder, program)` writes a script that runs `program` so, for `tests.support.forked_python`.
 """
@@ -13,26 +13,30 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
+from app.engine import fork_server
 from app.engine.programs import rank
+
+SERVER = fork_server.__name__
 
 
 class ForkedPopen(subprocess.Popen):
-    """Runs `python [-u] SCRIPT ARGUMENTS` in a copy of this process, which has torch and computes nothing."""
+    """Runs `python [-u] SCRIPT ARGUMENTS` in a copy of this process, which has torch and computes nothing.
 
-    def _execute_child(  # type: ignore[override]
-        self, args: list[str], executable: Any, preexec_fn: Any, close_fds: bool, pass_fds: Any, cwd: Any, env: Any,
-        startupinfo: Any, creationflags: int, shell: bool, p2cread: int, p2cwrite: int, c2pread: int, c2pwrite: int,
-        errread: int, errwrite: int, *_: Any,
-    ) -> None:  # fmt: skip
-        interpreter, *words = map(os.fspath, args)
-        assert interpreter == sys.executable, args
+    A fork server that is started so has loaded what it loads.
+    """
+
+    def _execute_child(self, args: list[str], *given: Any) -> None:  # type: ignore[override]
+        if args[0] != sys.executable:
+            return super()._execute_child(args, *given)  # type: ignore[misc]
+        words, cwd, env = [*map(os.fspath, args[1:])], *given[4:6]
+        p2cread, _, _, c2pwrite, _, errwrite = given[9:15]
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid:
             self._child_created = True
             for number in {p2cread, c2pwrite, errwrite} - {-1}:
                 os.close(number)
-            return
+            return None
         try:
             for number, stream in enumerate((p2cread, c2pwrite, errwrite)):
                 if stream != -1:
@@ -44,8 +48,14 @@ class ForkedPopen(subprocess.Popen):
                 os.environ.update(env)
             if cwd is not None:
                 os.chdir(cwd)
-            sys.argv = ["python", *dropwhile(lambda word: word.startswith("-"), words)]
-            rank.main()
+            if SERVER in words:
+                os.setsid()
+                fork_server._load = lambda: None
+                sys.argv = words[words.index(SERVER) :]
+                fork_server.main()
+            else:
+                sys.argv = ["python", *dropwhile(lambda word: word.startswith("-"), words)]
+                rank.main()
         finally:
             os._exit(1)
 
