@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
@@ -92,10 +92,10 @@ class OpModel(QStandardItemModel):
         specs = {spec.key: spec for spec in self._catalog.values()}
         if tuple(specs) != tuple(spec.key for spec in self.specs):
             return False
-        self.specs = tuple(specs.values())
+        before, self.specs = {id(spec) for spec in self.specs}, tuple(specs.values())
         shown = ((group.category, [specs[spec.key] for spec in group.specs]) for group in self._groups)
         self._groups = tuple(PaletteGroup(category, tuple(members)) for category, members in shown)
-        self._describe()
+        self._describe(lambda spec: id(spec) not in before or is_custom(spec.key))  # a file may be trusted by now
         return True
 
     def set_query(self, query: str) -> str | None:
@@ -154,11 +154,13 @@ class OpModel(QStandardItemModel):
         self._summaries = texts
         self._describe()
 
-    def _describe(self) -> None:
-        """Update the items from their specs, without a repaint per item."""
+    def _describe(self, changed: Callable[[OpSpec], bool] = lambda _spec: True) -> None:
+        """Update the items from their specs where these changed, without a repaint per item."""
         self.blockSignals(True)
         for row, group in enumerate(self._groups):
             for i, spec in enumerate(group.specs):
+                if not changed(spec):
+                    continue
                 item = self.item(row).child(i)
                 item.setFlags(_flags(spec))
                 item.setText(spec.label)
