@@ -138,6 +138,7 @@ class SharedWindow:
         return False
 
     def _put_back(self, qtbot: QtBot, window: WholeWindow) -> None:
+        window.setUpdatesEnabled(False)  # nobody looks at it meanwhile
         for dialog in window.findChildren(QDialog):
             dialog.close()
             dialog.deleteLater()
@@ -166,7 +167,8 @@ class SharedWindow:
         window.findings_control.page.over.set_value(BATCH)
         window.findings_control.page.turn_to(FINDINGS)
         window.overlay.set_value("Shapes")
-        window.notifier.show("info", "", "")  # without the buttons of the last one
+        if window.notifier._further:
+            window.notifier.show("info", "", "")  # without the buttons of the last one
         window.banner.hide()
         window.toasts.clear()
         for word in window.canvas.findChildren(QWidget, "canvasWord"):
@@ -186,6 +188,7 @@ class SharedWindow:
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         if moved:
             self._laid_out = window.saveState()
+        window.setUpdatesEnabled(True)
 
 
 def _forget_model(window: WholeWindow) -> None:

@@ -540,14 +540,16 @@ def test_a_file_that_cannot_be_opened_stops_no_run(qtbot, window: WholeWindow, t
     assert not asked and window.session.state == "running" and "bad.tape" in window.banner.title()
 
 
-def test_closing_with_unsaved_work_asks(qtbot, window: WholeWindow, tmp_path: Path, monkeypatch) -> None:
-    window.canvas.add_op("nn.ReLU")
-    answer_with(monkeypatch, DialogAnswer.CANCEL)
-    assert not window.close()
-    window.document.path = tmp_path / "kept.tape"
-    answer_with(monkeypatch, DialogAnswer.SAVE)
-    assert window.close()
-    assert len(file.read(tmp_path / "kept.tape").graph.nodes) == 13
+def test_closing_with_unsaved_work_asks(qtbot, qapp, tmp_path: Path, monkeypatch) -> None:
+    with windows.shown(qapp, "unsaved") as window:
+        window.files.open(DIGITS)
+        window.canvas.add_op("nn.ReLU")
+        answer_with(monkeypatch, DialogAnswer.CANCEL)
+        assert not window.close() and window.isVisible()
+        window.document.path = tmp_path / "kept.tape"
+        answer_with(monkeypatch, DialogAnswer.SAVE)
+        assert window.close()
+        assert len(file.read(tmp_path / "kept.tape").graph.nodes) == 13
 
 
 def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: WholeWindow, tmp_path: Path) -> None:
