@@ -12,7 +12,9 @@ from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.views import feature
+from app.views.cost.feature import CostFeature
 from app.views.feature import Action, Feature, Page
+from app.views.training.charts.feature import ChartsFeature
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import shown
 
@@ -72,7 +74,7 @@ def test_a_page_is_made_late_and_stands_where_its_feature_says(qtbot: QtBot, win
     counting = window.findChild(Counting)
     assert not hasattr(counting, "label"), "made after the first painting"
     assert keys[keys.index("Cost") + 1] == "Count"
-    window.furnish()
+    window.furnish(counting)
     height = window.bottom.height()
     assert window.bottom.pane.widget_of("count") is counting.label and not counting.tools.isVisible()
     window.actions_by_key["show.count"].trigger()
@@ -124,8 +126,8 @@ def test_an_overlay_is_offered_beside_the_others(window: WholeWindow) -> None:
 
 
 def test_a_feature_takes_what_is_let_go_and_hears_that_the_window_closes(window: WholeWindow) -> None:
-    window.furnish()
     data, counting = QMimeData(), window.findChild(Counting)
+    window.furnish(counting)
     data.setUrls([QUrl.fromLocalFile("/of/nobody.count")])
     spot, copies, left = QWidget.rect(window).center(), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
     window.dropEvent(QDropEvent(spot, copies, data, left, Qt.KeyboardModifier.NoModifier))
@@ -151,7 +153,7 @@ class Beside(QObject):
 
 def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(window: WholeWindow) -> None:
     """Not even for a moment: the tabs would scroll for want of room."""
-    window.furnish()
+    window.furnish(*map(window.findChild, (Counting, ChartsFeature, CostFeature)))
     beside = Beside([window.findChild(Counting).tools, window.curves.controls, window.costs.controls])
     for key in ("count", "curves", "cost", "curves", "count", "cost"):
         window.pages.show(key)

@@ -50,7 +50,6 @@ def path(qtbot: QtBot, qapp: QApplication, trained: Path, tmp_path: Path) -> Pat
 @pytest.fixture
 def window(qtbot: QtBot, path: Path) -> Iterator[WholeWindow]:
     made = opened(qtbot, path)
-    qtbot.waitUntil(lambda: hasattr(made, "layer_control"))
     yield made
     closed(made)
 
@@ -60,8 +59,9 @@ def learnt(path: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
-    page = window.layer_page
     window.pages.show("layer")
+    qtbot.waitUntil(lambda: window.furnished)
+    page = window.layer_page
     qtbot.waitUntil(lambda: "conv1" in page._layers)
     page.show_layer("conv1")
     page.layerChosen.emit("conv1")

@@ -38,7 +38,7 @@ def opened(qtbot, path: Path | None, *, charts: bool = True) -> WholeWindow:
     made.start()
     ready(qtbot, made)
     if charts:
-        made.furnish()
+        made.furnish(made.findChild(ChartsFeature))
     return made
 
 
