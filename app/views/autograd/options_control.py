@@ -96,10 +96,10 @@ class OptionsControl(QObject):
         return project.training.batch_size
 
     def _show_size(self) -> None:
-        wanted = self._workspace.document.project.training.batch_size
-        self.batch.field.set_value(self._shown_size())
+        wanted, shown = self._workspace.document.project.training.batch_size, self._shown_size()
+        self.batch.field.set_value(shown)
         chosen = "chosen for captures" if self.menu.options.batch else "as in a training step"
-        if not self.menu.options.batch and self._shown_size() != wanted:
+        if not self.menu.options.batch and shown != wanted:
             chosen = f"fewer than the {wanted:,} of a training step: more are not available or need over 1 GiB"
         self.batch.field.set_hint(f"Samples of a capture, findings and gradient checks: {chosen}")
 

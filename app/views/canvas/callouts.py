@@ -70,6 +70,9 @@ class Callouts:
             callout.hide()
             return
         body = canvas.on_canvas(node.body)
+        if not QRectF(canvas.rect()).intersects(body):
+            callout.hide()
+            return
         covered, place, above = inf, callout.geometry(), False
         for other, side in callout.places_at(body):
             if (covers := self._covered(other)) < covered:
@@ -77,8 +80,7 @@ class Callouts:
             if not covered:
                 break
         callout.point_at(body.center().x(), place, above)
-        inside = QRectF(canvas.rect()).intersects(body)
-        welcome = inside and callout.problem != self._hidden and not canvas.view.busy
+        welcome = callout.problem != self._hidden and not canvas.view.busy
         callout.setVisible(welcome and (self._asked or not covered))
         if callout.isVisible():
             callout.stackUnder(canvas.search)

@@ -40,8 +40,9 @@ class Marked(_Widget):
 
     def set_hint(self, text: str) -> None:
         """Set the tool tip for the valid state."""
-        self._hint = text
-        self._mark()
+        if text != self._hint:
+            self._hint = text
+            self._mark()
 
     def set_invalid(self, message: str | None) -> None:
         """Mark the value as invalid, with the reason as tool tip; None removes the mark."""
