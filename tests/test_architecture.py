@@ -194,6 +194,9 @@ def modules() -> dict[str, Path]:
     return found
 
 
+IMPORTING = {"import_module", "__import__"}
+
+
 @cache
 def tree(name: str) -> ast.Module:
     return ast.parse(modules()[name].read_text("utf-8"))
@@ -225,6 +228,8 @@ def _last(node: ast.AST) -> str:
 
 
 def _imports_of(name: str) -> Iterator[Import]:
+    calls = any(word in modules()[name].read_text("utf-8") for word in IMPORTING)
+    below = ast.iter_child_nodes if calls else _statements  # a tenth of the nodes, where no expression can import
     rest: list[tuple[ast.AST, bool, bool]] = [(tree(name), False, False)]
     while rest:  # (a million nodes, each yielded once more for every node above it, would be most of the time)
         node, lazy, typing = rest.pop()
@@ -232,7 +237,13 @@ def _imports_of(name: str) -> Iterator[Import]:
         for target in _targets(node, name):
             yield Import(name, target, node.lineno, lazy, typing)  # type: ignore[attr-defined]
         guarded = node.body if isinstance(node, ast.If) and _last(node.test) == "TYPE_CHECKING" else ()
-        rest += [(child, lazy, typing or child in guarded) for child in ast.iter_child_nodes(node)]
+        rest += [(child, lazy, typing or child in guarded) for child in below(node)]
+
+
+def _statements(node: ast.AST) -> list[ast.AST]:
+    return [
+        child for field in ("body", "orelse", "finalbody", "handlers", "cases") for child in getattr(node, field, ())
+    ]
 
 
 def _targets(node: ast.AST, importer: str) -> list[str]:
@@ -247,7 +258,7 @@ def _targets(node: ast.AST, importer: str) -> list[str]:
             base = ".".join([*parents, *([node.module] if node.module else [])])
         inner = [f"{base}.{alias.name}" for alias in node.names]
         return [name if name in modules() else base for name in inner]
-    if isinstance(node, ast.Call) and _last(node.func) in {"import_module", "__import__"}:
+    if isinstance(node, ast.Call) and _last(node.func) in IMPORTING:
         return [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     return []
 
@@ -411,7 +422,7 @@ def _chains(roots: list[str]) -> dict[str, tuple[str, ...]]:
 def _imported_by_name(parts: Sequence[ast.AST]) -> set[str]:
     """A module that imports by a name that it computes may import every module that its strings name."""
     calls = [node for node in parts if isinstance(node, ast.Call)]
-    called = [call for call in calls if _last(call.func) in {"import_module", "__import__"}]
+    called = [call for call in calls if _last(call.func) in IMPORTING]
     if all(isinstance(call.args[0], ast.Constant) for call in called):
         return set()
     texts = [node.value for node in parts if isinstance(node, ast.Constant) and isinstance(node.value, str)]
