@@ -19,14 +19,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
 
 from app.engine import entries
 from app.engine.child_process import die_with, die_with_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
-from app.util import gc_pause
-from app.util.late_dataclass import dataclass
+from app.util import gc_pause, openmp
+from app.util.late_dataclass import complete_all, dataclass
 
 # What runs, imports and snippets use; torch imports its compiler and its monitor with the first optimizer step.
 MODULES = """
@@ -38,6 +39,7 @@ MODULES = """
     app.engine.tasks.playback app.engine.tasks.findings app.engine.tasks.shapes
     app.data.readers app.data.loaders app.data.own_files.readers app.training.script_recipes
     app.engine.tasks.parity.check safetensors.torch importlib.resources.readers sklearn.datasets.data
+    app.builder.layout.arrange app.diagram.layout
 """
 
 
@@ -77,6 +79,9 @@ def _unfit() -> str:
 
 
 def _load() -> None:
+    """Import the modules, and make what every process would make again on first use."""
+    from app.builder.catalog.catalog import catalog
+    from app.builder.catalog.snapshot import TorchUnreadableError
     from app.util.torchvision_import import import_torchvision
 
     for name in MODULES.split():
@@ -84,6 +89,11 @@ def _load() -> None:
             import_module(name)
     with contextlib.suppress(ImportError, RuntimeError):
         import_torchvision("models")
+    with contextlib.suppress(TorchUnreadableError):  # the process that needs it reports that, too
+        catalog()
+    complete_all()
+    _libraries()
+    openmp.pause_function()
 
 
 def _serve(control: socket.socket) -> None:
@@ -197,7 +207,6 @@ def _seed() -> None:
 def _set_threads(environment: Mapping[str, str]) -> None:
     """Set thread counts from the environment, which the libraries read when they were loaded."""
     import torch
-    from threadpoolctl import ThreadpoolController
 
     def thread_count(variable: str) -> int:
         text = environment.get(variable, "")
@@ -206,13 +215,22 @@ def _set_threads(environment: Mapping[str, str]) -> None:
     count = thread_count("OMP_NUM_THREADS")
     of_mkl = thread_count("MKL_NUM_THREADS") if torch.backends.mkl.is_available() else 0
     loaded_for = torch.get_num_threads()  # asks OpenMP, which is set below: MKL, linked into torch, is not by that
-    for library in ThreadpoolController().lib_controllers:
+    for library in _libraries():
         if library.internal_api == "openblas":  # it had to do with one, so as not to start any here
             library.set_num_threads(thread_count("OPENBLAS_NUM_THREADS") or count or len(os.sched_getaffinity(0)))
         elif count and library.num_threads != count:
             library.set_num_threads(count)
     if (count := of_mkl or count) and count != loaded_for:
         torch.set_num_threads(count)
+
+
+@cache
+def _libraries() -> list[Any]:
+    """Return the loaded libraries with threads of their own; to look for them takes as long as the fork."""
+    from threadpoolctl import ThreadpoolController
+
+    found: list[Any] = ThreadpoolController().lib_controllers
+    return found
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ def release_idle_threads() -> bool:
 
     Only with libgomp, bundled with torch on Linux, and once torch is loaded; LLVM's OpenMP does not need it.
     """
-    pause = _pause() if "torch" in sys.modules and sys.platform == "linux" else None
+    pause = pause_function() if "torch" in sys.modules and sys.platform == "linux" else None
     return pause is not None and pause(_SOFT) == 0
 
 
 @cache
-def _pause() -> Callable[[int], int] | None:
-    """Return `omp_pause_resource_all` of the libgomp that torch loaded."""
+def pause_function() -> Callable[[int], int] | None:
+    """Return `omp_pause_resource_all` of the libgomp that torch loaded. Looking for it takes a while, once."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libgomp" in line and "/torch" in line}
     for path in sorted(paths):

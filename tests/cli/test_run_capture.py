@@ -8,12 +8,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.cli.scripts import script_capture
 from app.main import main
+from tests.support.forked_python import run_replaced
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -42,9 +45,13 @@ def train(tmp_path: Path) -> Path:
 
 
 def ran(script: Path, *options: str, words: tuple[str, ...] = (), **launched: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.main", "run", *options, str(script), *words]
+    return run_replaced(script.parent, *options, str(script), *words, cwd=script.parent, **launched)
+
+
+def ran_anew(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "app.main", "run", *options, str(script)]
     return subprocess.run(command, text=True, capture_output=True, check=False, cwd=script.parent,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0", **launched})  # fmt: skip
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0"})  # fmt: skip
 
 
 def printed_alone() -> str:
@@ -54,10 +61,10 @@ def printed_alone() -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("step", [1, 4])
-def test_a_step_is_written_and_the_script_goes_on(train: Path, step: int) -> None:
+@pytest.mark.parametrize(("step", "run"), [(1, ran), (4, ran_anew)], ids=["1", "4"])
+def test_a_step_is_written_and_the_script_goes_on(train: Path, step: int, run: Callable[..., Any]) -> None:
     alone, out = printed_alone(), train.with_name("step.json")
-    watched = ran(train, "--capture", str(step), "--out", str(out), "--play")
+    watched = run(train, "--capture", str(step), "--out", str(out), "--play")
     assert (watched.returncode, watched.stdout) == (0, alone), watched.stderr
     assert str(out) in watched.stderr
     tape = json.loads(out.read_text())

@@ -19,8 +19,9 @@ from app.project.file import read
 from app.runs import store
 from app.util import interrupts
 from app.util.resources import path as resource_path
+from benchmarks import wrong_invocations
 from benchmarks.wrong_invocation_cases import CASES
-from tests.support.forked_python import start_command
+from tests.support.forked_python import run_forked, start_command
 
 DIGITS = resource_path("examples", "digits.tape")
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,8 +49,7 @@ def test_wrong_invocations_are_refused_with_one_sentence() -> None:
     }  # fmt: skip
     names = {case.name for case in CASES}
     assert len(names) == len(CASES) > 100 and wanted <= names
-    call = [sys.executable, "-m", "benchmarks.wrong_invocations", *sorted(wanted)]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
+    done = run_forked(Path(wrong_invocations.__file__), *sorted(wanted), cwd=ROOT)
     closing = "{0} wrong invocations: {0} refused with one sentence, 0 tracebacks, 0 hangs, 0 files left behind\n"
     assert done.stdout == closing.format(len(wanted)), done.stdout + done.stderr
 

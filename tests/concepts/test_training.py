@@ -25,6 +25,7 @@ from app.training.task import Task
 from app.training.trials.dry_run import dry_run
 from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
+from tests.support.forked_popen import with_forks
 from tests.support.forked_python import run_forked
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, net, run
 
@@ -525,9 +526,9 @@ def test_row_32_several_devices_are_taken_by_distributed_data_parallel(tmp_path)
     assert "nn.parallel.DistributedDataParallel(model)" in text and "nn.DataParallel" not in text
     (tmp_path / "model.py").write_text(source.text)
     (tmp_path / "train.py").write_text(text)
-    (tmp_path / "torchrun.py").write_text("from torch.distributed.run import main\nmain()\n")
+    torchrun = with_forks(tmp_path, "from torch.distributed.run import main\nmain()\n")
     ranks = ["--standalone", "--nproc-per-node", "2", "train.py", "--json"]
-    done = run_forked(tmp_path / "torchrun.py", *ranks, cwd=tmp_path)
+    done = run_forked(torchrun, *ranks, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
     two = [line["loss"] for line in told if line["event"] == "step"]

@@ -38,6 +38,7 @@ from app.training.events import (
 from app.training.loop import train
 from app.training.run_requests import SetRate
 from app.util.frozen import FrozenMap
+from tests.support.forked_popen import with_forks
 from tests.support.forked_python import start_forked
 from tests.support.training_jobs import SETTINGS, SMALL_NET, job, losses, net
 
@@ -223,6 +224,7 @@ import sys
 from tests.support.training_jobs import job
 from app.engine import run_process as child, pool
 from app.training.events import StepDone
+pool.prepare()
 start = pool.start
 pool.start = lambda *given: started.append(start(*given)) or started[-1]
 started = []
@@ -235,8 +237,7 @@ for event in child.train(job(epochs=100_000)):
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 def test_it_does_not_outlive_a_window_that_is_killed(tmp_path):
-    (tmp_path / "parent.py").write_text(_PARENT)
-    parent = start_forked(tmp_path / "parent.py", cwd=ROOT)
+    parent = start_forked(with_forks(tmp_path, _PARENT), cwd=ROOT)
     pid = int(parent.stdout.readline())
     assert alive(pid)
     os.kill(parent.pid, signal.SIGKILL)

@@ -20,6 +20,7 @@ from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Sa
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 from tests.engine.test_child import ROOT, alive, wait_for
+from tests.support.forked_popen import with_forks
 from tests.support.forked_python import start_forked
 from tests.support.training_jobs import CONV_NET, TWO_OUTPUTS, adam, job, losses, net, run
 
@@ -103,6 +104,7 @@ from app.engine import distributed, pool
 from app.engine.placement import RunPlacement
 from app.training.events import StepDone
 from tests.engine.test_distributed import PLAIN_NET, job
+pool.prepare()
 started, start = [], pool.start
 pool.start = lambda *given, **named: started.append(start(*given, **named)) or started[-1]
 for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=RunPlacement(2)):
@@ -113,8 +115,7 @@ for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=RunPlacemen
 
 
 def test_none_outlives_a_window_that_is_killed(tmp_path):
-    (tmp_path / "parent.py").write_text(_PARENT)
-    parent = start_forked(tmp_path / "parent.py", cwd=ROOT)
+    parent = start_forked(with_forks(tmp_path, _PARENT), cwd=ROOT)
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(pids) == 3 and all(map(alive, pids[1:])), "what wrote the script has ended"
     os.kill(parent.pid, signal.SIGKILL)

@@ -118,7 +118,14 @@ def test_with_the_same_seeds_it_has_the_numbers_of_a_fresh_process_bit_for_bit(b
 
 def test_all_that_is_loaded_ahead_is_there(begin):
     names = [name for name in fork_server.MODULES.split() if name.startswith("app.")]
-    assert output_of(begin(f"tell(missing=[name for name in {names} if name not in sys.modules])")) == {"missing": []}
+    text = f"""
+missing = [name for name in {names} if name not in sys.modules]
+from app.builder.catalog.catalog import catalog
+from app.util import late_dataclass, openmp
+made = [each.cache_info().currsize for each in (catalog, openmp.pause_function)]
+tell(missing=missing, made=made, waiting=len(late_dataclass._waiting))
+"""
+    assert output_of(begin(text)) == {"missing": [], "made": [1, 1], "waiting": 0}
 
 
 def test_without_a_seed_no_two_have_the_same_random_numbers(begin):

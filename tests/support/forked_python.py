@@ -20,6 +20,25 @@ from app.engine import pool
 
 COMMAND = "import sys\nfrom app.main import main\nsys.exit(main())\n"
 
+# As `execvp` does, but that the interpreter of the script is this one: it has torch already.
+REPLACED = """
+import os, runpy, sys
+from app.main import main
+
+class Replaced(BaseException):
+    pass
+
+def execvp(_file, words):
+    raise Replaced(*words)
+
+os.execvp = execvp
+try:
+    sys.exit(main())
+except Replaced as by:
+    sys.argv[:] = by.args[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
 
 def start_forked(script: Path, *arguments: str, cwd: Path | None = None, **environment: str) -> pool.Child:
     """Start a script as `python SCRIPT ARGUMENTS` does, with torch and the program's modules loaded already."""
@@ -31,6 +50,15 @@ def start_command(folder: Path, *arguments: str, **environment: str) -> pool.Chi
     script = folder / "command.py"
     script.write_text(COMMAND)
     return start_forked(script, *arguments, **environment)
+
+
+def run_replaced(
+    folder: Path, *arguments: str, cwd: Path, given: bytes = b"", **environment: str
+) -> CompletedProcess[str]:
+    """Run `tapedeck run ARGUMENTS`, whose process becomes that of a script, by one that is written into `folder`."""
+    command = folder / "command.py"
+    command.write_text(REPLACED)
+    return run_forked(command, "run", *arguments, cwd=cwd, given=given, **environment)
 
 
 def run_forked(

@@ -31,6 +31,7 @@ from app.engine.requests.playback import MovementEnded, Play, PlaybackRequest, S
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
 from tapedeck import program
+from tests.support.forked_python import run_forked
 from tests.tapedeck import loops
 from tests.tapedeck.test_watching import Script, asked, at_every_step, reach, script, told  # noqa: F401
 
@@ -406,9 +407,9 @@ def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
     assert held.step == 3
     watched.send_signal(signal.SIGINT)
     output, trace = watched.communicate()
-    alone, wanted = started("train.py", "alone").communicate()
-    assert watched.returncode == -signal.SIGINT and output == alone and len(output.splitlines()) == 2
-    assert trace.splitlines()[-1] == "KeyboardInterrupt" == wanted.splitlines()[-1]
+    alone = run_forked(tmp_path / "train.py", "alone", cwd=tmp_path)
+    assert watched.returncode == -signal.SIGINT and output == alone.stdout and len(output.splitlines()) == 2
+    assert trace.splitlines()[-1] == "KeyboardInterrupt" == alone.stderr.splitlines()[-1]
     assert "loss.backward()" in trace and "tapedeck" not in trace.replace(str(tmp_path), "")
     assert told(frames)[-1]["note"] == "The script was interrupted."
     with pytest.raises((EngineDiedError, HandleLostError)):

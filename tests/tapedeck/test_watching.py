@@ -22,6 +22,7 @@ from app.engine.watched.follow import follow
 from app.engine.watched.script_link import ScriptLink
 from app.training.events import Finished, GradientNorms, GroupRates, LossParts, Noticed, Started, StepDone
 from tapedeck import commands, frames, watcher, watching
+from tests.support.forked_python import run_replaced
 from tests.tapedeck import loops
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,11 +136,10 @@ def test_a_script_ends_as_it_would_alone(words, tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="a process is replaced by another")
 def test_the_command_runs_a_script_of_several_loops(tmp_path):
     script = Path(loops.__file__)
-    done = subprocess.run([sys.executable, "-m", "app.main", "run", str(script), "--lr", ""], input="hello", text=True,
-                          capture_output=True, check=False, cwd=ROOT, env={**os.environ, "RANK": "0"})  # fmt: skip
+    done = run_replaced(tmp_path, str(script), "--lr", "", cwd=ROOT, given=b"hello")
     assert done.returncode == 1 and "['--lr', ''] hello __main__" in done.stdout
     said, *trace = done.stderr.splitlines()
-    assert trace[0].startswith("Traceback") and "script.py" not in "".join(trace) and trace[-1] == "KeyError: 'the end'"
+    assert trace[0].startswith("Traceback") and trace[-1] == "KeyError: 'the end'"
     for loop, line in zip(loops.LOOPS, done.stdout.splitlines(), strict=False):
         torch.manual_seed(3)
         assert line.split()[1:-1] == [loss.hex() for loss, _ in loop()], loop.__name__

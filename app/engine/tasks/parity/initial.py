@@ -97,13 +97,13 @@ def recording_inits() -> Iterator[InitRecorder]:
     """Record initialisations of tensors in this thread."""
     notes, changed = InitRecorder(), list[tuple[Any, str, Any]]()
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(("torch.nn.", "torchvision."))]
-    for name in FUNCTIONS:
-        plain = getattr(nn.init, name)
-        noted = _noted(plain, name, notes)
-        for module in modules:  # also where it was imported by name
-            if vars(module).get(name) is plain:
+    functions = {name: getattr(nn.init, name) for name in FUNCTIONS}
+    noted = {name: _noted(plain, name, notes) for name, plain in functions.items()}
+    for module in modules:  # also where it was imported by name
+        for name in functions.keys() & vars(module).keys():
+            if vars(module)[name] is (plain := functions[name]):
                 changed.append((module, name, plain))
-                setattr(module, name, noted)
+                setattr(module, name, noted[name])
     try:
         with notes:
             yield notes
