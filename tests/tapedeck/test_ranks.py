@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +14,10 @@ import pytest
 import torch
 
 from app.autograd.gradient_norms import measure
-from app.engine import pool
 from app.engine.requests.playback import RecordRequest
 from app.engine.watched.follow import follow
 from app.engine.watched.script_ranks import ranks_of
 from app.training.events import Noticed
-from tests.support.forked_python import start_forked
 from tests.tapedeck.test_capture import Window, opened  # noqa: F401
 from tests.tapedeck.test_watching import told
 
@@ -63,14 +64,15 @@ def port(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
 
 
-def started(folder: Path, rank: int, script: Path, *arguments: str) -> pool.Child:
+def started(folder: Path, rank: int, *command: str) -> subprocess.Popen[str]:
     launched = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
-    return start_forked(script, *arguments, cwd=folder, **launched)
+    return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True, cwd=folder,
+                            env={**os.environ, **launched, "PYTHONPATH": str(ROOT)})  # fmt: skip
 
 
-def printed(processes: list[pool.Child]) -> list[bytes]:
-    outputs = [process.stdout.read() for process in processes]
-    assert not any(process.wait() for process in processes), [process.stderr.read() for process in processes]
+def printed(processes: list[subprocess.Popen[str]]) -> list[str]:
+    outputs = [process.communicate()[0] for process in processes]
+    assert not any(process.returncode for process in processes), outputs
     return outputs
 
 
@@ -82,9 +84,9 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[di
     folders = [watched / f"rank {rank}" for rank in range(2)]
     for folder in (apart, *folders):
         folder.mkdir(parents=True, mode=0o700)
-    alone = printed([started(apart, rank, script) for rank in range(2)])
+    alone = printed([started(apart, rank, str(script)) for rank in range(2)])
 
-    launcher = ROOT / "tapedeck" / "script.py"
+    launcher = str(ROOT / "tapedeck" / "script.py")
     ranks = [started(watched, rank, launcher, str(folders[rank]), str(script), "watched") for rank in range(2)]
     frames = [folder / "frames.jsonl" for folder in folders]
     while not all(path.exists() and path.read_text().endswith("\n") for path in frames):
