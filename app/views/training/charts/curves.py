@@ -33,7 +33,7 @@ from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
 
 FASTEST, SLOWEST = 0.1, 2.0  # seconds between two redraws, at least and at most
-SHARE = 0.01  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
+SHARE = 0.005  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
 STAGGER = 20  # milliseconds between the redraws of two charts
 NEAR = 8  # pixels from a mark in which it is meant
