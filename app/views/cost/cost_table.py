@@ -29,7 +29,7 @@ from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox
-from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
+from app.views.ui.tables import ColumnsModel, Index, RowsTable, selected_rows, side
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
@@ -282,8 +282,7 @@ class CostTable(QWidget):
 
     def _rows_selected(self, *_: object) -> None:
         if not self._following:
-            rows = {index.row() for index in self.table.selectionModel().selectedRows()}
-            self._selection.set((self.model.rows[row].node for row in rows), self)
+            self._selection.set((self.model.rows[row].node for row in selected_rows(self.table)), self)
 
     def _follow(self, _ids: frozenset[str], origin: object) -> None:
         if origin is not self:
@@ -309,9 +308,8 @@ class CostTable(QWidget):
 
     def copy(self) -> None:
         """Put the chosen rows on the clipboard, as text and as CSV; all and the total where none is chosen."""
-        chosen = {index.row() for index in self.table.selectionModel().selectedRows()}
-        if chosen:
-            self._copy([row for number, row in enumerate(self.model.rows) if number in chosen], False)
+        if chosen := selected_rows(self.table):
+            self._copy([self.model.rows[row] for row in chosen], False)
         else:
             self.copy_all()
 

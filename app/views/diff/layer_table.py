@@ -13,7 +13,7 @@ from app.compare.results import Layer
 from app.views.diff import layer_rows
 from app.views.diff.layer_rows import CLASS, COLUMNS, LAYER_A, LAYER_B, MEANINGS, NUMBERS, WEIGHTS, LayerRows
 from app.views.ui import icons, theme
-from app.views.ui.tables import ColumnsModel, Index, RowsTable, side
+from app.views.ui.tables import ColumnsModel, Index, RowsTable, selected_rows, side
 
 ROW_HEIGHT = 24
 LEAST_ROWS = 3  # of which the first is in sight in a small window
@@ -144,7 +144,7 @@ class LayerTable(RowsTable):
 
     def copy(self) -> None:
         """Copy the selected rows as text; all without a selection."""
-        rows = sorted({index.row() for index in self.selectionModel().selectedRows()}) or range(len(self.layers.rows))
+        rows = selected_rows(self) or range(len(self.layers.rows))
         text = layer_rows.as_text(self.layers.layers, [self.layers.rows[row] for row in rows])
         QGuiApplication.clipboard().setText(text)
 

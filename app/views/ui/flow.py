@@ -16,6 +16,9 @@ class FlowLayout(QLayout):
     """
 
     def __init__(self, on: QWidget, margins: tuple[int, int, int, int], spacing: int) -> None:
+        # Known until a part changes: heights by width, and the least size. Qt forgets them while it makes the layout.
+        self._heights: dict[int, int] = {}
+        self._minimum: QSize | None = None
         super().__init__(on)
         self.setContentsMargins(*margins)
         self.setSpacing(spacing)
@@ -61,13 +64,27 @@ class FlowLayout(QLayout):
     def hasHeightForWidth(self) -> bool:
         return True
 
+    def invalidate(self) -> None:
+        """Forget the sizes: Qt asks for them tens of times while it lays a window out."""
+        self._heights.clear()
+        self._minimum = None
+        super().invalidate()
+
     def heightForWidth(self, width: int) -> int:
-        return self._arrange(QRect(0, 0, width, 0), move=False)
+        if width not in self._heights:
+            self._heights[width] = self._arrange(QRect(0, 0, width, 0), move=False)
+        return self._heights[width]
 
     def sizeHint(self) -> QSize:
         return self.minimumSize()
 
     def minimumSize(self) -> QSize:
+        if self._minimum is None:
+            self._minimum = self._measure()
+        return self._minimum
+
+    def _measure(self) -> QSize:
+        """Return the room that the largest part takes in both directions."""
         shown = [item for item in self._items if not item.isEmpty()]
         least = max((item.minimumSize().width() for item in shown), default=0)
         margins = self.contentsMargins()

@@ -20,6 +20,16 @@ def side(right: bool) -> Qt.AlignmentFlag:
     return (Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft) | Qt.AlignmentFlag.AlignVCenter
 
 
+def selected_rows(table: QTableView) -> list[int]:
+    """Return the selected rows of a table whose cells are selected by rows, from top to bottom.
+
+    Qt's `selectedRows` asks a model for the flags of every cell of them, and one in Python is slow to answer.
+    """
+    selection = table.selectionModel().selection()
+    ranges = (selection.at(place) for place in range(selection.count()))
+    return sorted({row for each in ranges for row in range(each.top(), each.bottom() + 1)})
+
+
 class ColumnsModel(QAbstractTableModel):
     """Rows with column headings; a subclass defines the text of a cell in `data`. Tooltips explain headings."""
 

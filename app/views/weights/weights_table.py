@@ -12,7 +12,7 @@ from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNE
 from app.training.setup.weights_header import TensorInfo
 from app.util.formatting import shape_text
 from app.views.ui import icons, theme
-from app.views.ui.tables import ColumnsModel, Index, plain
+from app.views.ui.tables import ColumnsModel, Index, plain, selected_rows
 
 KEY, FILE, NET, STATE = range(4)
 COLUMNS = ("Key", "In the file", "In the network", "")
@@ -154,7 +154,7 @@ class WeightsTable(QTableView):
             self.setColumnWidth(column, width)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        chosen = [self.rows.rows[index.row()] for index in self.selectionModel().selectedRows()]
+        chosen = [self.rows.rows[row] for row in selected_rows(self)]
         if event.key() == Qt.Key.Key_Space and chosen and not self.rows.alone:
             fitting = [row for row in chosen if row.fits]
             self.rows.tick(fitting, not all(row.key in self.rows.taken for row in fitting))

@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
@@ -31,6 +31,7 @@ from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
 from app.views.training.charts.curves import Curves
 from app.views.training.charts.plot import CutLine
 from app.views.training.runs.session import Run, measure_progress
+from app.views.training.timeline.timeline_bar import TimelineBar
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job
 
@@ -80,10 +81,43 @@ def test_charts_that_come_into_sight_together_are_painted_one_after_the_other(qt
     assert one_colour(curves.memory.plot), "no rest of another picture"
     qtbot.waitUntil(lambda: len(shown) == 6)
     assert shown == [1, 2, 3, 4, 5, 6] and not one_colour(curves.memory.plot)
+    for chart in curves.charts:  # each was laid out for its size then
+        assert abs(chart.plot.view.sceneBoundingRect().right() - (chart.plot.width() - 14)) < 1
     curves.hide()
     curves.show()
     qtbot.waitUntil(lambda: len(shown) == 12)
     assert shown[6:] == shown[:6]
+
+
+def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
+    """Each time would be a layout of the whole window, once a second, on a core that the run uses."""
+
+    class LayoutRequests(QObject):
+        count = 0
+
+        def eventFilter(self, watched, event):
+            self.count += event.type() == QEvent.Type.LayoutRequest
+            return False
+
+    history, bar, half = History(), TimelineBar(), len(events) // 2
+    history.extend(events[:half])
+    curves.add_below(bar)
+    curves.set_history(history)
+    bar.show_run(history, True)
+    qtbot.waitUntil(lambda: not any(chart.plot.blank for chart in curves.charts))
+    for _ in range(4):
+        QApplication.processEvents()
+    requests, shown = LayoutRequests(), set()
+    qapp.installEventFilter(requests)
+    for event in events[half:]:
+        history.extend([event])
+        bar.refresh()
+        curves.redraw()
+        QApplication.processEvents()
+        shown.add((bar.field.text(), bar._of.text(), curves.throughput.heading.texts[2]))
+    qapp.removeEventFilter(requests)
+    assert len(shown) > 5, "the figures changed"
+    assert requests.count == 0
 
 
 def one_colour(plot):

@@ -47,8 +47,10 @@ class Heading(QWidget):
         given = (title, note, value)
         new = tuple(old if text is None else text for text, old in zip(given, self.texts, strict=True))
         if new != self.texts:
+            wanted = self.minimumSizeHint()
             self._title, self._note, self._value = new
-            self.updateGeometry()
+            if self.minimumSizeHint() != wanted:
+                self.updateGeometry()
             self._tell()
             self.update()
 

@@ -109,8 +109,9 @@ class Curves(QWidget):
         self.room = 1  # how many times `SHARE` it may take
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._redraw_if_new)
-        self._fit = QTimer(self, singleShot=True, interval=0)  # several views are resized at once
-        self._fit.timeout.connect(self._redraw_shown)
+        self._resized: list[Chart] = []  # several at once
+        self._fit = QTimer(self, singleShot=True, interval=0)
+        self._fit.timeout.connect(self._redraw_resized)
         self._below: QWidget | None = None
         self._unpainted: list[Chart] = []
         self._next_painting = QTimer(self, singleShot=True, interval=PAINTING)
@@ -159,7 +160,7 @@ class Curves(QWidget):
             chart.plot.view.clicked.connect(self._on_clicked)
             chart.plot.view.menuWanted.connect(self._on_menu)
             chart.plot.released.connect(self.follow)
-            chart.plot.view.sigResized.connect(lambda _view: self._fit.start())
+            chart.plot.view.sigResized.connect(lambda _view, chart=chart: self._on_resized(chart))
             chart.plot.pointed.connect(self._on_pointed)
         theme.manager().changed.connect(self._restyle)
         self.set_smoothing(self.controls.smoothing)
@@ -382,10 +383,18 @@ class Curves(QWidget):
         self._set_range(low, high)
         self.redraw()
 
-    def _redraw_shown(self) -> None:
-        """What fits a pixel has changed."""
+    def _on_resized(self, chart: Chart) -> None:
+        """Redraw a chart soon: what fits a pixel has changed."""
+        if chart not in self._resized:
+            self._resized.append(chart)
+        self._fit.start()
+
+    def _redraw_resized(self) -> None:
+        resized, self._resized = self._resized, []
         if self.isVisible() and self.has_run:
-            self.redraw()
+            for chart in resized:
+                chart.redraw()
+            self._show_cursor()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QGraphicsObject, QSizePolicy, QStyleOptionGraphicsItem, QWidget
 
 from app.views.training.charts import series
@@ -300,13 +300,14 @@ class StepPlot(pg.GraphicsView):
     show_epochs = True
 
     def __init__(self, left: FigureAxis | None = None, kind: Scale = "number") -> None:
+        # Nothing but the background is painted; whether the axes are laid out for the size in force.
+        self.blank, self._laid_out = False, True
         super().__init__()
         self.view = StepView()
         self.left = left or FigureAxis("left", kind)
         self.bottom = FigureAxis("bottom", "count")
         self.curves: list[Curve] = []
         self.paint_seconds = 0.0
-        self.blank = False  # nothing but the background is painted
         self.pointer_y = 0.0  # of the view, where the pointer was last
         self._lay_out()
         self.backdrop = Backdrop(self)
@@ -392,9 +393,17 @@ class StepPlot(pg.GraphicsView):
         super().leaveEvent(event)
         self.pointed.emit(None)
 
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        """Lay the axes out, of a blank plot when it is painted."""
+        self._laid_out = not self.blank
+        if self._laid_out:
+            super().resizeEvent(event)
+
     def set_blank(self, blank: bool) -> None:
         """Paint nothing but the background, or everything."""
         self.blank = blank
+        if not self._laid_out:
+            self.resizeEvent(None)
         self.viewport().update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

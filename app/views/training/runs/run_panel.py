@@ -32,7 +32,7 @@ from app.views.training.runs.table_model import COLUMNS, KEYS, NAME, STATES, Run
 from app.views.ui.docks import beside_text
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.tables import plain
+from app.views.ui.tables import plain, selected_rows
 from app.views.ui.theme import manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -275,8 +275,7 @@ class RunPanel(QWidget):
     @property
     def selected_rows(self) -> list[RunRow]:
         """The selected rows, from top to bottom."""
-        places = sorted(index.row() for index in self.table.selectionModel().selectedRows())
-        return [self.model.row_at(place) for place in places if place < len(self.model.rows)]
+        return [self.model.row_at(place) for place in selected_rows(self.table) if place < len(self.model.rows)]
 
     def _select(self, place: int) -> None:
         """Select one row, whatever keys are held: `selectRow` would toggle it with Ctrl."""

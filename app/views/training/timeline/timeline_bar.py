@@ -91,8 +91,9 @@ class TimelineBar(QWidget):
         self.show_run(None, False)
 
     def _measure(self) -> None:
-        """Fix the width of each label and button whose text changes, so that the slider does not move."""
-        self._of.setFixedWidth(self._of.fontMetrics().horizontalAdvance("of 10,000,000"))
+        """Fix the size of each label and button whose text changes: the slider stays, nothing is laid out again."""
+        metrics = self._of.fontMetrics()
+        self._of.setFixedSize(metrics.horizontalAdvance("of 10,000,000"), metrics.height())
         words = self.recompute.text()
         self.recompute.setText(RECOMPUTE)  # CANCEL is shorter
         self.recompute.setFixedWidth(self.recompute.sizeHint().width())
