@@ -235,6 +235,7 @@ class Curves(QWidget):
             chart.set_others(self._history, [Other(title, each) for title, each in others])
         if history is not None and not self.has_run:
             self._paint_in_turns()
+            self._pages.setUpdatesEnabled(False)  # what is laid out in this turn is painted in another
         if self._below is not None:
             self._below.setVisible(history is not None)
             present(self.layout()).activate()  # else the charts are given their sizes twice
@@ -410,8 +411,11 @@ class Curves(QWidget):
         self._next_painting.start()
 
     def _paint_next(self) -> None:
-        chart, *self._unpainted = self._unpainted
-        chart.plot.set_blank(False)
+        if not self._pages.updatesEnabled():
+            self._pages.setUpdatesEnabled(True)
+        else:
+            chart, *self._unpainted = self._unpainted
+            chart.plot.set_blank(False)
         if self._unpainted:
             self._next_painting.start()
 

@@ -251,10 +251,10 @@ class RunSession(QObject):
         self._thread.finished.connect(self._on_thread_finished)
         if step:
             self._thread.step()
-        self._thread.start()
         self._timer.start()
         self.runStarted.emit(run)
         self.stateChanged.emit("starting")
+        self._thread.start()  # last: it would take the interpreter from those who are told of the run
         return run
 
     def pause(self) -> None:

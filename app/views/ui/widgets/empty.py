@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent, QPen, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -12,6 +12,8 @@ from app.views.ui.present import present
 from app.views.ui.theme import current, manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label, start
+
+CHANGES = frozenset({QEvent.Type.LayoutRequest, QEvent.Type.FontChange, QEvent.Type.StyleChange, QEvent.Type.Polish})
 
 
 class _Art(QWidget):
@@ -47,6 +49,7 @@ class EmptyState(QWidget):
     acted = Signal()
 
     def __init__(self, icon: str, title: str, hint: str = "", action: str = "", parent: QWidget | None = None) -> None:
+        self._least: QSize | None = None  # until a part changes: a stack of pages asks tens of times in one layout
         super().__init__(parent)
         centre = Qt.AlignmentFlag.AlignHCenter
         self._title = label(title, "title")
@@ -95,6 +98,7 @@ class EmptyState(QWidget):
         self._fit()
 
     def _fit(self) -> None:
+        self._least = None
         # A centred label with word wrap has no natural width: it gets what the room or the text allows.
         most = round(320 * manager().scale)
         natural = self._hint.fontMetrics().horizontalAdvance(self._hint.text()) + 4
@@ -110,6 +114,14 @@ class EmptyState(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """Leave the hint out, which is as wide as it is because there is room."""
-        least = present(self.layout()).minimumSize()
-        width = max(self._title.minimumSizeHint().width(), self.button.minimumSizeHint().width(), 80) + 48
-        return QSize(min(width, least.width()), least.height())
+        if self._least is None:
+            least = present(self.layout()).minimumSize()
+            width = max(self._title.minimumSizeHint().width(), self.button.minimumSizeHint().width(), 80) + 48
+            self._least = QSize(min(width, least.width()), least.height())
+        return self._least
+
+    def event(self, event: QEvent) -> bool:
+        """Forget the least size when a part has changed."""
+        if event.type() in CHANGES:
+            self._least = None
+        return super().event(event)
