@@ -135,7 +135,7 @@ class FileMenu(QObject):
         return self._may_discard() and self._runs.may_end(quits)
 
     def _may_discard(self) -> bool:
-        """Ask about unsaved changes, with what is being typed: a field would put it into the next project."""
+        """Ask about unsaved changes, pending text of a field included: it would become an edit of the next project."""
         take_typed(self._window)
         if not self._document.dirty:
             return True

@@ -235,7 +235,7 @@ class Curves(QWidget):
             chart.set_others(self._history, [Other(title, each) for title, each in others])
         if history is not None and not self.has_run:
             self._paint_in_turns()
-            self._pages.setUpdatesEnabled(False)  # what is laid out in this turn is painted in another
+            self._pages.setUpdatesEnabled(False)  # the layout in this turn, the painting in another
         if self._below is not None:
             self._below.setVisible(history is not None)
             present(self.layout()).activate()  # else the charts are given their sizes twice

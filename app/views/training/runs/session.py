@@ -254,7 +254,7 @@ class RunSession(QObject):
         self._timer.start()
         self.runStarted.emit(run)
         self.stateChanged.emit("starting")
-        self._thread.start()  # last: it would take the interpreter from those who are told of the run
+        self._thread.start()  # last: it would compete for the interpreter with the handlers of `runStarted`
         return run
 
     def pause(self) -> None:

@@ -21,7 +21,7 @@ def focus_in(place: QWidget) -> QWidget | None:
 
 
 def take_typed(window: QWidget) -> None:
-    """Have the field with the focus take what is typed in it, as if the user left it for a moment."""
+    """Commit pending text of the field with the focus, as if the user left it for a moment."""
     field = window.focusWidget()
     if isinstance(field, QLineEdit | QPlainTextEdit) and field.hasFocus():
         field.clearFocus()
