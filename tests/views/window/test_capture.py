@@ -189,6 +189,8 @@ def kill_amid_a_capture(qtbot, window: WholeWindow, page: str) -> None:
 def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_gone(window: WholeWindow, qtbot) -> None:
     window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
+    # Asked of the next engine, its cost would start one, which takes the message away.
+    qtbot.waitUntil(lambda: window.cost_control.cost is not None, timeout=60_000)
     room = window.room
     kill_amid_a_capture(qtbot, window, "autograd")
     assert room.banner.isVisible() and room.banner.title() == "The forward pass did not finish"
