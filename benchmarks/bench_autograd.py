@@ -234,9 +234,11 @@ def measure() -> None:
     from PySide6.QtWidgets import QApplication
 
     torch.set_num_threads(1)
+    from app.util import gc_pause
     from app.views.autograd.page import AutogradPage
     from app.views.ui import theme
 
+    gc_pause.begin()  # as in the window, and in the engine during a capture
     application = QApplication.instance() or QApplication(["tapedeck"])
     theme.apply(application, "dark")
     room = AutogradPage()

@@ -16,8 +16,8 @@ from app.autograd.forward_modes import SecondOrder, Special, device_of
 from app.autograd.layers import FileRecorder, OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, saved_values
 from app.autograd.playback.kept_graph import LiveGraph
-from app.autograd.tape import Tape, TapeEdge, TapeNode
-from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
+from app.autograd.tape import ACCUMULATE, Tape, TapeEdge, TapeNode
+from app.autograd.walk import LEAF_SEQUENCE, execution_order, short_name, walk
 from app.source import layer_files
 from app.util import gc_pause, user_frames
 from app.util.frozen import FrozenMap
@@ -172,7 +172,7 @@ def record_of(
     names: Mapping[int, tuple[str, ...]],
 ) -> TapeNode:
     saved, name = reader.read(node, place), short_name(node)
-    if is_accumulate(node):
+    if name == ACCUMULATE:
         return TapeNode(place, name, parameters=names.get(id(node.variable), ()), saved=saved)
     started, answered = span
     number, values = node._sequence_nr(), saved_values(node)

@@ -20,6 +20,7 @@ from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Sa
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 from tests.engine.test_child import ROOT, alive, wait_for
+from tests.support.engines import stop
 from tests.support.forked_popen import with_forks
 from tests.support.forked_python import start_forked
 from tests.support.training_jobs import CONV_NET, TWO_OUTPUTS, adam, job, losses, net, run
@@ -118,8 +119,14 @@ def test_none_outlives_a_window_that_is_killed(tmp_path):
     parent = start_forked(with_forks(tmp_path, _PARENT), cwd=ROOT)
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(pids) == 3 and all(map(alive, pids[1:])), "what wrote the script has ended"
+    for rank in pids[1:]:
+        stop(rank)  # it sees no end of a pipe, as while a kernel takes long
     os.kill(parent.pid, signal.SIGKILL)
-    wait_for(lambda: not any(map(alive, pids)))
+    try:
+        wait_for(lambda: not any(map(alive, pids)))
+    finally:
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_an_empty_part_and_a_weighted_loss_count_for_what_they_are(monkeypatch):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import field
-from functools import cached_property
 from typing import Literal
 
 from app.diagram.diagram import Arrow, Box, Drawing
@@ -27,13 +26,13 @@ TRIES = (1.0, 1.2, 1.4, 0.85)  # factors of the estimated row width that are tri
 ACCEPTED_SCALE = 0.95  # fraction of the best scale at which an earlier try is accepted
 _LINE = 17.0
 _CHARACTER = 7.0
-# The end of an arrow's segment on the border of its group.
-PORT = "port"
 OFTEN = 500  # arrows between two calls of `progress`
 PLACING = 0.75  # of the time is spent on placing boxes, the rest on leading arrows
 
 KnownPlaces = dict[Hashable, Placed]
 Progress = Callable[[float], object]
+# An arrow's number, and the left and right ends of its part within a group; None is a port on the group's border.
+_Segment = tuple[int, Piece | None, Piece | None]
 
 
 def no_progress(_done: float) -> None:
@@ -126,25 +125,54 @@ class _Arranger:
         self.placed, self.all_parts = 0, len(drawing.boxes) + len(drawing.groups)
         self.limit, self.page = width, page
         self.boxes = {box.id: box for box in drawing.boxes}
-        self.place_in_drawing = {box.id: number for number, box in enumerate(drawing.boxes)}
         self.parents = {group.id: group.parent for group in drawing.groups}
-        self.pieces: dict[str, Piece] = {}
-        self.origin: dict[str, Point] = {}
+        self.pieces: list[Piece] = []
+        self.piece_of: dict[str, Piece] = {}
+        self.group_pieces = {group.id: Piece(0.0, 0.0, {}, group.id) for group in drawing.groups}
         # y of the ports at which an arrow crosses a group's border, from the group's top.
-        self.ports: dict[tuple[str, int, str], float] = {}
-        # (arrow, group of the segment) -> its points from left to right, relative to the corner of the group's content.
-        self.segments: dict[tuple[int, str | None], list[Point]] = {}
+        self.ports: dict[tuple[str | None, int, str], float] = {}
+        # Group of the segment -> arrow -> its points from left to right, relative to the corner of the group's content.
+        self.segments: dict[str | None, dict[int, list[Point]]] = {}
         self.label_at: list[tuple[str | None, Point] | None] = [None] * len(drawing.arrows)
         self._chains: dict[str | None, list[str | None]] = {}
         self._leftwards = drawing.direction == "RL"
 
-    @cached_property
-    def top_of(self) -> dict[str, str]:
-        """Box -> the box at the top of the piece that it is part of."""
+    def run(self) -> Layout:
+        members = self._members()
+        links = self._links_by_group()
+        for group in sorted(self.parents, key=lambda g: -len(self._enclosing(g))):
+            if group in members:
+                self._arrange_group(group, members[group], links.get(group, []))
+                members.setdefault(self.parents[group], []).append(self.group_pieces[group])
+        width, height = self._arrange_inside(None, members[None], links.get(None, []))
+        return self._layout(width, height)
+
+    def _members(self) -> dict[str | None, list[Piece]]:
+        """Make a piece of each box that hangs under none and those under it; return the pieces of each group."""
+        tops, children = self._tops(), dict[str, list[str]]()
+        for box in self.drawing.boxes:
+            if box.under is not None and tops[box.id] != box.id:
+                children.setdefault(box.under, []).append(box.id)
+        members: dict[str | None, list[Piece]] = {None: []}
+        for number, box in enumerate(self.drawing.boxes):
+            around = box.group
+            while around is not None and self.group_pieces[around].first < 0:
+                self.group_pieces[around].first = number
+                around = self.parents[around]
+            if tops.get(box.id, box.id) == box.id:
+                piece = hanging_piece(box.id, children, self.sizes.boxes)
+                piece.group, piece.first = box.group, number
+                for one in piece.rects:
+                    self.piece_of[one] = piece
+                members.setdefault(box.group, []).append(piece)
+                self.pieces.append(piece)
+        return members
+
+    def _tops(self) -> dict[str, str]:
+        """Map each box that may hang under another to the box at the top of its piece."""
         tops: dict[str, str] = {}
         for start, first in self.boxes.items():
             if first.under is None:
-                tops[start] = start
                 continue
             trail, box = [], start
             while box not in tops:
@@ -157,34 +185,6 @@ class _Arranger:
             for passed in trail:
                 tops[passed] = tops[box]
         return tops
-
-    def run(self) -> Layout:
-        hanging = self._hang()
-        members: dict[str | None, list[str]] = {None: []}
-        for box in self.drawing.boxes:
-            if self.top_of[box.id] == box.id:
-                members.setdefault(box.group, []).append(f"box {box.id}")
-        links = self._links_by_group(hanging)
-        for group in sorted(self.parents, key=lambda g: -len(self._enclosing(g))):
-            if group in members:
-                self._arrange_group(group, members[group], links.get(group, []))
-                members.setdefault(self.parents[group], []).append(f"group {group}")
-        width, height = self._arrange_inside(None, members[None], links.get(None, []))
-        return self._layout(hanging, width, height)
-
-    def _hang(self) -> set[int]:
-        """Build the tree of each box that has boxes under it; return the arrows inside these trees."""
-        children: dict[str, list[str]] = {}
-        for box in self.drawing.boxes:
-            if self.top_of[box.id] != box.id and box.under is not None:
-                children.setdefault(box.under, []).append(box.id)
-        for top in dict.fromkeys(self.top_of.values()):
-            self.pieces[f"box {top}"] = hanging_piece(top, children, self.sizes.boxes)
-        return {
-            number
-            for number, arrow in enumerate(self.drawing.arrows)
-            if self.boxes[arrow.target].under == arrow.source and self.top_of[arrow.target] != arrow.target
-        }
 
     def _ends(self, arrow: Arrow) -> tuple[str, str]:
         """Return (left end, right end); gradients run leftwards."""
@@ -199,47 +199,45 @@ class _Arranger:
                 known.append(self.parents[known[-1]])
         return known
 
-    def _links_by_group(self, hanging: set[int]) -> dict[str | None, list[tuple[int, str, str]]]:
-        """Return the segments (arrow, left end, right end) of each group; an end is a piece or a port."""
-        found: dict[str | None, list[tuple[int, str, str]]] = {}
+    def _links_by_group(self) -> dict[str | None, list[_Segment]]:
+        """Return the segments of each group."""
+        found: dict[str | None, list[_Segment]] = {}
         for number, arrow in enumerate(self.drawing.arrows):
-            if number in hanging:
-                continue
             left, right = self._ends(arrow)
-            left_top, right_top = self.top_of[left], self.top_of[right]
-            if left_top == right_top:
+            left_piece, right_piece = self.piece_of[left], self.piece_of[right]
+            if left_piece is right_piece:
                 continue
-            left_piece, right_piece = f"box {left_top}", f"box {right_top}"
-            left_group, right_group = self.boxes[left].group, self.boxes[right].group
+            left_group, right_group = left_piece.group, right_piece.group
             if left_group == right_group:
                 found.setdefault(left_group, []).append((number, left_piece, right_piece))
                 continue
             left_around, right_around = self._enclosing(left_group), self._enclosing(right_group)
             shared = next(group for group in left_around if group in right_around)
             for group in left_around[: left_around.index(shared)]:
-                found.setdefault(group, []).append((number, left_piece, PORT))
-                left_piece = f"group {group}"
+                assert group is not None
+                found.setdefault(group, []).append((number, left_piece, None))
+                left_piece = self.group_pieces[group]
             for group in right_around[: right_around.index(shared)]:
-                found.setdefault(group, []).append((number, PORT, right_piece))
-                right_piece = f"group {group}"
+                assert group is not None
+                found.setdefault(group, []).append((number, None, right_piece))
+                right_piece = self.group_pieces[group]
             found.setdefault(shared, []).append((number, left_piece, right_piece))
         return found
 
-    def _arrange_group(self, group: str, members: list[str], links: list[tuple[int, str, str]]) -> None:
+    def _arrange_group(self, group: str, members: list[Piece], links: list[_Segment]) -> None:
         width, height = self._arrange_inside(group, members, links)
-        self.pieces[f"group {group}"] = Piece(width + 2 * PAD, height + HEADER + 2 * PAD, {})
+        piece = self.group_pieces[group]
+        piece.width, piece.height = width + 2 * PAD, height + HEADER + 2 * PAD
 
-    def _arrange_inside(
-        self, group: str | None, members: list[str], links: list[tuple[int, str, str]]
-    ) -> tuple[float, float]:
+    def _arrange_inside(self, group: str | None, members: list[Piece], links: list[_Segment]) -> tuple[float, float]:
         """Place the members of a group relative to its content's corner; return the content's size."""
-        members = sorted(members, key=self._reading_index) if group is None or len(members) > 1 else members
-        index = {name: number for number, name in enumerate(members)}
-        vertices = [Vertex(self.pieces[name].width, self.pieces[name].height) for name in members]
+        members.sort(key=_first)
+        index = {piece: number for number, piece in enumerate(members)}
+        vertices = [Vertex(piece.width, piece.height) for piece in members]
         made: list[Link] = []
-        ports: dict[tuple[str, str, float], int] = {}
+        ports: dict[tuple[str, Piece | None, float], int] = {}
 
-        def port_vertex(pin: Literal["first", "last"], piece: str, height: float) -> int:
+        def port_vertex(pin: Literal["first", "last"], piece: Piece | None, height: float) -> int:
             """Return the vertex of a port; arrows to the same point inside share one."""
             key = (pin, piece, height)
             if key not in ports:
@@ -249,12 +247,13 @@ class _Arranger:
 
         arrows, labels = self.drawing.arrows, self.sizes.labels
         for number, left, right in links:
-            tail_dy = 0.0 if left == PORT else self._port_y(left, number, "right")
-            head_dy = 0.0 if right == PORT else self._port_y(right, number, "left")
-            tail = port_vertex("first", right, head_dy) if left == PORT else index[left]
-            head = port_vertex("last", left, tail_dy) if right == PORT else index[right]
-            text = arrows[number].label
-            label = labels.get(text, 0.0) if text and left != PORT and right != PORT else 0.0
+            arrow = arrows[number]
+            left_end, right_end = self._ends(arrow)
+            tail_dy = 0.0 if left is None else self._port_y(left, number, left_end, "right")
+            head_dy = 0.0 if right is None else self._port_y(right, number, right_end, "left")
+            tail = port_vertex("first", right, head_dy) if left is None else index[left]
+            head = port_vertex("last", left, tail_dy) if right is None else index[right]
+            label = labels.get(arrow.label, 0.0) if arrow.label and left is not None and right is not None else 0.0
             made.append(Link(tail, head, tail_dy, head_dy, label))
         limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
         if self.limit is not None:
@@ -267,18 +266,17 @@ class _Arranger:
             width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
         # Content narrower than the group's header is centred.
         shift = (width - placed.width) / 2
-        for name in members:
-            x, y = placed.corners[index[name]]
-            self.origin[name] = (x + shift, y)
+        for piece, (x, y) in zip(members, placed.corners, strict=False):  # ports have corners too
+            piece.x, piece.y = x + shift, y
+        segments = self.segments[group] = {}
         for (number, left, right), link, route, at in zip(links, made, placed.routes, placed.labels, strict=True):
-            points = [(px + shift, py) for px, py in route] if shift else list(route)
-            if group is not None and left == PORT:
+            segments[number] = points = [(px + shift, py) for px, py in route] if shift else list(route)
+            if group is not None and left is None:
                 points[0] = (-PAD, points[0][1])
                 self.ports[(group, number, "left")] = points[0][1] + HEADER + PAD
-            if group is not None and right == PORT:
+            if group is not None and right is None:
                 points[-1] = (width + PAD, points[-1][1])
                 self.ports[(group, number, "right")] = points[-1][1] + HEADER + PAD
-            self.segments[(number, group)] = points
             if link.label_width and at is not None:
                 self.label_at[number] = (group, (at[0] + shift, at[1]))
         return width, placed.height
@@ -304,69 +302,48 @@ class _Arranger:
         good = {rows for most, rows in promised if most > ACCEPTED_SCALE * promised[0][0]}
         return layered.arrange(next(rows for rows in tries if rows in good))
 
-    def _reading_index(self, piece: str) -> int:
-        """Return the index of a piece in the drawing's order."""
-        return self.place_in_drawing[piece[4:]] if piece.startswith("box ") else self._first_box[piece[6:]]
+    def _port_y(self, piece: Piece, number: int, end: str, side: str) -> float:
+        """Return the y at which an arrow to or from the box `end` meets this side of a piece, from the piece's top."""
+        rect = piece.rects.get(end)
+        return self.ports[(piece.group, number, side)] if rect is None else rect.y + rect.height / 2
 
-    @cached_property
-    def _first_box(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for box in self.drawing.boxes:
-            for group in self._enclosing(box.group):
-                if group is None or group in found:
-                    break  # and so are those around it
-                found[group] = self.place_in_drawing[box.id]
-        return found
-
-    def _port_y(self, piece: str, number: int, side: str) -> float:
-        """Return the y at which an arrow meets this side of a piece, from the piece's top."""
-        if piece.startswith("group "):
-            return self.ports[(piece[6:], number, side)]
-        arrow = self.drawing.arrows[number]
-        _, y, _, height = self.pieces[piece].rects[
-            arrow.target if (side == "right") == self._leftwards else arrow.source
-        ]
-        return y + height / 2
-
-    def _layout(self, hanging: set[int], width: float, height: float) -> Layout:
+    def _layout(self, width: float, height: float) -> Layout:
         """Translate everything to the drawing's coordinates."""
         corner: dict[str | None, Point] = {None: (0.0, 0.0)}
         groups: dict[str, Rect] = {}
         for group in sorted(self.parents, key=lambda g: len(self._enclosing(g))):
-            name = f"group {group}"
-            if name in self.pieces:
-                x, y = _plus(corner[self.parents[group]], self.origin[name])
-                piece = self.pieces[name]
+            piece = self.group_pieces[group]
+            if piece.width:
+                x, y = _plus(corner[self.parents[group]], (piece.x, piece.y))
                 groups[group] = Rect(x, y, piece.width, piece.height)
                 corner[group] = (x + PAD, y + HEADER + PAD)
         boxes: dict[str, Rect] = {}
-        for name, piece in self.pieces.items():
+        for piece in self.pieces:
+            x, y = corner[piece.group]
+            x, y = x + piece.x, y + piece.y
             for box, rect in piece.rects.items():
-                (x, y), (dx, dy), (rx, ry, width_, height_) = corner[self.boxes[box].group], self.origin[name], rect
-                boxes[box] = Rect(x + dx + rx, y + dy + ry, width_, height_)
+                boxes[box] = Rect(x + rect.x, y + rect.y, rect.width, rect.height)
         routes = []
         for number, arrow in enumerate(self.drawing.arrows):
             if not number % OFTEN:
                 self.progress(PLACING + (1 - PLACING) * number / len(self.drawing.arrows))
-            hangs = number in hanging
-            routes.append(
-                _down(boxes[arrow.source], boxes[arrow.target]) if hangs else self._route(number, corner, boxes)
-            )
+            routes.append(self._route(number, arrow, corner, boxes))
         labels = tuple(None if at is None else _plus(corner[at[0]], at[1]) for at in self.label_at)
         return Layout(boxes, groups, tuple(routes), labels, width, height)
 
-    def _route(self, number: int, corner: Mapping[str | None, Point], boxes: Mapping[str, Rect]) -> tuple[Point, ...]:
-        arrow = self.drawing.arrows[number]
+    def _route(
+        self, number: int, arrow: Arrow, corner: Mapping[str | None, Point], boxes: Mapping[str, Rect]
+    ) -> tuple[Point, ...]:
         left, right = self._ends(arrow)
-        if left == right:
-            return _loop(boxes[left])
-        if self.top_of[left] == self.top_of[right]:
-            return boxes[arrow.source].center, boxes[arrow.target].center
-        left_group, right_group = self.boxes[left].group, self.boxes[right].group
+        left_piece, right_piece = self.piece_of[left], self.piece_of[right]
         # The piece of a box that has boxes hanging under it can be wider than the box, so the ends are the boxes' own.
-        start, end = boxes[left].x + boxes[left].width, boxes[right].x
+        left_rect, right_rect = boxes[left], boxes[right]
+        if left_piece is right_piece:
+            return self._route_within(arrow, left_piece, boxes)
+        start, end = left_rect.x + left_rect.width, right_rect.x
+        left_group, right_group = left_piece.group, right_piece.group
         if left_group == right_group:
-            segment = self.segments[(number, left_group)]
+            segment = self.segments[left_group][number]
             if len(segment) == 2 and abs(start - end) > 0.01:
                 down = corner[left_group][1]
                 first, last = (start, segment[0][1] + down), (end, segment[1][1] + down)
@@ -379,13 +356,26 @@ class _Arranger:
         all_points: list[Point] = []
         for group in way:
             dx, dy = corner[group]
-            all_points += [(x + dx, y + dy) for x, y in self.segments[(number, group)]]
+            all_points += [(x + dx, y + dy) for x, y in self.segments[group][number]]
         all_points[0], all_points[-1] = (start, all_points[0][1]), (end, all_points[-1][1])
         points = all_points[:1]
         for before, point in zip(all_points, all_points[1:], strict=False):
             if abs(before[0] - point[0]) + abs(before[1] - point[1]) > 0.01:
                 points.append(point)
         return tuple(points if arrow.source == left else points[::-1])
+
+    def _route_within(self, arrow: Arrow, piece: Piece, boxes: Mapping[str, Rect]) -> tuple[Point, ...]:
+        """Lead an arrow from a box to itself, or to another of the same piece."""
+        source, target = boxes[arrow.source], boxes[arrow.target]
+        if arrow.source == arrow.target:
+            return _loop(source)
+        if self.boxes[arrow.target].under == arrow.source and next(iter(piece.rects)) != arrow.target:
+            return _down(source, target)
+        return source.center, target.center
+
+
+def _first(piece: Piece) -> int:
+    return piece.first
 
 
 def _plus(a: Point, b: Point) -> Point:

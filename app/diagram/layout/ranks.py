@@ -59,6 +59,6 @@ def layers(vertices: list[Vertex], links: list[Link], rank: list[int]) -> list[i
             layer[vertex] = max(layer[vertex], min(layer[head] for head in after[vertex]) - 1)
     free = [layer[v] for v, vertex in enumerate(vertices) if not vertex.pin] or [0]
     ends = {"first": min(free) - 1, "last": max(free) + 1}
-    layer = [ends.get(vertex.pin, layer[v]) for v, vertex in enumerate(vertices)]
+    layer = [ends[vertex.pin] if vertex.pin else layer[v] for v, vertex in enumerate(vertices)]
     used = {old: new for new, old in enumerate(sorted(set(layer)))}
     return [used[old] for old in layer]

@@ -33,13 +33,21 @@ class Rect(NamedTuple):
         return self.x + self.width / 2, self.y + self.height / 2
 
 
-@dataclass
+@dataclass(eq=False)
 class Piece:
-    """A unit of placement: a box with the boxes under it, or a group. `rects` are relative to its corner."""
+    """A unit of placement: a box with the boxes under it, the topmost first in `rects`, or a group.
+
+    `rects` are relative to its corner; its corner is at (`x`, `y`) of what it is placed in. `group` is the group of its
+    boxes, `first` the place of its first box in the drawing.
+    """
 
     width: float
     height: float
     rects: dict[str, Rect]
+    group: str | None = None
+    first: int = -1
+    x: float = 0.0
+    y: float = 0.0
 
 
 def hanging_piece(top: str, children: Mapping[str, list[str]], sizes: Mapping[str, tuple[float, float]]) -> Piece:
