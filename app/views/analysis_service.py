@@ -62,7 +62,8 @@ class AnalysisService(QObject):
 
     `shapes_ready(analysis)` comes first, with only what the canvas shows during edits. `analysed(analysis)` follows for
     the open graph, seen from the open block, and again when data or training settings change: its problems are all that
-    prevent a run. Until torch is loaded there is no analysis; the window can draw, connect and rename already.
+    prevent a run. Until torch is loaded there is no analysis; the window can draw, connect and rename already, and what
+    needs the analysis waits for it by `when_checked`.
     """
 
     torch_loaded = Signal(object)
@@ -105,8 +106,13 @@ class AnalysisService(QObject):
         self._turns = 0
         self._held = False
         self._waits = ""  # what to request after a pause: "all" or the "rest"
+        # What waits for the analysis, by key: what to do then, and what if it fails.
+        self._awaiting: dict[str, tuple[Callable[[], object], Callable[[str], object]]] = {}
+        self._failure = ""  # why there is no analysis
         self._first_look = QTimer(self, interval=0)
         self._first_look.timeout.connect(self._turn)
+        self.torch_failed.connect(lambda failed: self._give_up(f"PyTorch cannot be loaded: {failed.error}"))
+        self.analysis_failed.connect(lambda failed: self._give_up(f"The network could not be checked: {failed.error}"))
         document.replaced.connect(self._replaced)
         document.changed.connect(self._changed)
         catalog.changed.connect(self._request_analysis)
@@ -125,6 +131,40 @@ class AnalysisService(QObject):
     def up_to_date(self) -> bool:
         """Return whether `analysis` is of the open graph, its blocks, and the open block."""
         return self.analysis is not None and self._answers(self._answered_question)
+
+    @property
+    def unfinished(self) -> tuple[str, str] | None:
+        """Return what ends by itself before the network is checked: as a state, and as what will have happened then."""
+        if self.torch is None:
+            return "PyTorch is loading", "PyTorch is loaded"
+        return None if self.up_to_date else ("Checking the network", "the network is checked")
+
+    def when_checked(self, key: str, act: Callable[[], object], give_up: Callable[[str], object]) -> None:
+        """Call `act` once the open network is checked, at once if it is, or `give_up` with the reason if it cannot be.
+
+        A later request of the same `key` takes the place of one that waits; another project drops it.
+        """
+        self._awaiting.pop(key, None)
+        if self.up_to_date:
+            act()
+        elif self._failure:
+            give_up(self._failure)
+        else:
+            self._awaiting[key] = act, give_up
+
+    def pending(self, key: str) -> bool:
+        """Return whether a request waits for the network to be checked."""
+        return key in self._awaiting
+
+    def forget(self, key: str) -> None:
+        """Drop a request that waits."""
+        self._awaiting.pop(key, None)
+
+    def _give_up(self, reason: str) -> None:
+        self._failure = reason
+        waiting, self._awaiting = self._awaiting, {}
+        for _, give_up in waiting.values():
+            give_up(reason)
 
     @property
     def net_runs(self) -> bool:
@@ -212,6 +252,7 @@ class AnalysisService(QObject):
             self._breath.start()
 
     def _replaced(self, _project: Project) -> None:
+        self._awaiting.clear()
         self._wait_a_little()
 
     def _wait_a_little(self) -> None:
@@ -239,7 +280,7 @@ class AnalysisService(QObject):
         elif self.torch is not None and not self._turns and not self.up_to_date:
             self._breath.stop()
             self._recall.stop()
-            self._waits = ""
+            self._waits = self._failure = ""
             self._forget()
             if self._document.project.opened is not None:
                 self._analyse_opened()
@@ -367,6 +408,9 @@ class AnalysisService(QObject):
         told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
         self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)
         self.analysed.emit(self.analysis)
+        waiting, self._awaiting = self._awaiting, {}
+        for act, _ in waiting.values():
+            act()
 
 
 class Hearers(QObject):

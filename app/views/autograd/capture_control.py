@@ -101,8 +101,7 @@ class AutogradControl(QObject):
 
     def forget(self) -> None:
         """Drop the captured request, and a batch under way, of another project."""
-        for requests in (self._background, self._engine):
-            requests.forget(CAPTURE)
+        self._drop_capture()
         self.diagnosed = None
         self._newest_of.clear()
 
@@ -137,8 +136,7 @@ class AutogradControl(QObject):
         """Show the newest graph of the net, of the opened model or of a script."""
         if subject == self.subject or (subject == MODEL and self.opened is None):
             return
-        for asks in (self._background, self.asks):
-            asks.forget(CAPTURE)
+        self._drop_capture()
         self.subject = subject
         self.turned.emit(subject)
         self._room.standing.setVisible(subject == SCRIPT and bool(self._room.standing.title()))
@@ -181,6 +179,19 @@ class AutogradControl(QObject):
             model = ModelCapture(self.opened.model, train, self.options)
             self.opened.capture(model, self._model_captured, partial(self._failed, model), self._room.show_busy)
             return
+        if self._live.unfinished is not None:
+            self._room.show_busy(f"{self._live.unfinished[0]}…")
+        self._live.when_checked(CAPTURE, partial(self._capture_net, train), self._not_checked)
+
+    def _not_checked(self, reason: str) -> None:
+        self._room.show_error("No batch was run", reason)
+
+    def _drop_capture(self) -> None:
+        """Cancel the capture under way, wherever it is."""
+        for requests in (self._live, self._background, self._engine, self.asks):
+            requests.forget(CAPTURE)
+
+    def _capture_net(self, train: bool) -> None:
         analysis = self._live.analysis
         if self._refuses() or analysis is None:
             return
@@ -188,8 +199,7 @@ class AutogradControl(QObject):
         self._room.show_busy("Running the forward pass…")
         labels = node_labels(self._document.project.graph, self._catalog)
         request = CaptureRequest(job, labels, train, options=self.options)
-        for asks in (self._background, self._engine):
-            asks.forget(CAPTURE)
+        self._drop_capture()
         if not self._newest.of_this_window(job.source):
             self._ask(request, self._newest.choice(job.source, Path(self._folder.name))())
             return
@@ -201,9 +211,6 @@ class AutogradControl(QObject):
     def _refuses(self) -> bool:
         """Return whether the drawing cannot be captured as it is, and say why."""
         self._refused = True
-        if self._live.analysis is None or not self._live.up_to_date:
-            self._room.show_error("The network is still being checked", "Try again in a moment.")
-            return True
         random = self.options.data == "random"
         if errors := self._live.net_errors if random else self._live.errors:
             first, fits = errors[0], self._live.net_runs  # then it is the data, or the loss, that it does not go with
@@ -231,8 +238,7 @@ class AutogradControl(QObject):
             if self.script.state == WAITING:
                 self.script.release()
         else:
-            for asks in (self._background, self.asks):
-                asks.forget(CAPTURE)
+            self._drop_capture()
             if self.subject == MODEL and self.opened is not None:
                 self.opened.cancel()
         self._room.show_idle()
@@ -269,8 +275,7 @@ class AutogradControl(QObject):
         """Show a step of a run as it was recomputed, in place of the drawn net's newest graph."""
         self.turn_to(NET)
         self.go_on()
-        for asks in (self._background, self._engine):
-            asks.forget(CAPTURE)
+        self._drop_capture()
         words = f"step {held.step:,} of {held.script}"
         show = partial(self._show, tape, held, words)
         if len(tape.nodes) <= FEW:

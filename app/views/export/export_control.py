@@ -18,7 +18,7 @@ from app.views.export.proofs_dialog import ProofsDialog
 from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 
-LOOK = "export weights"
+LOOK, EXPORT = "export weights", "export"
 
 
 class ExportControl(QObject):
@@ -37,14 +37,18 @@ class ExportControl(QObject):
 
     def ask(self) -> None:
         """Ask what and where to, then write it."""
-        if self._live.analysis is None or not self._live.up_to_date:
-            self._notifier.refuse("Nothing was exported", "The network is still being checked; try again in a moment.")
-            return
+        if self._live.unfinished is not None:
+            self._notifier.say("Export", f"Opens when {self._live.unfinished[1]}")
+        self._live.when_checked(EXPORT, self._ask_checked, self._refuse)
+
+    def _refuse(self, reason: str) -> None:
+        self._notifier.refuse("Nothing was exported", reason)
+
+    def _ask_checked(self) -> None:
+        assert self._live.analysis is not None
         if not self._live.analysis.runnable:
             first = self._live.analysis.errors[0]
-            self._notifier.refuse(
-                "Nothing was exported", f"The network cannot run yet: {first.message}. {first.reason}"
-            )
+            self._refuse(f"The network cannot run yet: {first.message}. {first.reason}")
             return
         folder = self._settings.export_folder_of(self._document.path) / self._document.title
         opened = self._document.project.opened is not None

@@ -73,11 +73,20 @@ class InterpretControl(QObject):
 
     def prepare(self) -> None:
         """Make the net with its newest weights ready, and inspect the sample."""
-        workspace, analysis = self._workspace, self._workspace.live.analysis
+        live = self._workspace.live
         self._page.banner.hide()
-        if analysis is None or not workspace.live.up_to_date:
-            self._page.refuse("Nothing to inspect yet", "The network is still being checked. Try again in a moment.")
-            return
+        if live.unfinished is not None:
+            self._page.set_busy(f"{live.unfinished[0]}…")
+        live.when_checked(KEY, self._prepare_checked, self._not_checked)
+
+    def _not_checked(self, reason: str) -> None:
+        self._page.set_busy("")
+        self._page.refuse("Nothing to inspect yet", reason)
+
+    def _prepare_checked(self) -> None:
+        workspace, analysis = self._workspace, self._workspace.live.analysis
+        assert analysis is not None
+        self._page.set_busy("")
         opened = workspace.document.project.opened
         if workspace.live.errors:
             if opened is not None and not opened.source.looked_at:  # data do not fit: its example inputs do
@@ -139,7 +148,8 @@ class InterpretControl(QObject):
         """Cancel what is under way."""
         for key in (KEY, MAPS, EFFECT, CHANGES):
             self._workspace.engine.forget(key)
-        self._workspace.background.forget(KEY)
+        for requests in (self._workspace.live, self._workspace.background):
+            requests.forget(KEY)
         self._waiting.clear()
         self._page.set_busy("")
 

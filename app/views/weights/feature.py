@@ -38,7 +38,7 @@ class WeightsFeature(Feature):
 
     def drop(self, data: QMimeData) -> Callable[[], object] | None:
         path = self.weights_control.takes(data)
-        return None if path is None else lambda: self.weights_control.open(path)
+        return None if path is None else lambda: self.weights_control.offer(path)
 
     def _run_started(self, run: Run) -> None:
         start = run.job.training.start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 PATTERNS = " ".join(f"*{suffix}" for suffix in SUFFIXES)
-SAVE, STATUS = "weights.save", "weights.status"
-WAITING = "The network is still being checked, so only the file is shown. Open it again in a moment."
+OPEN, SAVE, STATUS = "weights.open", "weights.save", "weights.status"
+NOT_SAVED = "No weights were saved"
 
 
 class WeightsControl(QObject):
@@ -47,7 +48,12 @@ class WeightsControl(QObject):
         folder = workspace.document.path.parent if workspace.document.path else workspace.settings.export_folder
         name, _ = QFileDialog.getOpenFileName(workspace.window, "Load weights", str(folder), f"Weights ({PATTERNS})")
         if name:
-            self.open(Path(name))
+            self.offer(Path(name))
+
+    def offer(self, path: Path) -> None:
+        """Show a file beside the net once that is checked, or the file alone if it cannot be."""
+        show = partial(self.open, path)
+        self._workspace.live.when_checked(OPEN, show, lambda _reason: show())
 
     def open(self, path: Path) -> WeightsDialog:
         """Show a file beside the net."""
@@ -63,7 +69,7 @@ class WeightsControl(QObject):
         """Return the source that weights are loaded into, or why there is none."""
         live = self._workspace.live
         if live.analysis is None or not live.up_to_date:
-            return None, WAITING
+            return None, "The network could not be checked, so only the file is shown."
         if not live.net_runs:
             first = next((f": {problem.message}" for problem in live.analysis.errors), "")
             return None, f"The network cannot run yet, so nothing can be loaded into it{first}."
@@ -96,17 +102,20 @@ class WeightsControl(QObject):
         """Show the dropped weights file; False if there is none."""
         path = self.takes(data)
         if path is not None:
-            self.open(path)
+            self.offer(path)
         return path is not None
 
     # --- Out
 
     def ask_save(self) -> None:
         """Ask where to, and write the weights of the newest run, else those that one would begin with."""
+        self._workspace.live.when_checked(SAVE, self._ask_where, partial(self._workspace.notifier.refuse, NOT_SAVED))
+
+    def _ask_where(self) -> None:
         workspace = self._workspace
         source, trouble = self._net()
         if source is None:
-            workspace.notifier.refuse("No weights were saved", trouble)
+            workspace.notifier.refuse(NOT_SAVED, trouble)
             return
         start = workspace.settings.export_folder / f"{workspace.document.title}.safetensors"
         kinds = "safetensors (*.safetensors);;torch.save (*.pt)"
@@ -119,7 +128,7 @@ class WeightsControl(QObject):
         """Have the engine write the weights; an active run's between two steps."""
         workspace, (source, trouble) = self._workspace, self._net()
         if source is None:
-            workspace.notifier.refuse("No weights were saved", trouble)
+            workspace.notifier.refuse(NOT_SAVED, trouble)
             return
         training, folder = workspace.document.project.training, TemporaryFolder()
 
@@ -137,7 +146,7 @@ class WeightsControl(QObject):
         workspace.background.ask(SAVE, choice, on_answer=ask, on_error=self._not_saved)
 
     def _not_saved(self, failure: WorkerFailure) -> None:
-        self._workspace.notifier.refuse("No weights were saved", str(failure.error))
+        self._workspace.notifier.refuse(NOT_SAVED, str(failure.error))
 
     # --- Words
 

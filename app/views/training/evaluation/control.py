@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -39,6 +40,7 @@ KEY = "evaluation"
 SHOWN = 60  # samples that are shown at once
 RUNS = 5  # runs whose checkpoints are offered
 NEWEST, START, FILE = "newest", "start", "file"
+NOTHING = "Nothing to evaluate yet"
 FILTER = "Weights (*.safetensors *.pt);;All files (*)"
 
 
@@ -103,13 +105,10 @@ class EvaluationControl(QObject):
         Raises LookupError with words.
         """
         workspace = self._workspace
-        run, thread = workspace.newest_weights.run, workspace.session.training_thread
-        if self._key == NEWEST and run is not None and thread is not None:
-            if thread.result is None or thread.result.state_dict is not None:
-                return run.job, thread, f"newest weights of run {run.display_number}"
+        if (of_run := self._of_run()) is not None:
+            return of_run
         analysis = workspace.live.analysis
-        if analysis is None or not workspace.live.up_to_date:
-            raise LookupError("The network is still being checked. Try again in a moment.")
+        assert analysis is not None
         if workspace.live.errors:
             first = workspace.live.errors[0]
             raise LookupError(f"The network cannot run yet: {first.message}. {first.reason}")
@@ -118,6 +117,15 @@ class EvaluationControl(QObject):
             return job, NamedWeightsFile(self._path, self._name), self._name
         newest = self._key == NEWEST
         return job, NewestStored(workspace.runs_keeper.folder) if newest else InitialWeights(), ""
+
+    def _of_run(self) -> tuple[Job, TrainingThread, str] | None:
+        """Return the job and run of this window that has the chosen weights, None if no run has."""
+        run, thread = self._workspace.newest_weights.run, self._workspace.session.training_thread
+        if self._key != NEWEST or run is None or thread is None:
+            return None
+        if thread.result is not None and thread.result.state_dict is None:
+            return None
+        return run.job, thread, f"newest weights of run {run.display_number}"
 
     # --- An evaluation
 
@@ -132,10 +140,25 @@ class EvaluationControl(QObject):
     def _start(self, scope: EvaluationScope | None) -> None:
         if self._busy:
             return
+        live, start = self._workspace.live, partial(self._start_checked, scope)
+        if self._of_run() is not None:
+            start()
+            return
+        if live.unfinished is not None:
+            self._busy = True
+            self._page.set_busy(f"{live.unfinished[0]}…")
+        live.when_checked(KEY, start, self._not_checked)
+
+    def _not_checked(self, reason: str) -> None:
+        self._settle()
+        self._page.refuse(NOTHING, reason)
+
+    def _start_checked(self, scope: EvaluationScope | None) -> None:
+        self._settle()
         try:
             job, weights, name = self._source()
         except LookupError as error:
-            self._page.refuse("Nothing to evaluate yet", str(error))
+            self._page.refuse(NOTHING, str(error))
             return
         self._page.banner.hide()
         self._busy = True
@@ -160,8 +183,8 @@ class EvaluationControl(QObject):
 
     def cancel(self) -> None:
         """Cancel after the current batch."""
-        self._workspace.background.forget(KEY)
-        self._workspace.engine.forget(KEY)
+        for requests in (self._workspace.live, self._workspace.background, self._workspace.engine):
+            requests.forget(KEY)
         self._settle()
 
     def _settle(self) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 CANNOT_START = "The run cannot start"
 NO_SCRIPT = "Start one with tapedeck run --window train.py, or choose Run, Attach to a running job."
 STARTS_WHEN = "Starts when {} (F8 cancels)"
+RUN = "run"  # key of the run that waits for the network to be checked
 LONG = 200  # ms after which a check is shown on the deck
 
 
@@ -73,15 +74,12 @@ class RunControl(QObject):
         self._keeper: RunsKeeper | None = None
         self._drawn: dict[int, Project] = {}
         self._told: str | None = None
-        self._queued: Callable[[], None] | None = None  # the run that starts when nothing is waited for
         self._moved = self._offers = False
         self.moved_on.connect(self._note_moved)
         self._check = QTimer(self, singleShot=True, interval=LONG)
         self._check.timeout.connect(self._tell_blocked)
         live.analysed.connect(self._analysed)
-        for failed in (live.torch_failed, live.analysis_failed):
-            failed.connect(lambda _failure: self._cancel_queued())
-        document.replaced.connect(lambda _project: self._cancel_queued())
+        document.replaced.connect(lambda _project: self._tell_blocked())
         document.changed.connect(self._drawing_changed)
         session.stateChanged.connect(self._state_changed)
         session.failed.connect(self._failed)
@@ -99,22 +97,15 @@ class RunControl(QObject):
     @property
     def blocked(self) -> str:
         """Why no run can be started now, "" if one can."""
-        if waits := self._waits_for:
-            return STARTS_WHEN.format(waits[1]) if self._queued is not None else waits[0]
+        if waits := self._live.unfinished:
+            return STARTS_WHEN.format(waits[1]) if self._live.pending(RUN) else waits[0]
         count = len(self._live.errors)
         return f"Fix {count} {plural(count, 'error')} to run" if count else ""
 
     @property
     def waits(self) -> bool:
         """Return whether a run can be requested now that starts later by itself."""
-        return self._waits_for is not None
-
-    @property
-    def _waits_for(self) -> tuple[str, str] | None:
-        """Return what ends by itself before a run can start: as a state, and as what will have happened then."""
-        if self._live.torch is None:
-            return "PyTorch is loading", "PyTorch is loaded"
-        return None if self._live.up_to_date else ("Checking the network", "the network is checked")
+        return self._live.unfinished is not None
 
     def run(self) -> None:
         """Start, or resume after a pause."""
@@ -145,13 +136,9 @@ class RunControl(QObject):
 
     def stop(self) -> None:
         """Stop the run, or cancel the one that has not started yet."""
-        self._cancel_queued()
+        self._live.forget(RUN)
+        self._tell_blocked()
         self._session.stop()
-
-    def _cancel_queued(self) -> None:
-        if self._queued is not None:
-            self._queued = None
-            self._tell_blocked()
 
     def set_rate(self, rate: float, group: str = "") -> None:
         """Set the learning rate of a parameter group of the active run; "" is the main one."""
@@ -293,8 +280,9 @@ class RunControl(QObject):
         return wanted
 
     def _start(self, step: bool, start: StartWeights | None = None, parent: Parent | None = None) -> None:
-        if self._waits_for:
-            self._queued = partial(self._start, step, start, parent)
+        if self._live.unfinished:
+            then = partial(self._start, step, start, parent)
+            self._live.when_checked(RUN, lambda: self._session.active or then(), self._not_checked)
             self._tell_blocked()
             return
         analysis = self._live.analysis
@@ -338,12 +326,14 @@ class RunControl(QObject):
             self._keeper.announce_start()
         self.moved_on.emit(moved)
 
+    def _not_checked(self, reason: str) -> None:
+        """Say why a run that waited does not start."""
+        self._tell_blocked()
+        self.refused.emit(CANNOT_START, reason)
+
     def _analysed(self, _analysis: object) -> None:
         self._check.stop()
-        queued, self._queued = (None, self._queued) if self._waits_for else (self._queued, None)
         self._tell_blocked()
-        if queued is not None and not self._session.active:
-            queued()
 
     def _tell_blocked(self) -> None:
         if self.blocked != self._told:

@@ -53,8 +53,6 @@ class SurgeryControl(QObject):
             return "An opened model is defined by its own code. Redraw it to edit it during a run."
         if not differ(before, workspace.document.project):
             return NOTHING
-        if not workspace.live.up_to_date or workspace.live.torch is None:
-            return "The network is being checked. Try again in a moment."
         if errors := workspace.live.errors:
             return f"The network has errors: {errors[0].message}. Fix them first."
         return ""
@@ -65,8 +63,11 @@ class SurgeryControl(QObject):
         if self.dialog is not None:
             self.dialog.raise_()
             return
+        if workspace.live.unfinished is not None and session.active:
+            workspace.live.when_checked("surgery", self.open, self._refuse)
+            return
         if refusal := self.refusal:
-            workspace.notifier.show("info", NOT_NOW, refusal)
+            self._refuse(refusal)
             return
         if session.state != "paused":
             why = "Edits are applied between two steps. The run continues when you resume it."
@@ -75,6 +76,9 @@ class SurgeryControl(QObject):
         run = session.current
         assert run is not None
         self._plan(run, workspace.document.project)
+
+    def _refuse(self, reason: str) -> None:
+        self._workspace.notifier.show("info", NOT_NOW, reason)
 
     def _pause(self) -> None:
         self._workspace.notifier.withdraw(PAUSE_FIRST)

@@ -1,0 +1,72 @@
+"""What is asked of a network before it is checked: it waits for that, can be cancelled, and says why if that fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.engine import pool
+from app.engine.client import shared
+from app.util.resources import path as resource_path
+from app.views.export.export_dialog import ExportDialog
+from tests.support import windows
+from tests.support.whole_window import WholeWindow
+
+DIGITS = resource_path("examples", "MLP on digits.tape")
+LEFT = Qt.MouseButton.LeftButton
+
+
+def dialogs(window: WholeWindow) -> list[ExportDialog]:
+    return [one for one in window.findChildren(ExportDialog) if one.isVisible()]
+
+
+def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(qtbot, qapp) -> None:
+    with windows.shown(qapp, "asked early") as window:
+        window.files.open(DIGITS)
+        window.pages.show("autograd")
+        window.actions_by_key["capture"].trigger()
+        assert window.room.busy and window.room._busy.title() == "PyTorch is loading…"
+        QTest.mouseClick(window.room._busy.button, LEFT)
+        assert not window.room.busy and not window.live.pending("capture")
+        window.actions_by_key["capture"].trigger()
+        window.pages.show("evaluation")
+        QTest.mouseClick(window.evaluation.empty.button, LEFT)
+        assert window.evaluation.state.text() == "PyTorch is loading…"
+        QTest.mouseClick(window.evaluation.cancel, LEFT)
+        assert not window.evaluation.state.text()
+        QTest.mouseClick(window.evaluation.empty.button, LEFT)
+        window.pages.show("attention")
+        qtbot.waitUntil(lambda: hasattr(window, "interpreted"))
+        QTest.mouseClick(window.interpreted.empty.button, LEFT)
+        window.actions_by_key["export"].trigger()
+        assert not dialogs(window) and window.banner.isHidden()
+        window.start()
+        qtbot.waitUntil(lambda: bool(dialogs(window)), timeout=60_000)
+        dialogs(window)[0].reject()
+        qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+        qtbot.waitUntil(lambda: window.evaluation.found is not None, timeout=60_000)
+        qtbot.waitUntil(lambda: window.interpreted.net is not None, timeout=60_000)
+
+
+def test_what_waits_for_torch_says_why_it_cannot_be_had(qtbot, qapp, monkeypatch) -> None:
+    def fail(*_given: object, **_named: object) -> None:
+        raise OSError("too many processes")
+
+    with windows.shown(qapp, "without torch") as window:
+        window.files.open(DIGITS)
+        window.pages.show("autograd")
+        window.actions_by_key["capture"].trigger()
+        QTest.keyClick(window, Qt.Key.Key_F5)
+        if shared().pid is not None:
+            with qtbot.waitSignal(window.engine.ended):
+                os.kill(shared().pid, signal.SIGKILL)
+        monkeypatch.setattr(pool, "start", fail)
+        window.start()
+        qtbot.waitUntil(window.room.banner.isVisible, timeout=60_000)
+        assert window.room.banner.title() == "No batch was run" and "too many processes" in window.room.banner.reason()
+        assert not window.room.busy and not window.session.active
+        window.run_control.run()
+        assert window.banner.title() == "The run cannot start" and "too many processes" in window.banner.reason()
