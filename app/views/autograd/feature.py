@@ -51,8 +51,8 @@ class AutogradFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         return (
-            Action("capture", "&Capture one batch", lambda: self._capture(), "Ctrl+Return", "autograd"),
-            Action("capture-eval", "Capture in &eval mode", lambda: self._capture(False)),
+            Action("capture", "&Capture one batch", lambda: self._capture(), "Ctrl+Return", "autograd", late=True),
+            Action("capture-eval", "Capture in &eval mode", lambda: self._capture(False), late=True),
             Action("capture-step", "Capture the ne&xt step of the script", self._capture_step, "Ctrl+Alt+Return",
                    "autograd", STEP_TIP),
             Action("script-goes-on", "", self._go_on),
