@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
@@ -346,6 +347,25 @@ def test_another_project_is_painted_when_its_nodes_are_pictured(show, qtbot, mon
     canvas.document.new(Project())
     canvas.hide()  # nobody looks
     qtbot.waitUntil(viewport.updatesEnabled, timeout=60_000)
+
+
+def test_a_canvas_that_was_never_painted_has_its_own_colour_until_there_is_a_picture(qtbot, qapp, show) -> None:
+    canvas = Canvas(Document(Project()), Selection(), OPS)
+    qtbot.addWidget(canvas)
+    canvas.document.new(broken()[0])
+    turns = canvas._unveiling._turn
+    turns.stop()  # as long as the first turns take
+    canvas.resize(640, 480)
+    with qtbot.waitExposed(canvas):
+        canvas.show()
+
+    def color() -> QColor:
+        return QColor(canvas.screen().grabWindow(canvas.winId()).toImage().pixel(320, 470))
+
+    qtbot.waitUntil(lambda: color() == theme.current().canvas)
+    turns.start()
+    qtbot.waitUntil(lambda: not turns.isActive())
+    assert canvas.view.viewport().updatesEnabled()
 
 
 def test_the_empty_canvas_offers_the_example(show, qtbot) -> None:
