@@ -65,9 +65,9 @@ def _check_float(param: Param, value: Any) -> None:
 
 def _check_bounds(param: Param, value: float) -> None:
     if param.minimum is not None and not math.isnan(value) and value < param.minimum:
-        raise ParamError(f"{param.name} must be at least {param.minimum:g}, not {value}")
+        raise ParamError(f"{param.name} must be at least {param.minimum:.10g}, not {value}")
     if param.maximum is not None and not math.isnan(value) and value > param.maximum:
-        raise ParamError(f"{param.name} must be at most {param.maximum:g}, not {value}")
+        raise ParamError(f"{param.name} must be at most {param.maximum:.10g}, not {value}")
 
 
 def _check_bool(param: Param, value: Any) -> None:

@@ -9,12 +9,12 @@ import msgspec
 
 from app.data.config import DataConfig, Transform
 from app.project.sheet_records import Text, decoded, encoded
-from app.training.config import Choice, OutputLoss, ParameterGroup, Schedule, StartWeights, TrainingConfig
+from app.training.config import MOST, Choice, OutputLoss, ParameterGroup, Schedule, StartWeights, TrainingConfig
 from app.util.frozen import FrozenMap
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
-Amount = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
-Seed = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST["epochs"])]
+Amount = Annotated[int, msgspec.Meta(ge=0, le=MOST["patience"])]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST["seed"])]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Path = Annotated[str, msgspec.Meta(max_length=4096)]
 
@@ -30,7 +30,7 @@ class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
     """The fields of DataConfig."""
 
     source: Text = "sklearn.digits"
-    validation_fraction: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2
+    validation_fraction: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.2
     split_seed: Seed = 0
     shuffle: bool = True
     drop_last: bool = False
@@ -74,7 +74,7 @@ class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
     output: Text
     name: Text
     params: dict[str, Any] = {}
-    weight: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 1.0
+    weight: Annotated[float, msgspec.Meta(ge=0, le=MOST["weight"])] = 1.0
     target: Text = ""
 
 
@@ -96,7 +96,7 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     clip_value: Positive | None = None
     amp: Literal["", "bfloat16", "float16"] = ""
     ema: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
-    mixup: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
+    mixup: Annotated[float, msgspec.Meta(ge=0, le=MOST["mixup"])] = 0.0
     compile: bool = False
     channels_last: bool = False
     recompute: list[Text] = []
@@ -106,12 +106,12 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     one_batch: bool = False
     not_finite: Literal["stop", "skip"] = "stop"
     save_every: Amount = 0
-    revisit_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
+    revisit_seconds: Annotated[float, msgspec.Meta(ge=0, le=MOST["revisit_seconds"])] = 0.0
     leave_out: Annotated[list[Count], msgspec.Meta(max_length=10_000)] = []
     deterministic: bool = False
     anomaly: bool = False
     cudnn_benchmark: bool = False
-    threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
+    threads: Annotated[int, msgspec.Meta(ge=0, le=MOST["threads"])] = 0
     metrics: list[Text] = []
     losses: list[OutputLossRecord] = []
     inputs: dict[Text, Text] = {}

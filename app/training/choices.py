@@ -77,4 +77,5 @@ class ChoiceParam:
     count: int = 0
     optional: bool = False
     minimum: float | None = None
+    maximum: float | None = None
     doc: str = ""

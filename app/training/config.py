@@ -11,6 +11,13 @@ from app.util.late_dataclass import dataclass
 INPUT = "(input)"  # as a target: what went into the net is to come out again
 TARGET = "(target)"  # as an input: the only target of the data, such as for a model that computes its loss itself
 
+_COUNTS = ("epochs", "batch_size", "accumulate", "max_steps", "patience", "save_every", "leave_out", "warmup")
+# The largest value of each number. A project file with a larger one is refused, so no form and no command may take it.
+MOST = {
+    **dict.fromkeys(_COUNTS, 10_000_000),
+    "seed": 2**63 - 1, "threads": 4096, "max_minutes": 1e300, "mixup": 1e6, "revisit_seconds": 1e6, "weight": 1e300,
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Choice:

@@ -12,7 +12,7 @@ from app.data.sources import DataError, check, spec_of
 from app.data.spec import VALUES, DataInfo
 from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES, OWN_LOSS
-from app.training.config import INPUT, TrainingConfig
+from app.training.config import INPUT, MOST, TrainingConfig
 from app.training.inputs import InputError, check_inputs, target_fields
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
@@ -72,9 +72,9 @@ LARGEST = 3.4e38  # number that a float32 can hold
 def check_numbers(job: Job) -> None:
     """Validate counts, seeds and names, without importing torch. Raises JobError."""
     training = job.training
-    _at_least("epochs", training.epochs, 1)
-    _at_least("batch_size", training.batch_size, 1)
-    _at_least("seed", training.seed, 0, 2**63 - 1)
+    _check_count("epochs", training.epochs, 1)
+    _check_count("batch_size", training.batch_size, 1)
+    _check_count("seed", training.seed, 0)
     check_data(job.data)
     _check_stages(job.stages)
     _check_loss(job)
@@ -103,25 +103,30 @@ def check_data(data: DataConfig) -> None:
 
 
 def _check_steps(training: TrainingConfig) -> None:
-    _at_least("accumulate", training.accumulate, 1)
+    _check_count("accumulate", training.accumulate, 1)
     for name in ("patience", "save_every", "threads"):
-        _at_least(name, getattr(training, name), 0)
+        _check_count(name, getattr(training, name), 0)
     if training.max_steps is not None:
-        _at_least("max_steps", training.max_steps, 1)
+        _check_count("max_steps", training.max_steps, 1)
     for name in ("clip_norm", "clip_value", "max_minutes"):
         value = getattr(training, name)
         if value is not None and not (_is_number(value) and value > 0):
             raise JobError(f"{name} is {value!r}; it must be a number above 0, or None for no limit.")
         if value is not None and name != "max_minutes" and value > LARGEST:
             raise JobError(f"{name} is {value!r}; it must be at most {LARGEST:g}, as float32 has it.")
-    if not (_is_number(training.revisit_seconds) and training.revisit_seconds >= 0):
-        raise JobError(f"revisit_seconds is {training.revisit_seconds!r}; it must be at least 0; 0 disables it.")
+        if value is not None and name == "max_minutes" and value > MOST[name]:
+            raise JobError(f"{name} is {value!r}; it must be at most {MOST[name]:g}.")
+    if not (_is_number(training.revisit_seconds) and 0 <= training.revisit_seconds <= MOST["revisit_seconds"]):
+        raise JobError(
+            f"revisit_seconds is {training.revisit_seconds!r}; it must be from 0 to {MOST['revisit_seconds']:g}; "
+            "0 disables it."
+        )
     for step in training.leave_out:
-        _at_least("leave_out", step, 1)
+        _check_count("leave_out", step, 1)
     if training.ema is not None and not (_is_number(training.ema) and 0 < training.ema < 1):
         raise JobError(f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None to disable.")
-    if not (_is_number(training.mixup) and training.mixup >= 0):
-        raise JobError(f"mixup is {training.mixup!r}; it must be a number, at least 0; 0 disables it.")
+    if not (_is_number(training.mixup) and 0 <= training.mixup <= MOST["mixup"]):
+        raise JobError(f"mixup is {training.mixup!r}; it must be a number from 0 to {MOST['mixup']:g}; 0 disables it.")
     if training.amp not in AMP:
         raise JobError(f"amp is {training.amp!r}; it must be bfloat16 or float16, or empty to disable it.")
     if training.not_finite not in ("stop", "skip"):
@@ -149,8 +154,11 @@ def _check_losses(training: TrainingConfig) -> None:
             raise JobError(f"losses names the output “{row.output}” twice; each has one loss.")
         if row.loss.name not in LOSSES and row.loss.name != OWN_LOSS:
             raise JobError(f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}.")
-        if not (_is_number(row.weight) and row.weight >= 0):
-            raise JobError(f"losses gives {row.output} the weight {row.weight!r}; it must be a number, at least 0.")
+        if not (_is_number(row.weight) and 0 <= row.weight <= MOST["weight"]):
+            raise JobError(
+                f"losses gives {row.output} the weight {row.weight!r}; it must be a number, "
+                f"from 0 to {MOST['weight']:g}."
+            )
     if training.losses and not any(row.weight for row in training.losses):
         raise JobError("losses gives every output the weight 0, so nothing is trained. Give one a weight above 0.")
 
@@ -217,6 +225,10 @@ def _check_inputs(job: Job, data: DataInfo) -> None:
         check_inputs(job.source, job.training.inputs, data, data.input_shape)
     except InputError as error:
         raise JobError(str(error)) from error
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    _at_least(name, value, least, int(MOST[name]))
 
 
 def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:

@@ -28,7 +28,7 @@ from app.training.choices import (
     ChoiceError,
     ChoiceParam,
 )  # fmt: skip
-from app.training.config import Choice, Schedule
+from app.training.config import MOST, Choice, Schedule
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ def _check_warmup(schedule: Schedule) -> None:
         raise ChoiceError(
             f"{PLATEAU} steps per epoch: it depends on the validation loss, which is measured once per epoch."
         )
+    if not 0 <= schedule.warmup <= MOST["warmup"]:
+        raise ChoiceError(f"warmup is {schedule.warmup}; it must be from 0 to {MOST['warmup']}.")
     if schedule.warmup and schedule.choice.name in NO_WARMUP:
         raise ChoiceError(f"{schedule.choice.name} does not support warmup{NO_WARMUP[schedule.choice.name]}.")
 

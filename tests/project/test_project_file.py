@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,9 @@ from app.project import file as project_file
 from app.project import limits
 from app.project.file import ProjectFileError, dumps, loads, read, write
 from app.project.project import Project
-from app.training.config import Choice, OutputLoss, ParameterGroup, Schedule, TrainingConfig
+from app.source.generated import Source
+from app.training.config import MOST, Choice, OutputLoss, ParameterGroup, Schedule, TrainingConfig
+from app.training.job import Job, JobError, check_numbers
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.builder_nets import net
@@ -158,6 +160,29 @@ def test_every_knob_of_a_run_comes_back() -> None:
     assert loads(dumps(project)) == project
     plain = json.loads(dumps(Project()))
     assert plain["training"].keys() == {*elsewhere} - {"start"}, "what is the default stays out of the file"
+
+
+SETTINGS: list[tuple[str, Any, Any]] = [  # the last value that a run takes, and one beyond it
+    *((name, MOST[name], MOST[name] * 2) for name in MOST.keys() - {"leave_out", "warmup", "weight"}),
+    ("leave_out", (MOST["leave_out"],), (MOST["leave_out"] + 1,)),
+    ("losses", (OutputLoss("out", Choice("MSELoss"), MOST["weight"]),),
+     (OutputLoss("out", Choice("MSELoss"), MOST["weight"] * 2),)),
+    ("validation_fraction", 0.0, 1.0),
+    ("test_fraction", 0.0, 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "last", "beyond"), SETTINGS)
+def test_a_setting_that_a_run_takes_comes_back_and_one_beyond_is_refused(name: str, last: Any, beyond: Any) -> None:
+    def with_value(value: Any) -> Project:
+        part = "training" if hasattr(TrainingConfig(), name) else "data"
+        return replace(Project("net"), **{part: replace(getattr(Project("net"), part), **{name: value})})
+
+    good, bad = with_value(last), with_value(beyond)
+    check_numbers(Job(Source(""), good.data, good.training))
+    assert loads(dumps(good)) == good
+    with pytest.raises(JobError, match=f"{name.removesuffix('es')}"):
+        check_numbers(Job(Source(""), bad.data, bad.training))
 
 
 def test_not_a_number_comes_back_too() -> None:

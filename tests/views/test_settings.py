@@ -82,6 +82,7 @@ def test_numbers_go_into_the_project_and_a_burst_is_one_step(
     [
         ("run", "epochs", "0", "epochs must be at least 1"),
         ("run", "seed", "-1", "seed"),
+        ("run", "epochs", "10000001", "epochs must be at most 10000000"),  # with which no file could be opened again
         ("data", "validation_fraction", "1.5", "validation_fraction"),
         ("data", "validation_fraction", "half", "validation_fraction expects a number"),
     ],

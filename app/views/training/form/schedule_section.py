@@ -20,7 +20,7 @@ from app.engine.requests.choices import (
     PreviewRate,
 )
 from app.training.choices import SCHEDULERS, ChoiceError, ChoiceParam
-from app.training.config import Choice, Schedule, TrainingConfig
+from app.training.config import MOST, Choice, Schedule, TrainingConfig
 from app.training.setup import schedule_length
 from app.training.setup.schedule_length import RatePreview, Span
 from app.util.frozen import FrozenMap
@@ -37,7 +37,7 @@ NONE = ""
 _WHEN = (
     ChoiceParam("per", "choice", "epoch", choices=("epoch", "step"),
           doc="When scheduler.step() is called: after every epoch, or after every optimizer step."),
-    ChoiceParam("warmup", "int", 0, minimum=0,
+    ChoiceParam("warmup", "int", 0, minimum=0, maximum=MOST["warmup"],
           doc="Linear warmup from 1/100 of the rate, over this number of epochs or steps."),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.training.choices import ChoiceParam
-from app.training.config import TrainingConfig
+from app.training.config import MOST, TrainingConfig
 from app.views.ui.widgets.numbers import show_number
 
 # Values of the config that a field shows as None.
@@ -15,7 +15,8 @@ EMPTY: dict[str, Any] = {"amp": "", "leave_out": ()}
 
 def _param(name: str, kind: str, doc: str, **more: Any) -> ChoiceParam:
     default = getattr(TrainingConfig, name)
-    return ChoiceParam(name, kind, None if name in EMPTY and default == EMPTY[name] else default, doc=doc, **more)
+    shown = None if name in EMPTY and default == EMPTY[name] else default
+    return ChoiceParam(name, kind, shown, maximum=MOST.get(name), doc=doc, **more)
 
 
 RUN = (
