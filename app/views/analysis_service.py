@@ -108,11 +108,11 @@ class AnalysisService(QObject):
         self._waits = ""  # what to request after a pause: "all" or the "rest"
         # What waits for the analysis, by key: what to do then, and what if it fails.
         self._awaiting: dict[str, tuple[Callable[[], object], Callable[[str], object]]] = {}
-        self._failure = ""  # why there is no analysis
+        self.failure: tuple[str, str] | None = None  # that there can be no analysis, and why
         self._first_look = QTimer(self, interval=0)
         self._first_look.timeout.connect(self._turn)
-        self.torch_failed.connect(lambda failed: self._give_up(f"PyTorch cannot be loaded: {failed.error}"))
-        self.analysis_failed.connect(lambda failed: self._give_up(f"The network could not be checked: {failed.error}"))
+        self.torch_failed.connect(partial(self._give_up, "PyTorch cannot be loaded"))
+        self.analysis_failed.connect(partial(self._give_up, "The network could not be checked"))
         document.replaced.connect(self._replaced)
         document.changed.connect(self._changed)
         catalog.changed.connect(self._request_analysis)
@@ -135,6 +135,8 @@ class AnalysisService(QObject):
     @property
     def unfinished(self) -> tuple[str, str] | None:
         """Return what ends by itself before the network is checked: as a state, and as what will have happened then."""
+        if self.failure is not None:
+            return None
         if self.torch is None:
             return "PyTorch is loading", "PyTorch is loaded"
         return None if self.up_to_date else ("Checking the network", "the network is checked")
@@ -147,8 +149,8 @@ class AnalysisService(QObject):
         self._awaiting.pop(key, None)
         if self.up_to_date:
             act()
-        elif self._failure:
-            give_up(self._failure)
+        elif self.failure is not None:
+            give_up(": ".join(self.failure))
         else:
             self._awaiting[key] = act, give_up
 
@@ -160,11 +162,11 @@ class AnalysisService(QObject):
         """Drop a request that waits."""
         self._awaiting.pop(key, None)
 
-    def _give_up(self, reason: str) -> None:
-        self._failure = reason
+    def _give_up(self, words: str, failure: WorkerFailure) -> None:
+        self.failure = words, str(failure.error)
         waiting, self._awaiting = self._awaiting, {}
         for _, give_up in waiting.values():
-            give_up(reason)
+            give_up(": ".join(self.failure))
 
     @property
     def net_runs(self) -> bool:
@@ -280,7 +282,7 @@ class AnalysisService(QObject):
         elif self.torch is not None and not self._turns and not self.up_to_date:
             self._breath.stop()
             self._recall.stop()
-            self._waits = self._failure = ""
+            self._waits, self.failure = "", None
             self._forget()
             if self._document.project.opened is not None:
                 self._analyse_opened()

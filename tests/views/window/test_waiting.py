@@ -58,7 +58,7 @@ def test_what_waits_for_torch_says_why_it_cannot_be_had(qtbot, qapp, monkeypatch
         window.files.open(DIGITS)
         window.pages.show("autograd")
         window.actions_by_key["capture"].trigger()
-        QTest.keyClick(window, Qt.Key.Key_F5)
+        window.run_control.run()
         if shared().pid is not None:
             with qtbot.waitSignal(window.engine.ended):
                 os.kill(shared().pid, signal.SIGKILL)
@@ -67,5 +67,6 @@ def test_what_waits_for_torch_says_why_it_cannot_be_had(qtbot, qapp, monkeypatch
         qtbot.waitUntil(window.room.banner.isVisible, timeout=60_000)
         assert window.room.banner.title() == "No batch was run" and "too many processes" in window.room.banner.reason()
         assert not window.room.busy and not window.session.active
+        assert window.toolbar.deck.counter.message() == "PyTorch cannot be loaded"
         window.run_control.run()
         assert window.banner.title() == "The run cannot start" and "too many processes" in window.banner.reason()

@@ -79,7 +79,8 @@ class RunControl(QObject):
         self._check = QTimer(self, singleShot=True, interval=LONG)
         self._check.timeout.connect(self._tell_blocked)
         live.analysed.connect(self._analysed)
-        document.replaced.connect(lambda _project: self._tell_blocked())
+        for ended in (live.torch_failed, live.analysis_failed, document.replaced):
+            ended.connect(lambda _told: self._tell_blocked())
         document.changed.connect(self._drawing_changed)
         session.stateChanged.connect(self._state_changed)
         session.failed.connect(self._failed)
@@ -99,6 +100,8 @@ class RunControl(QObject):
         """Why no run can be started now, "" if one can."""
         if waits := self._live.unfinished:
             return STARTS_WHEN.format(waits[1]) if self._live.pending(RUN) else waits[0]
+        if self._live.failure is not None:
+            return self._live.failure[0]
         count = len(self._live.errors)
         return f"Fix {count} {plural(count, 'error')} to run" if count else ""
 
@@ -280,7 +283,7 @@ class RunControl(QObject):
         return wanted
 
     def _start(self, step: bool, start: StartWeights | None = None, parent: Parent | None = None) -> None:
-        if self._live.unfinished:
+        if not self._live.up_to_date:
             then = partial(self._start, step, start, parent)
             self._live.when_checked(RUN, lambda: self._session.active or then(), self._not_checked)
             self._tell_blocked()
