@@ -58,11 +58,11 @@ def test_what_waits_for_torch_says_why_it_cannot_be_had(qtbot, qapp, monkeypatch
         window.files.open(DIGITS)
         window.pages.show("autograd")
         window.actions_by_key["capture"].trigger()
+        monkeypatch.setattr(pool, "start", fail)
         window.run_control.run()
         if shared().pid is not None:
             with qtbot.waitSignal(window.engine.ended):
                 os.kill(shared().pid, signal.SIGKILL)
-        monkeypatch.setattr(pool, "start", fail)
         window.start()
         qtbot.waitUntil(window.room.banner.isVisible, timeout=60_000)
         assert window.room.banner.title() == "No batch was run" and "too many processes" in window.room.banner.reason()
