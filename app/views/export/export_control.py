@@ -19,6 +19,7 @@ from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 
 LOOK, EXPORT = "export weights", "export"
+NOTHING, INCOMPLETE = "Nothing was exported", "The export is not complete"
 
 
 class ExportControl(QObject):
@@ -42,7 +43,7 @@ class ExportControl(QObject):
         self._live.when_checked(EXPORT, self._ask_checked, self._refuse)
 
     def _refuse(self, reason: str) -> None:
-        self._notifier.refuse("Nothing was exported", reason)
+        self._notifier.refuse(NOTHING, reason)
 
     def _ask_checked(self) -> None:
         assert self._live.analysis is not None
@@ -76,6 +77,8 @@ class ExportControl(QObject):
         analysis = self._live.analysis
         if analysis is None:
             return
+        for title in (NOTHING, INCOMPLETE):
+            self._notifier.withdraw(title)
         self._settings.export_folder = choice.folder.parent
         project = self._document.project
         job = preflight.job(project, analysis, str(self._settings.data_folder))
@@ -126,6 +129,4 @@ class ExportControl(QObject):
 
     def _failed(self, failure: WorkerFailure) -> None:
         error = failure.error
-        self._notifier.refuse(
-            "The export is not complete", failure_text(error) if isinstance(error, OSError) else str(error)
-        )
+        self._notifier.refuse(INCOMPLETE, failure_text(error) if isinstance(error, OSError) else str(error))

@@ -108,6 +108,23 @@ def test_an_engine_that_is_killed_while_it_proves_is_told_and_the_files_stay(
     assert (tmp_path / "weights.pt").is_file()
 
 
+def test_what_was_said_of_an_export_that_failed_goes_with_the_next(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
+    in_the_way = tmp_path / "model.py"
+    dialog = chosen(window, tmp_path, "code")
+    in_the_way.mkdir()  # after the dialog looked
+    qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
+    assert window.banner.title() == "The export is not complete" and "model.py" in window.banner.reason()
+    in_the_way.rmdir()
+    dialog = chosen(window, tmp_path, "code")
+    assert window.banner.isVisible()
+    with qtbot.waitSignal(window.export_control.exported, timeout=60_000):
+        qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    assert in_the_way.is_file() and window.banner.isHidden()
+
+
 def children(pid: int) -> list[str]:
     """The processes that a process has started and that have not ended."""
     tasks = Path(f"/proc/{pid}/task")
