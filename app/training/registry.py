@@ -173,11 +173,12 @@ def check_group(choice: Choice, options: FrozenMap[str, Any]) -> None:
 
 def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
     """Construct the scheduler and step it three times. Raises ChoiceError."""
+    check_optimizer(optimizer)  # so that the schedule is to blame for what fails now
     made, closure = _tried(optimizer)
     moving = make_schedule(schedule, made)
     given = schedule.choice.params.get("total_steps")
     for _ in range(min(3, given) if isinstance(given, int) else 3):
-        _build(optimizer, lambda: made.step(closure))
+        _build(schedule.choice, lambda: made.step(closure))
         _build(schedule.choice, lambda: moving.step(*([0.0] if schedule.choice.name == PLATEAU else [])))
 
 
@@ -258,13 +259,16 @@ def _class_of(name: str) -> Callable[..., Any]:
 def _build(choice: Choice, make: Callable[[], Any]) -> Any:
     try:
         return make()
-    except (ValueError, TypeError, RuntimeError, IndexError, OverflowError) as error:
+    except (ValueError, TypeError, RuntimeError, IndexError, ArithmeticError) as error:
         text = str(error)
         to_blame = next((name for name in choice.params if re.search(rf"\b{name}\b", text)), None)
         numbers = {name: abs(value) for name, value in choice.params.items() if _is_number(value)}
         if _OVERFLOW in text and numbers:  # torch names no parameter
             to_blame = max(numbers, key=numbers.__getitem__)
             text = f"{to_blame}={choice.params[to_blame]!r} is too large for float32, whose largest number is 3.4e38."
+        elif isinstance(error, ZeroDivisionError) and 0 in numbers.values():
+            to_blame = next(name for name, value in numbers.items() if value == 0)
+            text = f"{to_blame} cannot be 0, as torch divides by it."
         raise ChoiceError(f"{choice.name}: {text}", to_blame) from error
 
 

@@ -5,11 +5,12 @@ import ast
 import pytest
 
 from app.training.choices import LOSSES, OPTIMIZERS, ChoiceError
-from app.training.config import Choice
+from app.training.config import Choice, Schedule
 from app.training.events import EpochDone, Failed, Finished
 from app.training.registry import (
     check_loss,
     check_optimizer,
+    check_schedule,
     loss_call,
     loss_params,
     make_loss,
@@ -125,6 +126,21 @@ def test_what_an_optimizer_refuses_is_said(choice, words, field):
 def test_what_a_loss_refuses_is_said(choice, words):
     with pytest.raises(ChoiceError, match=words):
         check_loss(choice)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "words", "field"),
+    [
+        ("CosineAnnealingLR", {"T_max": 0}, "T_max cannot be 0, as torch divides by it", "T_max"),
+        ("StepLR", {"step_size": 0}, "step_size cannot be 0", "step_size"),
+        ("OneCycleLR", {"max_lr": 1e40, "total_steps": 9}, "OneCycleLR: max_lr=1e\\+40 is too large", "max_lr"),
+    ],
+)
+def test_what_a_schedule_refuses_names_its_own_parameter(name, params, words, field):
+    schedule = Schedule(Choice(name, FrozenMap(params)), "step")
+    with pytest.raises(ChoiceError, match=words) as refused:
+        check_schedule(schedule, Choice("Adam", FrozenMap(lr=0.001)))
+    assert refused.value.param == field
 
 
 def test_class_weights_are_numbers_in_the_project_and_a_tensor_in_torch():

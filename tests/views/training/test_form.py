@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.builder.analysis import analyse
+from app.engine.requests.choices import CheckOptimizer
 from app.project import file
 from app.project.document import Document
 from app.project.project import Project
@@ -238,6 +239,89 @@ def test_a_warmup_that_a_schedule_cannot_have_is_refused_in_words(
     problem = form.schedule.when.rows["warmup"].problem
     qtbot.waitUntil(lambda: "does not support warmup" in problem.text())
     assert document.project.training.schedule == schedule
+
+
+def test_a_schedule_that_is_removed_before_torch_has_made_it_does_not_come(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.schedule.set_open(True)
+    name = form.schedule.name
+    name.setFocus()
+    qtbot.keyClicks(name, "S")
+    qtbot.keyClick(name, Qt.Key.Key_Home)
+    shown: list[object] = []
+    form.schedule._engine.ask("after", CheckOptimizer(Choice("SGD")), on_answer=shown.append)
+    qtbot.waitUntil(lambda: bool(shown))
+    assert document.project.training.schedule is None and name.value() == ""
+
+
+def leave_with(qtbot: QtBot, field: QLineEdit, text: str) -> None:
+    """Type a text and leave the field before torch answers."""
+    field.setFocus()
+    field.selectAll()
+    qtbot.keyClicks(field, text)
+    qtbot.keyClick(field, Qt.Key.Key_Tab)
+
+
+def test_a_value_that_was_refused_is_tried_again_beside_others_and_never_stands_unmarked(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.schedule.set_open(True)
+    schedule = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.1, total_steps=460)), "step")
+    document.apply("choose", replace(document.project, training=replace(document.project.training, schedule=schedule)))
+    qtbot.waitUntil(lambda: form.schedule.form is not None)
+
+    def params() -> FrozenMap:
+        return document.project.training.schedule.choice.params
+
+    rows = form.schedule.form.rows
+    total = line(rows["total_steps"].editor)
+    leave_with(qtbot, total, "0")
+    qtbot.waitUntil(lambda: bool(rows["total_steps"].problem.text()))
+    into(qtbot, line(rows["pct_start"].editor), "0.4")
+    qtbot.waitUntil(lambda: params().get("pct_start") == 0.4 and bool(rows["total_steps"].problem.text()))
+    assert total.text() == "0" and params()["total_steps"] == 460
+    leave_with(qtbot, total, "None")
+    qtbot.waitUntil(lambda: "either" in rows["total_steps"].problem.text())
+    into(qtbot, line(rows["epochs"].editor), "3")
+    into(qtbot, line(rows["steps_per_epoch"].editor), "5")
+    qtbot.waitUntil(lambda: params().get("total_steps") is None and params().get("steps_per_epoch") == 5)
+    assert not rows["total_steps"].problem.text()
+
+
+def test_fields_that_a_refused_value_contradicts_are_unmarked_when_it_is_given_up(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.schedule.set_open(True)
+    choice = Choice("OneCycleLR", FrozenMap(max_lr=0.1, total_steps=460, steps_per_epoch=5))
+    training = replace(document.project.training, schedule=Schedule(choice, "step"))
+    document.apply("choose", replace(document.project, training=training))
+    qtbot.waitUntil(lambda: form.schedule.form is not None)
+    rows = form.schedule.form.rows
+    total = line(rows["total_steps"].editor)
+    into(qtbot, total, "None")
+    qtbot.waitUntil(lambda: all(rows[name].problem.text() for name in ("total_steps", "steps_per_epoch")))
+    qtbot.keyClick(total, Qt.Key.Key_Escape)
+    assert total.text() == "460"
+    assert not any(rows[name].problem.text() for name in ("total_steps", "steps_per_epoch"))
+
+
+def test_an_interval_that_one_schedule_refuses_is_no_longer_shown_with_another(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.schedule.set_open(True)
+    form.schedule.name.setFocus()
+    qtbot.keyClicks(form.schedule.name, "Reduce")
+    per = form.schedule.when.rows["per"]
+    qtbot.waitUntil(lambda: form.schedule.when.isVisible())
+    per.editor.field.setFocus()
+    qtbot.keyClicks(per.editor.field, "s")
+    qtbot.waitUntil(lambda: "per epoch" in per.problem.text())
+    qtbot.keyClick(form.schedule.name, Qt.Key.Key_Home)
+    qtbot.waitUntil(lambda: document.project.training.schedule is None)
+    qtbot.keyClick(form.schedule.name, Qt.Key.Key_Down)
+    qtbot.waitUntil(lambda: document.project.training.schedule is not None)
+    assert per.editor.field.value() == "epoch" and not per.problem.text()
 
 
 def test_a_group_is_a_layer_of_the_net_with_numbers_of_its_own(

@@ -46,6 +46,7 @@ class Editor(QWidget):
     edited = Signal(object)
     problem_changed = Signal(str)
     refused = Signal(str)
+    restored = Signal()  # refused text gave way to the value
     entered = Signal()
     left = Signal()
     menu_wanted = Signal(QPoint)
@@ -64,6 +65,7 @@ class Editor(QWidget):
         field.edited.connect(self._edited)
         if hasattr(field, "restored"):
             field.restored.connect(lambda: self.set_value(self._given))
+            field.restored.connect(self.restored)
         lines = list(self.lines())
         for target in lines or [field]:
             target.installEventFilter(self)

@@ -37,7 +37,7 @@ class ParamForm(QWidget):
 
     `edited(name, value, merge)` carries a valid value; `merge` is the same for all edits of one visit to a field and
     None for single actions. `reset(name)` requests the default, `cut(port)` to cut a wire into a parameter.
-    `refused(name, text)` reports an invalid text.
+    `refused(name, text)` reports an invalid text, `restored(name)` that a refused value gave way to the present one.
 
     Args: scope: The block whose parameters expressions may use. tools: Adds further actions to the context menus.
     defaults: Whether to mark values that are the default.
@@ -47,6 +47,7 @@ class ParamForm(QWidget):
     reset = Signal(str)
     cut = Signal(str)
     refused = Signal(str, str)
+    restored = Signal(str)
 
     def __init__(
         self,

@@ -217,6 +217,7 @@ class ParamRow:
         editor.edited.connect(self._edited)
         editor.problem_changed.connect(self._show_error)
         editor.refused.connect(lambda text: self._form.refused.emit(self.param.name, text))
+        editor.restored.connect(lambda: self._form.restored.emit(self.param.name))
         editor.menu_wanted.connect(self.open_menu)
         editor.entered.connect(lambda: self._form.point_at(self))
         editor.left.connect(lambda: QTimer.singleShot(0, editor, self.settle))

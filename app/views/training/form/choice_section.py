@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from PySide6.QtCore import Signal
@@ -48,6 +48,7 @@ class ChoiceSection(FoldingSection):
         self._shown_name = ""
         self._loaded = False
         self._marked: set[str] = set()  # parameters with the reason of a refusal
+        self._refusals: dict[str, Any] = {}  # values that fields show, and the project does not have
         self.form: ParamForm | None = None
         self.name = ChoiceField(names, pairs=pairs)
         self.name.setAccessibleName(title)
@@ -91,6 +92,7 @@ class ChoiceSection(FoldingSection):
         """Drop refused text and open questions: the next choice is that of another project."""
         if self.form is not None:
             self.form.forget()
+            self._refusals.clear()
             for name in self.form.rows:
                 self._engine.forget(f"{self._key}.check.{name}")
 
@@ -101,6 +103,7 @@ class ChoiceSection(FoldingSection):
         self._shown_name = name
         self.form = ParamForm(params)
         self.form.edited.connect(self._edited)
+        self.form.restored.connect(self._restored)
         self.form.reset.connect(lambda param: self.chosen.emit(self._with_param(param, self._default(param)), None))
         self.form.set_docs({param.name: param.doc for param in params})
         self.form.set_values(self._choice.params)
@@ -114,6 +117,7 @@ class ChoiceSection(FoldingSection):
             self.form.deleteLater()
             self.form = None
         self._marked.clear()
+        self._refusals.clear()
         self._shown_name = ""
 
     def _no_params(self, failure: WorkerFailure) -> None:
@@ -144,7 +148,7 @@ class ChoiceSection(FoldingSection):
 
         self._engine.ask(
             f"{self._key}.check.{name}", self._question(choice),
-            on_answer=accept, on_error=lambda failure: self._refused(name, failure),
+            on_answer=accept, on_error=lambda failure: self._refused(name, value, failure),
         )  # fmt: skip
 
     def _question(self, choice: Choice) -> Request[None]:
@@ -152,14 +156,30 @@ class ChoiceSection(FoldingSection):
         return self._check(choice)
 
     def _accepted(self, choice: Choice, name: str, merge: str | None) -> None:
+        """Emit the choice, and try those again that were refused beside the values of before."""
+        refusals = {other: value for other, value in self._refusals.items() if other != name}
+        self._unmark({name})
+        self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
+        for other, value in refusals.items():
+            self._edited(other, value, None)
+
+    def _restored(self, name: str) -> None:
+        """A refused value is given up: the fields that it contradicted are no longer marked."""
+        if name in self._refusals:
+            del self._refusals[name]
+            if not self._refusals:
+                self._unmark()
+
+    def _unmark(self, names: Iterable[str] = ()) -> None:
         if self.form is not None:
-            for marked in {name, *self._marked}:
+            for marked in {*names, *self._marked}:
                 self.form.set_problem(marked, "")
         self._marked.clear()
-        self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
+        self._refusals.clear()
 
-    def _refused(self, name: str, failure: WorkerFailure) -> None:
+    def _refused(self, name: str, value: Any, failure: WorkerFailure) -> None:
         if self.form is not None:
+            self._refusals[name] = value
             blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
             # Also the one that was edited: its field shows a value that is not the project's.
             for marked in {name, blamed or name} & self.form.rows.keys():

@@ -113,6 +113,12 @@ class GroupsSection(KnobSection):
         self._show_groups()
         self._update_text()
 
+    def forget(self) -> None:
+        """Drop open questions: the next groups are those of another project."""
+        for path, box in self.boxes.items():
+            for name in box.form.rows:
+                self._engine.forget(f"training.groups.check.{path}.{name}")
+
     # --- Groups
 
     def _ask_params(self) -> None:

@@ -91,6 +91,7 @@ class ScheduleSection(ChoiceSection):
         """Show the project's schedule."""
         if training.schedule is None or training.schedule.choice.name != self._choice.name:
             self.said.hide()
+            self.when.forget()  # what was refused beside another schedule
         self._training, self._length = training, length
         schedule = training.schedule
         self.show_choice(schedule.choice if schedule else Choice(NONE))
@@ -100,6 +101,11 @@ class ScheduleSection(ChoiceSection):
         self._summarise(schedule)
         self._offer_fit()
         self._ask_preview()
+
+    def forget(self) -> None:
+        super().forget()
+        for question in ("first", *(f"when.{param.name}" for param in _WHEN)):
+            self._engine.forget(f"{self._key}.{question}")
 
     def _summarise(self, schedule: Schedule | None) -> None:
         if schedule is None:
@@ -122,6 +128,7 @@ class ScheduleSection(ChoiceSection):
     def _named(self, name: str) -> None:
         """Choose another class, or none; required parameters get suggested values."""
         if name == NONE:
+            self._engine.forget(f"{self._key}.first")  # of one that was chosen just before
             self.made.emit(None, "Remove the schedule", None)
             return
         optimizer, length = self._training.optimizer, self._length

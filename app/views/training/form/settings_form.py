@@ -414,7 +414,7 @@ class TrainingForm(QWidget):
     def _replaced(self, project: Project) -> None:
         for form in self.findChildren(ParamForm):
             form.forget()
-        for section in (self.optimizer, self.loss, self.schedule):
+        for section in (self.optimizer, self.loss, self.schedule, self.groups):
             section.forget()
         self._show(project)
         self._unfold()
