@@ -219,7 +219,8 @@ def made(cases: Iterable[Case], tell: Callable[[Outcome], None]) -> list[Outcome
 
     from app import cli  # noqa: F401
     from app.builder import analysis  # noqa: F401
-    from app.cli import autograd_project, weights  # noqa: F401
+    from app.cli import weights  # noqa: F401
+    from app.cli.autograd import project_graph  # noqa: F401
     from app.engine.tasks import import_model  # noqa: F401
     from app.project.weights import state_dicts  # noqa: F401
 

@@ -146,7 +146,7 @@ class Capturing:
 
     def _made_recorder(self) -> Any:
         try:
-            program.module("engine.tasks.playback")
+            program.module("engine.tasks.autograd.playback")
             program.module("engine.programs.step_server")
             made = program.module("autograd.scripts.step_recorder").StepRecorder
         except Exception as error:  # another Python, or packages that are not there

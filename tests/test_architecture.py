@@ -109,8 +109,8 @@ HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 HEAVY_LATE = {"torch", "torchvision", "sklearn", "torchmetrics"}
 # Parts of packages that are light otherwise.
 HEAVY_PARTS = {"safetensors.torch"}
-# Where the window's process runs.
-WINDOW = "views main training_thread engine.client"
+# Where the window's process runs; it may instantiate every request.
+WINDOW = "views main training_thread engine.client engine.requests"
 # What `main` imports and the window never does: a command computes in its own process.
 OTHER_PROCESSES = {("main", "cli")}
 # Modules that import by name, in a process that they begin: an engine, or what engines are forked off.
@@ -127,7 +127,7 @@ LONG_FILES: dict[str, str] = {}
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
 COMPILES_SOURCE = {
-    "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet", "app.views.early_imports",
+    "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.autograd.snippet", "app.views.early_imports",
     "app.util.late_dataclass",
 }  # fmt: skip
 

@@ -1,5 +1,4 @@
-"""The command line: train, evaluate, check, export, autograd, attention, attribute, patch, import, runs, draw, diff,
-open, run, doctor.
+"""The command line: a module for each of `COMMANDS`, and the steps that they share.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
 interrupted, 141 stdout was closed.
@@ -8,10 +7,10 @@ interrupted, 141 stdout was closed.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,7 +18,6 @@ from app import __version__
 from app.cli import failures, streams
 from app.util import atomic, regular_files
 from app.util.errors import CodedError
-from app.util.formatting import counted, parameters_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,27 +28,28 @@ if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
     from app.project.project import Project
 
-COMMANDS = (
-    "train",
-    "sweep",
-    "data",
-    "try",
-    "evaluate",
-    "check",
-    "export",
-    "autograd",
-    "attention",
-    "attribute",
-    "patch",
-    "import",
-    "runs",
-    "revisit",
-    "draw",
-    "diff",
-    "open",
-    "run",
-    "doctor",
-)
+# Commands in the order of their help, each with its module below `app.cli`.
+COMMANDS = {
+    "check": "check",
+    "train": "train",
+    "sweep": "sweep.command",
+    "data": "data",
+    "try": "trials",
+    "evaluate": "evaluate",
+    "export": "export",
+    "attention": "interpret.attention",
+    "attribute": "interpret.attribute",
+    "patch": "interpret.patch",
+    "revisit": "revisit.command",
+    "autograd": "autograd",
+    "import": "import_model",
+    "draw": "draw",
+    "diff": "diff",
+    "open": "open_model",
+    "run": "scripts.run_script",
+    "runs": "runs",
+    "doctor": "doctor",
+}
 LONGEST = 2000  # letters of a refusal
 PICTURES = (".svg", ".pdf", ".png", ".tex", ".dot", ".json")
 
@@ -115,59 +114,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="tapedeck", description="Tapedeck on the command line, without its window.")
     parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-
-    check = commands.add_parser("check", help="report the problems of a project")
-    check.add_argument("project", type=Path)
-    check.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    check.set_defaults(command=_check)
-
-    from app.cli import (
-        autograd,
-        data,
-        diff,
-        draw,
-        evaluate,
-        import_model,
-        interpret,
-        open_model,
-        runs,
-        train,
-        trials,
-    )  # fmt: skip
-    from app.cli import export as cli_export
-    from app.cli.revisit import command as revisit
-    from app.cli.scripts import run_script
-    from app.cli.sweep import command as sweep
-
-    trying = (
-        train.add(commands),
-        sweep.add(commands),
-        data.add(commands),
-        trials.add(commands),
-        evaluate.add(commands),
-    )
-    export = cli_export.add(commands)
-    looking = interpret.add(commands)
-    revisiting = revisit.add(commands)
-    for command in (*trying, *looking, check, export, revisiting):
-        command.add_argument(
-            "--trust", action="store_true", help="run the project's custom layer files, this time only"
-        )
-    for command in (*trying, *looking, export, revisiting, autograd.add(commands)):
-        command.add_argument(
-            "--traceback",
-            action="store_true",
-            help="if a step fails, show the full traceback instead of only the lines in your files",
-        )
-    import_model.add(commands)
-    draw.add(commands)
-    diff.add(commands)
-    open_model.add(commands)
-    run_script.add(commands)
-    runs.add(commands)
-    doctor = commands.add_parser("doctor", help="report what is installed and what is missing")
-    doctor.set_defaults(command=_doctor)
+    for module in COMMANDS.values():
+        import_module(f"{__name__}.{module}").add(commands)
     return parser
+
+
+def add_trust(parser: Any) -> None:
+    """Add the option that lets the project's own code run."""
+    parser.add_argument("--trust", action="store_true", help="run the project's custom layer files, this time only")
+
+
+def add_traceback(parser: Any) -> None:
+    """Add the option for who wants to see more than `failures` says."""
+    parser.add_argument(
+        "--traceback",
+        action="store_true",
+        help="if a step fails, show the full traceback instead of only the lines in your files",
+    )
 
 
 def positive(text: str) -> int:
@@ -205,42 +168,6 @@ def device(name: str) -> str:
     return name
 
 
-# -- commands ---------------------------------------------------------------------------------------------------------
-
-
-def _check(options: argparse.Namespace) -> int:
-    project = read(options)
-    analysis, problems = _analysed(project)
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if options.json:
-        counts = {"parameters": analysis.total_parameters, "frozen_parameters": analysis.frozen_parameters}
-        named, each = analysis.graph.nodes, analysis.parameters.items()
-        layers = {named[node].name: count for node, count in each if count and node in named}
-        print(json.dumps({"problems": [_plain(p, project) for p in problems], **counts, "by_layer": layers}))
-    else:
-        for problem in problems:
-            print(f"{problem.severity}: {_sentence(problem, project)}")
-        kind = analysis.output_type()
-        words = parameters_text(analysis.total_parameters, analysis.frozen_parameters) + (
-            f", output {kind}" if kind else ""
-        )
-        nodes = counted(len(analysis.graph.nodes), "node")
-        if project.opened is not None:
-            nodes = project.opened.interface.model
-        from app.project import custom_layers
-
-        if files := custom_layers.waiting(project):
-            print(f"None of {', '.join(map(str, files))} was run; review it, then pass --trust")
-        print(f"{project.name}: {nodes}, {words}, {counted(len(errors), 'error')}")
-    return 1 if errors else 0
-
-
-def _doctor(_options: argparse.Namespace) -> int:
-    from app.cli.doctor import print_report
-
-    return print_report()
-
-
 # -- shared steps -----------------------------------------------------------------------------------------------------
 
 
@@ -274,7 +201,7 @@ def read(options: argparse.Namespace) -> Project:
         raise CommandError(f"{path}: {error.strerror or error}") from error
 
 
-def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
+def analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
     from app.builder.analysis import analyse
     from app.preflight import opened, preflight
     from app.preflight.net_cost import with_cost
@@ -317,12 +244,12 @@ def sound(project: Project, alone: bool = False) -> Analysis:
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise CommandError(f"{names} is not trusted yet and none of its code was run; review it, then pass --trust", 1)
-    analysis, problems = _analysed(project, alone)
+    analysis, problems = analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
     if len(errors) == 1:
-        raise CommandError(f"{project.name} cannot run. {_sentence(errors[0], project)}", 1)
+        raise CommandError(f"{project.name} cannot run. {sentence(errors[0], project)}", 1)
     for problem in errors:
-        warn(_sentence(problem, project))
+        warn(sentence(problem, project))
     if errors:
         raise CommandError(f"{project.name} cannot run: it has the {len(errors)} problems above", 1)
     return analysis
@@ -462,13 +389,13 @@ def note_backup(path: Path, backup: Path | None) -> None:
         print(f"{path} was of an older format; the original was saved as {backup}")
 
 
-def _name(problem: Problem, project: Project) -> str:
+def name_of(problem: Problem, project: Project) -> str:
     node = project.graph.nodes.get(problem.node) if problem.node else None
     return node.name if node else project.name
 
 
-def _sentence(problem: Problem, project: Project) -> str:
-    name = _name(problem, project)
+def sentence(problem: Problem, project: Project) -> str:
+    name = name_of(problem, project)
     message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
     return printable(f"{message}. {problem.reason}".replace("..", ".").strip())
 
@@ -483,14 +410,3 @@ def printable(text: str) -> str:
 def shortened(text: str) -> str:
     """Truncate very long names in the middle of a sentence."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
-
-
-def _plain(problem: Problem, project: Project) -> dict[str, Any]:
-    return {
-        "severity": problem.severity,
-        "node": _name(problem, project) if problem.node else None,
-        "message": problem.message,
-        "reason": problem.reason,
-        "torch": problem.torch_message,
-        "cures": [cure.label for cure in problem.cures],
-    }

@@ -11,6 +11,7 @@ from typing import Any
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app import cli
     from app.cli import opened
 
     data: argparse.ArgumentParser = commands.add_parser("data", help="read and describe a project's data")
@@ -18,6 +19,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     data.add_argument("--data", type=Path, help="folder for downloaded datasets")
     data.add_argument("--json", action="store_true", help="one JSON object on stdout")
     opened.add_settings(data)
+    cli.add_trust(data)
+    cli.add_traceback(data)
     data.set_defaults(command=run)
     return data
 

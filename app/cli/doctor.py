@@ -6,6 +6,7 @@ libraries that Qt needs are looked up by the loader, and the data folder is writ
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import platform
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from app import __version__
 from app.cli.system_packages import install_line
@@ -61,6 +62,13 @@ def report() -> tuple[DoctorCheck, ...]:
         _fonts(),
         _data_folder(),
     )
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser("doctor", help="report what is installed and what is missing")
+    parser.set_defaults(command=lambda _options: print_report())
+    return parser
 
 
 def print_report(stream: TextIO | None = None) -> int:

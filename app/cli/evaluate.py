@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app import cli
     from app.cli import opened
 
     evaluate: argparse.ArgumentParser = commands.add_parser(
@@ -37,6 +38,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     evaluate.add_argument("--json", action="store_true", help="one JSON object on stdout")
     opened.add_settings(evaluate)
+    cli.add_trust(evaluate)
+    cli.add_traceback(evaluate)
     evaluate.set_defaults(command=run)
     return evaluate
 

@@ -63,6 +63,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     blocks.add_argument("--unfolded", action="store_true", help="with --drawing: open all blocks")
     cli.add_paper(parser, arranged=True, carries=True)
     parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
+    cli.add_trust(parser)
+    cli.add_traceback(parser)
     parser.set_defaults(command=run)
     return parser
 

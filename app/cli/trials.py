@@ -22,6 +22,8 @@ PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app import cli
+
     parser: argparse.ArgumentParser = commands.add_parser(
         "try",
         help="dry run: two steps on synthetic data, with shapes and time per step; or find a learning rate, or measure "
@@ -46,6 +48,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
     parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    cli.add_trust(parser)
+    cli.add_traceback(parser)
     parser.set_defaults(command=run, epochs=None, seed=None)
     return parser
 

@@ -10,8 +10,8 @@ A task is a request, a frozen dataclass in `requests/<kind>.py` with values alon
     def measure(request: Measure, context: Context) -> Vitals: ...
 
 A window calls `EngineService.ask(key, Measure(), on_answer=...)`, everything else `Engine.ask(Measure())`, which
-returns a future. Serialisable are frozen dataclasses, msgspec structs, enums and exceptions of the modules in
-`values.MODULES`, which import no torch, and NumPy arrays. A handler reports with `context.progress`, receives messages
-of `Question.send` in `context.inbox`, polls `context.cancelled()`, and keeps objects alive under a Handle with
-`context.keep`, until the window releases it.
+returns a future. Serialisable are frozen dataclasses, msgspec structs, enums and exceptions of `requests` and of the
+modules in `values.MODULES`, which import no torch, and NumPy arrays. A handler reports with `context.progress`,
+receives messages of `Question.send` in `context.inbox`, polls `context.cancelled()`, and keeps objects alive under a
+Handle with `context.keep`, until the window releases it.
 """

@@ -35,8 +35,8 @@ MODULES = """
     sklearn.datasets app.engine.tasks.train app.engine.programs.rank
     app.engine.tasks.import_model app.engine.tasks.import_pipeline app.engine.tasks.parity.initial
     app.engine.tasks.parity.resources app.builder.importer.building app.builder.importer.lowering.opaque
-    app.engine.tasks.snippet app.autograd.snippets.run app.engine.server app.engine.tasks.capture
-    app.engine.tasks.playback app.engine.tasks.findings app.engine.tasks.shapes
+    app.engine.tasks.autograd.snippet app.autograd.snippets.run app.engine.server app.engine.tasks.autograd.capture
+    app.engine.tasks.autograd.playback app.engine.tasks.autograd.findings app.engine.tasks.shapes
     app.data.readers app.data.loaders app.data.own_files.readers app.training.script_recipes
     app.engine.tasks.parity.check safetensors.torch importlib.resources.readers sklearn.datasets.data
     app.builder.layout.arrange app.diagram.layout

@@ -19,7 +19,7 @@ from app.engine import child_process, pool
 from app.engine.client import Question
 from app.engine.own_engine import OwnEngine
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.snippet import RunSnippet
+from app.engine.requests.autograd.snippet import RunSnippet
 from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 

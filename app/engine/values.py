@@ -1,9 +1,9 @@
 """Serialise frozen values for another process, sharing what was sent before.
 
-Every value is plain msgpack data or a list that begins with a tag. Only classes of `MODULES` are instantiated, and
-nothing received is executed. Graphs, shapes and the like are sent by reference once the other end has them, and a long
-container as its differences from the newest one like it: an edit sends only what changed, and an answer that contains
-the request's graph refers to that very object.
+Every value is plain msgpack data or a list that begins with a tag. Only classes of `MODULES` and of the requests are
+instantiated, and nothing received is executed. Graphs, shapes and the like are sent by reference once the other end has
+them, and a long container as its differences from the newest one like it: an edit sends only what changed, and an
+answer that contains the request's graph refers to that very object.
 """
 
 from __future__ import annotations
@@ -34,34 +34,25 @@ from app.util.frozen import FrozenMap
 from app.util.late_numpy import np
 from app.util.resources import PROGRAM
 
-# Modules whose dataclasses, msgspec structs, enums and exceptions are serialisable; none of them imports torch.
+# Modules whose dataclasses, msgspec structs, enums and exceptions are serialisable, beside those of requests; none of
+# them imports torch.
+REQUESTS = "engine.requests."
 MODULES = """
-    engine.protocol engine.requests.documentation engine.requests.layer engine.requests.measure engine.requests.shapes
-    engine.requests.capture engine.requests.playback engine.requests.findings engine.requests.gradcheck
-    autograd.tape autograd.capture_options autograd.errors autograd.place autograd.playback.steps
+    engine.protocol autograd.tape autograd.capture_options autograd.errors autograd.place autograd.playback.steps
     autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
     autograd.gradcheck.report telemetry.histogram telemetry.gpu_figures telemetry.layer_bytes
-    training.monitoring.memory_report data.sources training.setup.weights_header
-    engine.requests.weights engine.requests.custom_layers engine.requests.export export.errors
-    export.format_result export.certify.certificate builder.importer.origin project.weights.state_dict_diff
-    builder.graph builder.blocks builder.sheet builder.plan builder.results builder.value_types builder.literals
-    builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
-    builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes
-    source.generated source.layer_files project.project data.config training.config training.job training.surgery.values
-    training.setup.device training.sweep
-    engine.requests.snippet autograd.snippets.snippet engine.requests.import_model
-    engine.requests.data data.downloads.archives preflight.examples data.spec
-    data.own_files.cache engine.requests.choices training.choices
-    training.setup.schedule_length engine.requests.trials training.trials.results training.events
-    engine.requests.past.revisit engine.requests.past.fork training.revisit.errors training.revisit.conditions
-    engine.requests.runs runs.record runs.checkpoint_files
-    training.surgery.values training.monitoring.looks training.monitoring.watch_points training.run_requests
-    training.control
-    engine.requests.train engine.requests.evaluation
-    training.evaluation.result training.evaluation.trying training.evaluation.of_run engine.requests.past.run_samples
-    engine.requests.interpret.reading interpret.results
-    engine.requests.diff engine.requests.diff.reading compare.results compare.modes
-    engine.requests.observe observe.observation sources.spec sources.opened source.interface observe.figures
+    training.monitoring.memory_report data.sources training.setup.weights_header export.errors export.format_result
+    export.certify.certificate builder.importer.origin project.weights.state_dict_diff builder.graph builder.blocks
+    builder.sheet builder.plan builder.results builder.value_types builder.literals builder.expressions
+    builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation builder.diagnostics.problems
+    builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes source.generated
+    source.layer_files project.project data.config training.config training.job training.surgery.values
+    training.setup.device training.sweep autograd.snippets.snippet data.downloads.archives preflight.examples data.spec
+    data.own_files.cache training.choices training.setup.schedule_length training.trials.results training.events
+    training.revisit.errors training.revisit.conditions runs.record runs.checkpoint_files training.monitoring.looks
+    training.monitoring.watch_points training.run_requests training.control training.evaluation.result
+    training.evaluation.trying training.evaluation.of_run interpret.results compare.results compare.modes
+    observe.observation sources.spec sources.opened source.interface observe.figures
 """
 
 # Sent once and by reference afterwards, like containers of `LONG` entries and more.
@@ -99,11 +90,14 @@ class NotAValueError(CodedError, ValueError):
 def _class(name: str) -> type:
     """Return the class `module:Name` below `app`. Raises NotAValueError if it is not serialisable."""
     module, _, kind = name.partition(":")
-    if module not in MODULES.split():
-        raise NotAValueError(f"{name!r} is not a registered message class")
-    found = getattr(import_module(f"{PROGRAM}.{module}"), kind, None)
+    if not module.startswith(REQUESTS) and module not in MODULES.split():
+        raise NotAValueError(f"{name!r} is not a message class: its module is neither below {REQUESTS} nor in MODULES")
+    try:
+        found = getattr(import_module(f"{PROGRAM}.{module}"), kind, None)
+    except ImportError as error:
+        raise NotAValueError(f"{name!r} is not a message class: {error}") from error
     if not isinstance(found, type) or found.__module__ != f"{PROGRAM}.{module}" or not _travels(found):
-        raise NotAValueError(f"{name!r} is not a registered message class")
+        raise NotAValueError(f"{name!r} is not a message class")
     return found
 
 

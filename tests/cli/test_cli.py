@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+from app import cli
 from app.main import main
 from app.project import file
 from app.util.resources import path as resource_path
@@ -159,3 +163,16 @@ def test_commands_without_pictures_do_without_qt(tmp_path: Path) -> None:
     )
     done = run_forked(tmp_path / "probe.py", str(DIGITS))
     assert "N×10" in done.stdout and not done.stderr
+
+
+def test_a_command_is_a_module_and_its_row_in_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(commands: Any) -> None:
+        commands.add_parser("count").set_defaults(command=lambda _options: print("one"))
+
+    module = ModuleType("app.cli.counting")
+    module.__dict__["add"] = add
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(cli.COMMANDS, "count", "counting")
+    assert main(["count"]) == 0 and capsys.readouterr().out == "one\n"

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from app.cli import run_results
+from app.cli.train import run_results
 from app.data.config import DataConfig
 from app.main import main
 from app.project import file

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.cli import run_results
+from app.cli.train import run_results
 from app.engine import pool, run_process
 from app.engine.placement import RunPlacement
 from app.engine.values import Codec
@@ -247,7 +247,7 @@ def test_it_does_not_outlive_a_window_that_is_killed(tmp_path):
 def test_the_command_trains_in_a_process_of_its_own_and_prints_the_same_lines(tmp_path, capsys, monkeypatch):
     from app import cli
 
-    monkeypatch.setattr("app.cli.run_results.leave", lambda *given: run_results.Results(given[-1]))
+    monkeypatch.setattr("app.cli.train.run_results.leave", lambda *given: run_results.Results(given[-1]))
     project = str(ROOT / "resources" / "examples" / "digits.tape")
     told = []
     for name, more in (("here", []), ("own", ["--own-process"])):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -261,12 +263,21 @@ def test_arrays_arrive_bit_for_bit() -> None:
     "data",
     [["is", "os:system", "true"], ["is", "source.layer_files:subprocess", 1], ["is", "builder.graph:GraphError"],
      ["ref", 12], ["array", "O", [1], b"12345678"], ["nothing"], ["error", "builtins:SystemExit", [], {}],
-     ["error", "builder.graph:Node", [], {}]],
+     ["error", "builder.graph:Node", [], {}], ["is", "engine.requests.nothing:Measure"],
+     ["is", "engine.requests.measure:Job"]],
 )  # fmt: skip
 def test_what_is_no_value_of_ours_is_refused(data: list[object]) -> None:
     with pytest.raises(NotAValueError):
         value = Codec(1).decode(0, data)
         assert value is not None
+
+
+def test_a_class_of_a_new_module_of_requests_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("app.engine.requests.counting")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    counted = make_dataclass("Counted", [("number", int)], frozen=True, namespace={"__module__": module.__name__})
+    module.__dict__["Counted"] = counted
+    assert Codec(1).decode(*Codec(0).encode(counted(3))) == counted(3)
 
 
 @pytest.mark.parametrize("value", [object(), lambda: 0, os, threading.Lock(), np.array([object()])])

@@ -9,7 +9,7 @@ import pytest
 
 from app.engine.client import Engine
 from app.engine.protocol import HandleLostError
-from app.engine.requests.capture import InitialWeights, NewestWeights, WeightsFile
+from app.engine.requests.autograd.capture import InitialWeights, NewestWeights, WeightsFile
 from app.engine.requests.export import Export, ExportChoice, NameWeights, Prove
 from app.engine.requests.measure import Measure
 from app.engine.tasks.export import write_export

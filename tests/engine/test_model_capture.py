@@ -16,9 +16,9 @@ from app.autograd.capture_options import CaptureOptions
 from app.autograd.errors import CaptureError
 from app.autograd.playback.playback import Playback
 from app.autograd.tape import to_json
-from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, WholeNet
+from app.engine.requests.autograd.gradcheck import GradcheckRequest, LayerCall, WholeNet
 from app.engine.requests.observe import ModelCapture, ModelReport, Observe
-from app.engine.tasks.gradcheck import check
+from app.engine.tasks.autograd.gradcheck import check
 from app.engine.tasks.observe import batch_of_model, capture_model, report
 from app.sources.loading import load
 from app.sources.spec import parse_input, parse_source

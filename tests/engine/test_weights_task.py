@@ -13,7 +13,7 @@ import torch
 
 from app.engine.client import Engine
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.capture import InitialWeights, NewestWeights, WeightsFile
+from app.engine.requests.autograd.capture import InitialWeights, NewestWeights, WeightsFile
 from app.engine.requests.measure import Measure
 from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights
 from app.export.errors import WeightsError

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from app.autograd.gradient_norms import measure
-from app.engine.requests.playback import RecordRequest
+from app.engine.requests.autograd.playback import RecordRequest
 from app.engine.watched.follow import follow
 from app.engine.watched.script_ranks import ranks_of
 from app.training.events import Noticed

@@ -93,16 +93,16 @@ class InterpretedNet:
 
 def read_source(options: argparse.Namespace) -> InterpretedNet:
     """Build the model or read the project of SOURCE. Raises CommandError."""
-    from app.cli import autograd_model
+    from app.cli.autograd import model_graph
 
-    if options.on is None and (source := autograd_model.source_of(options)) is not None:
+    if options.on is None and (source := model_graph.source_of(options)) is not None:
         return _model(options, source.as_run)
     return InterpretedNet(_evaluator(options), False, 0.0)
 
 
 def _model(options: argparse.Namespace, source: Any) -> InterpretedNet:
     from app import cli
-    from app.cli import autograd_model
+    from app.cli.autograd import model_graph
     from app.engine.requests.import_model import ImportRequestError, parse_arguments
     from app.engine.requests.observe import ModelCapture, Observe
     from app.sources.spec import SourceError, parse_input
@@ -118,7 +118,7 @@ def _model(options: argparse.Namespace, source: Any) -> InterpretedNet:
         inputs = tuple(map(parse_input, options.input))
     except (SourceError, ImportRequestError) as error:
         raise cli.CommandError(str(error)) from error
-    if source.own_code and not (options.trust or autograd_model.is_trusted(source)):
+    if source.own_code and not (options.trust or model_graph.is_trusted(source)):
         raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
     model = Observe(source, arguments, inputs, str(Path.cwd()) if source.own_code else "")
     return InterpretedNet(ModelCapture(model, seed=options.seed), source.own_code, options.timeout)

@@ -20,6 +20,8 @@ PATH#2 is the second call of a module; without #, all calls are changed. All cha
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
+    from app import cli
+
     parser: argparse.ArgumentParser = commands.add_parser(
         "patch",
         help="measure the loss with parts set to zero, or patched from another sample",
@@ -33,6 +35,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
                         help="replace its output by that of sample --from; may be repeated")  # fmt: skip
     parser.add_argument("--from", type=int, dest="source", metavar="N", help="the sample that --take takes from")
     parser.add_argument("--axis", type=int, help="axis of channels, if not the usual one of the layer's type")
+    cli.add_trust(parser)
+    cli.add_traceback(parser)
     parser.set_defaults(command=run)
     return parser
 

@@ -54,6 +54,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes of the picture")
     cli.add_paper(parser)
     parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    cli.add_trust(parser)
+    cli.add_traceback(parser)
     parser.set_defaults(command=run)
     return parser
 

@@ -39,6 +39,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     sweep.add_argument("--data", type=Path, help="folder for downloaded datasets")
     sweep.add_argument("--own-process", action="store_true", help="each run in a separate process")
     sweep.add_argument("--json", action="store_true", help="one line of JSON per run on stdout, best first")
+    cli.add_trust(sweep)
+    cli.add_traceback(sweep)
     sweep.set_defaults(command=run)
     return sweep
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.engine.protocol import Handle, Request
-from app.engine.requests.capture import InitialWeights, WeightsChoice
+from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import InputSurvey, Prediction, Sample, Shown
 from app.training.job import Job

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.engine.protocol import Handle, Request
-from app.engine.requests.capture import WeightsChoice
+from app.engine.requests.autograd.capture import WeightsChoice
 from app.export.certify.certificate import Certificate
 from app.export.format_result import WrittenFormat
 from app.project.project import Project

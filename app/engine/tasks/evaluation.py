@@ -9,7 +9,7 @@ import numpy as np
 
 from app.data.fields import Fields
 from app.data.spec import ReadingCancelledError
-from app.engine.requests.capture import InitialWeights
+from app.engine.requests.autograd.capture import InitialWeights
 from app.engine.requests.evaluation import (
     NamedWeightsFile,
     PreparedEvaluation,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.engine.requests.capture import InitialWeights, WeightsChoice
+from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
 from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs, Prove, ToProve
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import describe_weights, load_chosen

@@ -22,10 +22,10 @@ from app.autograd.gradient_norms import measure
 from app.autograd.playback.root_gradients import chosen_vectors
 from app.autograd.playback.steps import GradStats
 from app.autograd.tape import Tape
+from app.engine.requests.autograd.playback import Steps
 from app.engine.requests.observe import CapturedModel, ModelCapture, ModelReport, ModelReported, Observe
-from app.engine.requests.playback import Steps
 from app.engine.server import Context, handles
-from app.engine.tasks.capture import until_cancelled
+from app.engine.tasks.autograd.capture import until_cancelled
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.source.interface import Interface

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from app.engine.requests.capture import NewestWeights, WeightsChoice, WeightsFile
+from app.engine.requests.autograd.capture import NewestWeights, WeightsChoice, WeightsFile
 from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights, WeightsBeside
 from app.engine.server import Context, handles
 from app.export.errors import WeightsError

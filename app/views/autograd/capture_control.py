@@ -15,7 +15,14 @@ from app.autograd.playback.memory_timeline import prepare
 from app.data.sources import DataError
 from app.diagram.diagram import Drawing
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.capture import Captured, CapturedStep, CaptureRequest, HeldStep, WeightsChoice, node_labels
+from app.engine.requests.autograd.capture import (
+    Captured,
+    CapturedStep,
+    CaptureRequest,
+    HeldStep,
+    WeightsChoice,
+    node_labels,
+)
 from app.engine.requests.observe import CapturedModel, ModelCapture
 from app.preflight import preflight
 from app.training.job import JobError

@@ -22,7 +22,7 @@ from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.engine.requests.capture import WeightsChoice
+    from app.engine.requests.autograd.capture import WeightsChoice
     from app.views.weights.weights_dialog import WeightsDialog
     from app.views.workspace import Workspace
 

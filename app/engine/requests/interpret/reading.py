@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from app.engine.protocol import Handle, Request
-from app.engine.requests.capture import WeightsChoice
+from app.engine.requests.autograd.capture import WeightsChoice
 from app.engine.requests.observe import ModelCapture
 from app.interpret.results import (
     INTEGRATED_GRADIENTS,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.forward_modes import Special
-from app.engine.requests.capture import node_labels
+from app.engine.requests.autograd.capture import node_labels
 from app.engine.requests.past.revisit import (
     FindFirst,
     FirstStep,

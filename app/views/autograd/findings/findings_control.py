@@ -14,8 +14,8 @@ from app.autograd.diagnostics.results import LOOKED_FOR, WhatIf, first_nodes
 from app.autograd.grouping import LayerGroup
 from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
-from app.engine.requests.findings import CheckpointRequest, FindingsRequest, StopEarly
-from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
+from app.engine.requests.autograd.findings import CheckpointRequest, FindingsRequest, StopEarly
+from app.engine.requests.autograd.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
 from app.engine.requests.observe import ModelCapture
 from app.util.formatting import counted
 from app.views.autograd.capture_control import SCRIPT

@@ -8,9 +8,8 @@ from app.autograd.playback.memory_timeline import held_by_step
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
 from app.autograd.tape import Tape
 from app.engine.client import Engine, shared
-from app.engine.requests.capture import HeldStep
-from app.engine.requests.observe import AnyCapture
-from app.engine.requests.playback import (
+from app.engine.requests.autograd.capture import HeldStep
+from app.engine.requests.autograd.playback import (
     Back,
     Edit,
     GradientInspected,
@@ -24,6 +23,7 @@ from app.engine.requests.playback import (
     Trouble,
     UndoEdit,
 )
+from app.engine.requests.observe import AnyCapture
 from app.views.autograd.playback_client import PlaybackClient
 
 EVERY = 33  # polling interval in ms

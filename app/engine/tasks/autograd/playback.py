@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.autograd.playback.steps import StepRecord, Stop
 from app.autograd.tape import same_graph
-from app.engine.requests.playback import (
+from app.engine.requests.autograd.playback import (
     Back,
     Command,
     Edit,
@@ -40,7 +40,7 @@ from app.engine.requests.playback import (
     UndoEdit,
 )
 from app.engine.server import Context, handles
-from app.engine.tasks.capture import graph_of
+from app.engine.tasks.autograd.capture import graph_of
 from app.util import openmp
 
 if TYPE_CHECKING:

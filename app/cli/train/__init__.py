@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app.cli import opened, positive, seed, surgeries
+    from app import cli
+    from app.cli import opened, positive, seed
+    from app.cli.train import surgeries
 
     train: argparse.ArgumentParser = commands.add_parser(
         "train", help="train a project or a model, and write code, weights, metrics and pictures"
@@ -78,6 +80,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     train.add_argument("--json", action="store_true", help="one line of JSON per event on stdout")
     opened.add_source(train)
+    cli.add_trust(train)
+    cli.add_traceback(train)
     train.set_defaults(command=run)
     return train
 
@@ -85,7 +89,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write the results."""
     from app import cli
-    from app.cli import failures, run_results, surgeries
+    from app.cli import failures
+    from app.cli.train import run_results, surgeries
     from app.engine.dispatch import control_for
     from app.preflight import preflight
     from app.training.control import Control
@@ -183,7 +188,7 @@ def _open_store(
     leaves out batches from there on; the checkpoint, and the job with the surgeries of a stored run and the command.
     """
     from app import cli
-    from app.cli import surgeries
+    from app.cli.train import surgeries
     from app.runs import resume as going_on
     from app.runs import store
     from app.runs.record import RunError
@@ -300,7 +305,7 @@ def watch(
     job: Job, control: Control, out: RunOutput, recorder: Recorder, resume: Path | None, place: RunPlacement | None
 ) -> tuple[Any, Event, OSError | None]:
     """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
-    from app.cli import surgeries
+    from app.cli.train import surgeries
     from app.runs import store
     from app.training.checkpoints.save_report import SaveReport
     from app.training.events import Saved, Started

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from app.autograd.batch import TrainingBatch
     from app.autograd.capture_options import CaptureOptions
-    from app.engine.requests.capture import WeightsChoice
+    from app.engine.requests.autograd.capture import WeightsChoice
     from app.source.generated import Source
 
 
@@ -78,8 +78,8 @@ def of_project(options: argparse.Namespace) -> int:
     """Run one batch of the project's data through its network; return 1 if there are findings."""
     from app import cli
     from app.cli import autograd
-    from app.engine.requests.capture import CaptureRequest, node_labels
-    from app.engine.tasks.capture import batch_of
+    from app.engine.requests.autograd.capture import CaptureRequest, node_labels
+    from app.engine.tasks.autograd.capture import batch_of
     from app.preflight import preflight
     from app.project import custom_layers
     from app.project import file as project_file
@@ -118,7 +118,7 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     wanted.
     """
     from app import cli
-    from app.engine.requests.capture import InitialWeights, WeightsFile
+    from app.engine.requests.autograd.capture import InitialWeights, WeightsFile
     from app.runs import newest, store
 
     try:

@@ -13,7 +13,7 @@ from app.autograd.capture_options import CaptureOptions
 from app.autograd.errors import CaptureCancelledError, CaptureError
 from app.data.config import DataConfig
 from app.data.own_files.cache import key_of
-from app.engine.requests.capture import (
+from app.engine.requests.autograd.capture import (
     Captured,
     CapturedStep,
     CaptureRequest,

@@ -26,7 +26,7 @@ SECONDS, GIGABYTES = 120.0, 4.0
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     from app import cli
-    from app.cli import autograd_project
+    from app.cli.autograd import project_graph
 
     words = "write the grad_fn graph of one batch, or of a file's code, as a picture or as data"
     parser = commands.add_parser("autograd", help=words, description=WORDS)
@@ -56,7 +56,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="use the start weights of a run, not the newest weights of a stored run",
     )
     batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
-    autograd_project.add_options(batch)
+    project_graph.add_options(batch)
     model = parser.add_argument_group("model options")
     model.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
     model.add_argument("--seed", type=int, default=0, help="seed of its weights and of dropout (0)")
@@ -66,6 +66,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
                       help="input shapes; NAME= for a keyword argument of a model")  # fmt: skip
     file.add_argument("--timeout", type=float, default=SECONDS, help=f"time limit in seconds ({SECONDS:.0f})")
     file.add_argument("--memory", type=float, default=GIGABYTES, help=f"memory limit in GiB ({GIGABYTES:.0f})")
+    cli.add_traceback(parser)
     parser.set_defaults(command=run)
     return parser
 
@@ -116,18 +117,18 @@ def run(options: argparse.Namespace) -> int:
     if options.out is None and not options.findings and options.gradcheck is None:
         raise cli.CommandError("pass --out FILE, --findings or --gradcheck")
     check_output(options)
-    from app.cli import autograd_model
+    from app.cli.autograd import model_graph
 
-    if (source := autograd_model.source_of(options)) is not None:
-        return autograd_model.of_model(options, source)
+    if (source := model_graph.source_of(options)) is not None:
+        return model_graph.of_model(options, source)
     file, _, function = str(options.project).rpartition(":")
     if function.isidentifier() and file.endswith(".py"):
         return _of_file(options, Path(file), function)
     if options.project.suffix == ".py":
         return _of_file(options, options.project, "")
-    from app.cli import autograd_project
+    from app.cli.autograd import project_graph
 
-    return autograd_project.of_project(options)
+    return project_graph.of_project(options)
 
 
 def plays(options: argparse.Namespace) -> bool:
@@ -139,11 +140,11 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     """Run a file in a separate process; its output goes to stderr."""
     from app import cli
     from app.autograd.snippets.snippet import Limits, Snippet
-    from app.cli import autograd_project
+    from app.cli.autograd import project_graph
     from app.engine import snippet_process
     from app.engine.requests import import_model
 
-    autograd_project.refuse_options(options)
+    project_graph.refuse_options(options)
     if (options.findings or options.gradcheck is not None) and not function:
         raise cli.CommandError("--findings and --gradcheck need a network or a function: pass FILE.py:FUNCTION")
     text = _trusted(options, file)

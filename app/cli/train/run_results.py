@@ -56,8 +56,8 @@ def leave(
     unless that was the last.
     """
     from app.builder.analysis import analyse
-    from app.engine.requests.capture import CaptureRequest, node_labels
-    from app.engine.tasks.capture import batch_of
+    from app.engine.requests.autograd.capture import CaptureRequest, node_labels
+    from app.engine.tasks.autograd.capture import batch_of
     from app.export.layers import write_models
     from app.export.script.script import training_script, write_start
     from app.export.weights import save_pt, save_safetensors

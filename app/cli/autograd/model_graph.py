@@ -44,9 +44,10 @@ def of_model(options: argparse.Namespace, source: SourceSpec) -> int:
     from app import cli
     from app.autograd.errors import CaptureError
     from app.autograd.playback.steps import PassResult
-    from app.cli import autograd, autograd_project
+    from app.cli import autograd
+    from app.cli.autograd import project_graph
     from app.engine import observe_process
-    from app.engine.requests.playback import Steps
+    from app.engine.requests.autograd.playback import Steps
     from app.sources.spec import SourceError
 
     source = source.as_run
@@ -60,7 +61,7 @@ def of_model(options: argparse.Namespace, source: SourceSpec) -> int:
 
             found = task.report(request)
     except (CaptureError, SourceError, ValueError, OSError) as error:
-        words = autograd_project.rephrased_error(str(error), request.batch.options)
+        words = project_graph.rephrased_error(str(error), request.batch.options)
         raise cli.CommandError(f"{options.project}: {words}".removesuffix("."), 1) from error
     for line in found.lines:
         print(cli.printable(line))
@@ -72,7 +73,8 @@ def of_model(options: argparse.Namespace, source: SourceSpec) -> int:
 
 def _request(options: argparse.Namespace, source: SourceSpec) -> ModelReport:
     from app import cli
-    from app.cli import autograd, autograd_project
+    from app.cli import autograd
+    from app.cli.autograd import project_graph
     from app.engine.requests.import_model import ImportRequestError, parse_arguments
     from app.engine.requests.observe import ModelCapture, ModelReport, Observe
     from app.sources.spec import SourceError, parse_input
@@ -84,7 +86,7 @@ def _request(options: argparse.Namespace, source: SourceSpec) -> ModelReport:
         raise cli.CommandError(f"{', '.join(given)}: not for a model; --input describes what it is called with")
     if not options.timeout > 0:
         raise cli.CommandError("--timeout must be a number of seconds above 0")
-    chosen = autograd_project.capture_options(options)
+    chosen = project_graph.capture_options(options)
     try:
         arguments = FrozenMap(parse_arguments(options.args))
         inputs = tuple(map(parse_input, options.input))
