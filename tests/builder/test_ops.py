@@ -251,6 +251,13 @@ def replace_version(path: Path, version: str) -> Path:
     return path
 
 
+def test_an_input_without_an_annotation_is_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some functions of torch have none, such as softsign."""
+    monkeypatch.setattr(ops, "OPS", (("F.softsign", "act"),))
+    (spec,) = read_catalog().values()
+    assert [port.name for port in spec.inputs] == ["input"] and spec.params == ()
+
+
 def test_at_least_the_ops_that_were_promised() -> None:
     wanted = """
         nn.Linear nn.Conv1d nn.Conv2d nn.ConvTranspose2d nn.MaxPool2d nn.AvgPool2d nn.AdaptiveAvgPool2d nn.BatchNorm1d

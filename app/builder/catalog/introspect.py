@@ -164,7 +164,8 @@ def _split(key: str, signature: inspect.Signature, call: bool) -> tuple[tuple[Po
         variable = argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
         if name == "self" or name in hidden or variable:
             continue
-        is_tensor = "Tensor" in str(argument.annotation) or (call and argument.annotation is inspect.Parameter.empty)
+        untyped = argument.annotation is inspect.Parameter.empty
+        is_tensor = "Tensor" in str(argument.annotation) or (untyped and (call or name == "input"))
         if is_tensor and (key, name) not in ops.PARAMS:
             required = argument.default is inspect.Parameter.empty
             several = (key, name) in ops.VARIADIC
