@@ -57,6 +57,7 @@ class Option:
     optional: bool = False
     minimum: float | None = None
     maximum: float | None = None
+    rising: bool = False  # of two numbers the second is at least the first
     doc: str = ""
 
     def refusal(self, value: Any) -> str:
@@ -69,10 +70,13 @@ class Option:
         if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind != "bool"):  # type: ignore[arg-type]
             words = {"int": "an integer", "float": "a number", "bool": "True or False", "str": "a text"}
             return f"it must be {words[self.kind]}"
-        if self.minimum is not None and not value >= self.minimum:
-            return f"it must be at least {self.minimum:g}"
-        if self.maximum is not None and not value <= self.maximum:
-            return f"it must be at most {self.maximum:g}"
+        return self._bounds_refusal("it", (value,)) if self.kind in ("int", "float") else ""
+
+    def _bounds_refusal(self, what: str, numbers: tuple[Any, ...]) -> str:
+        if self.minimum is not None and not min(numbers) >= self.minimum:
+            return f"{what} must be at least {self.minimum:g}"
+        if self.maximum is not None and not max(numbers) <= self.maximum:
+            return f"{what} must be at most {self.maximum:g}"
         return ""
 
     def _tuple_refusal(self, value: Any) -> str:
@@ -88,7 +92,9 @@ class Option:
             return f"it must be a tuple of {self.count} numbers"
         if not all(math.isfinite(one) and (one > 0 or not whole) for one in value):
             return "its numbers must be above 0" if whole else "its numbers must be finite"
-        return ""
+        if self.rising and value[0] > value[1]:
+            return "its first number must not be above the second"
+        return self._bounds_refusal("its numbers", value)
 
 
 @dataclass(frozen=True)

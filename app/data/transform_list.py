@@ -48,6 +48,14 @@ def _share(name: str, default: float, doc: str) -> Option:
     return Option(name, "float", default, minimum=0, maximum=1, doc=doc)
 
 
+_TINY = 1e-6  # the least of what torchvision divides by
+_LARGE = 1e6
+
+
+def _range(name: str, default: tuple[float, float], minimum: float, doc: str) -> Option:
+    return Option(name, "literal", default, count=2, minimum=minimum, rising=True, doc=doc)
+
+
 def _chance(default: float = 0.5) -> Option:
     return _share("p", default, "Probability, from 0 to 1.")
 
@@ -63,8 +71,9 @@ KINDS: FrozenMap[str, Kind] = FrozenMap(
         kind.name: kind
         for kind in (
             Kind("Normalize", False, "Subtract mean and divide by standard deviation, per channel.",
-                 (Option("mean", "literal", (0.5,), doc="Per channel, or one for all."),
-                  Option("std", "literal", (0.5,), doc="Per channel, or one for all."))),
+                 (Option("mean", "literal", (0.5,), minimum=-_LARGE, maximum=_LARGE,
+                         doc="Per channel, or one for all."),
+                  Option("std", "literal", (0.5,), minimum=_TINY, doc="Per channel, or one for all."))),
             Kind("Resize", False, "Resize to another height and width.", (_SIZE,), _sized),
             Kind("CenterCrop", False, "Crop the centre of the image.", (_SIZE,), _sized),
             Kind("Pad", False, "Add a border of zeros.",
@@ -78,18 +87,18 @@ KINDS: FrozenMap[str, Kind] = FrozenMap(
                  (_SIZE, Option("padding", "int", 4, minimum=0, maximum=1000,
                                 doc="Border of zeros added first.")), _sized),
             Kind("RandomResizedCrop", True, "Crop of random size, resized.",
-                 (_SIZE, Option("scale", "literal", (0.08, 1.0), count=2,
-                                doc="Smallest and largest fraction of the area.")), _sized),
+                 (_SIZE, _range("scale", (0.08, 1.0), 0, "Smallest and largest fraction of the area.")), _sized),
             Kind("RandomRotation", True, "Random rotation.",
                  (_positive("degrees", 10.0, "Maximum, in either direction.", 360),)),
             Kind("RandomAffine", True, "Random rotation, translation and scaling.",
                  (_positive("degrees", 10.0, "Maximum, in either direction.", 360),
-                  Option("translate", "literal", (0.1, 0.1), count=2,
+                  Option("translate", "literal", (0.1, 0.1), count=2, minimum=0, maximum=1,
                          doc="Maximum, as fractions of width and height."),
-                  Option("scale", "literal", (0.9, 1.1), count=2, doc="Smallest and largest factor."))),
+                  _range("scale", (0.9, 1.1), _TINY, "Smallest and largest factor."))),
             Kind("ColorJitter", True, "Random change of brightness, contrast, saturation and hue.",
-                 (_positive("brightness", 0.2, "Maximum, in either direction."), _positive("contrast", 0.2, "Maximum."),
-                  _positive("saturation", 0.2, "Maximum."), _positive("hue", 0.0, "Maximum.", 0.5))),
+                 (_positive("brightness", 0.2, "Maximum, in either direction.", _LARGE),
+                  _positive("contrast", 0.2, "Maximum.", _LARGE), _positive("saturation", 0.2, "Maximum.", _LARGE),
+                  _positive("hue", 0.0, "Maximum.", 0.5))),
             Kind("RandomGrayscale", True, "Convert to greyscale at random.", (_chance(0.1),)),
             Kind("RandomErasing", True, "Erase a random rectangle.", (_chance(),)),
             Kind("GaussianNoise", True, "Add Gaussian noise to every value.",
@@ -97,7 +106,7 @@ KINDS: FrozenMap[str, Kind] = FrozenMap(
                   _positive("sigma", 0.1, "Standard deviation of the noise."))),
             Kind("GaussianBlur", True, "Gaussian blur.",
                  (Option("kernel_size", "choice", 3, choices=(3, 5, 7, 9), doc="Kernel size."),
-                  Option("sigma", "literal", (0.1, 2.0), count=2, doc="Smallest and largest standard deviation."))),
+                  _range("sigma", (0.1, 2.0), _TINY, "Smallest and largest standard deviation."))),
             Kind("RandAugment", True, "Several random operations of one magnitude.",
                  (Option("num_ops", "int", 2, minimum=1, maximum=10, doc="Number of operations."),
                   Option("magnitude", "int", 9, minimum=0, maximum=30, doc="Magnitude."))),

@@ -69,6 +69,9 @@ def test_a_transform_leaves_the_shape_that_is_told_and_draws_from_torch_alone(na
         (DataConfig("sklearn.iris", train_transforms=(of("RandomErasing"),)), "needs images"),
         (DataConfig(train_transforms=(of("RandomCrop", size=(20, 20)),)), "reduce its size"),
         (DataConfig(train_transforms=(of("Normalize", mean=(0.1, 0.2)),)), "one mean and std"),
+        (DataConfig(train_transforms=(of("Normalize", std=(0.0,)),)), "its numbers must be at least 1e-06"),
+        (DataConfig(train_transforms=(of("GaussianBlur", sigma=(2.0, 0.1)),)), "must not be above the second"),
+        (DataConfig(train_transforms=(of("RandomAffine", translate=(2.0, 0.1)),)), "must be at most 1"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_read(config, words):

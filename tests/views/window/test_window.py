@@ -730,6 +730,13 @@ def test_a_banner_moves_nothing_covers_no_work_and_is_read_and_closed_by_keys(qt
         QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
         QApplication.processEvents()
         assert banner.isHidden() and canvas.view.hasFocus() and places() == before
+        banner.show()
+        if banner.form is not Form.WHOLE:
+            expand = banner.expand
+            expand.setFocus()  # as a click gives it
+            QTest.mouseClick(expand, Qt.MouseButton.LeftButton)
+            assert banner.form is Form.WHOLE and banner.button("Show fc1").hasFocus()
+        banner.close_message()
     assert Form.WHOLE in forms and len(forms) > 1, "in one line where there is no room for all"
 
 

@@ -168,6 +168,8 @@ class Banner(QFrame):
     def take_focus(self) -> None:
         """Focus the first action, else the button that closes the message, of which all is shown then."""
         if self.form is not Form.WHOLE:
+            # Of a whole message the clicked button is hidden, which would take the focus out of the message.
+            (self._close if self._closable else self).setFocus(Qt.FocusReason.ShortcutFocusReason)
             self.expanded.emit()
         button = self._close if self._action.isHidden() else self._action
         button.setFocus(Qt.FocusReason.ShortcutFocusReason)
