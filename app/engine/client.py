@@ -22,7 +22,7 @@ from app.builder.catalog import custom
 from app.engine import child_process, pool, protocol
 from app.engine.channel import LONGEST, Channel, ChannelError
 from app.engine.protocol import EngineDiedError, FromEngine, Handle, HandleLostError, Request
-from app.engine.values import Codec, NotAValueError
+from app.engine.values import Codec, NotAValueError, RemoteError
 from app.source import layer_files
 
 A = TypeVar("A")
@@ -336,6 +336,8 @@ class Engine:
             return
         if isinstance(message, protocol.Failure):
             value.__traceback_text__ = message.traceback
+            if isinstance(value, RemoteError):  # unexpected, so that its own traceback is printed with ours
+                value.add_note(message.traceback)
             _fail(question, value)
         else:
             with contextlib.suppress(InvalidStateError):

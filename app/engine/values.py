@@ -47,12 +47,12 @@ MODULES = """
     builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation builder.diagnostics.problems
     builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes source.generated
     source.layer_files project.project data.config training.config training.job training.surgery.values
-    training.setup.device training.sweep autograd.snippets.snippet data.downloads.archives preflight.examples data.spec
-    data.own_files.cache training.choices training.setup.schedule_length training.trials.results training.events
-    training.revisit.errors training.revisit.conditions runs.record runs.checkpoint_files training.monitoring.looks
-    training.monitoring.watch_points training.run_requests training.control training.evaluation.result
-    training.evaluation.trying training.evaluation.of_run interpret.results compare.results compare.modes
-    observe.observation sources.spec sources.opened source.interface observe.figures
+    training.setup.device training.trials.sweep autograd.snippets.snippet data.downloads.archives preflight.examples
+    data.spec data.own_files.cache training.choices training.setup.schedule_length training.trials.results
+    training.events training.revisit.errors training.revisit.conditions runs.record runs.checkpoint_files
+    training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
+    training.evaluation.result training.evaluation.trying training.evaluation.of_run interpret.results compare.results
+    compare.modes observe.observation sources.spec sources.opened source.interface observe.figures
 """
 
 # Sent once and by reference afterwards, like containers of `LONG` entries and more.

@@ -14,7 +14,7 @@ from app.training.choices import OPTIMIZERS, ChoiceError, ChoiceParam
 from app.training.config import Choice, TrainingConfig
 from app.training.job import AMP, Job, JobError, check_numbers
 from app.training.registry import check_optimizer, optimizer_params
-from app.training.sweep import (
+from app.training.trials.sweep import (
     FIELDS,
     OPTIMIZER,
     SweepError,

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QMenu
 
 from app.builder.layout.arrange import Size
 from app.builder.sheet import Sheet
+from app.views.ui.dialogs.ask import PromptBox
 from app.views.ui.present import present
-from app.views.ui.widgets.ask import PromptBox
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas

@@ -24,7 +24,6 @@ from app.views.feature import Action, Adopted, Feature, Page, Submenu
 from app.views.files.files import FileMenu
 from app.views.menus import build_menus, fit_corners
 from app.views.navigation import Navigation, SheetDocument
-from app.views.newest_weights import NewestWeightsSource
 from app.views.notifier import Notifier
 from app.views.overlays import Overlays
 from app.views.pages import Pages
@@ -36,6 +35,7 @@ from app.views.shown_run import ShownRun
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
 from app.views.training.runs.keeper import RunsKeeper
+from app.views.training.runs.newest_weights import NewestWeightsSource
 from app.views.training.runs.run_control import RunControl
 from app.views.training.runs.run_guard import RunGuard
 from app.views.training.runs.session import RunSession

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from app.views.engine_service import EngineService
     from app.views.files.files import FileMenu
     from app.views.navigation import Navigation, SheetDocument
-    from app.views.newest_weights import NewestWeightsSource
     from app.views.notifier import Notifier
     from app.views.overlays import Overlays
     from app.views.pages import Pages
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from app.views.shown_run import ShownRun
     from app.views.status import StatusLine
     from app.views.training.runs.keeper import RunsKeeper
+    from app.views.training.runs.newest_weights import NewestWeightsSource
     from app.views.training.runs.run_control import RunControl
     from app.views.training.runs.session import RunSession
     from app.views.ui.background import Background

@@ -9,7 +9,7 @@ import pytest
 
 from app.main import main
 from app.runs import store
-from app.training.sweep import combinations, parse_values
+from app.training.trials.sweep import combinations, parse_values
 from app.util.resources import path as resource
 
 

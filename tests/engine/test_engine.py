@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from dataclasses import make_dataclass, replace
 from pathlib import Path
@@ -180,6 +181,7 @@ def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:
     with pytest.raises(Exception) as caught:
         engine.ask(InferShapes(None, catalog(), ())).result(PATIENCE)  # type: ignore[arg-type]
     assert "shapes_first" in traceback_of(caught.value)
+    assert "shapes_first" in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_file_whose_name_is_not_utf_8_is_asked_about_and_named_in_the_error(engine: Engine) -> None:

@@ -28,8 +28,8 @@ from app.training.job import Job
 from app.training.setup.batch_order import ordered
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.training.form.columns_table import INPUT, LEFT_OUT, TARGET
-from app.views.training.form.data_section import DataSection
+from app.views.training.form.data.columns_table import INPUT, LEFT_OUT, TARGET
+from app.views.training.form.data.data_section import DataSection
 from app.views.ui import theme
 from app.views.ui.dialogs.listing import ListingDialog
 from tests.data.test_files import BAD, TABLE, pictures

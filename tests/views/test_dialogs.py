@@ -18,7 +18,7 @@ from app.data.sources import MNIST
 from app.engine.requests.export import ExportChoice
 from app.views.actions import NAME
 from app.views.export.export_dialog import ExportDialog, folder_problem
-from app.views.training.form.download_dialog import DownloadDialog
+from app.views.training.form.data.download_dialog import DownloadDialog
 from app.views.ui import theme
 from app.views.ui.dialogs import base
 from app.views.ui.dialogs.about import AboutDialog, versions

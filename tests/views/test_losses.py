@@ -199,7 +199,7 @@ def test_the_loss_chart_has_a_curve_and_a_name_for_each_output(qtbot: Any) -> No
 
 def test_a_column_may_be_a_further_target(qtbot: Any, tmp_path: Path) -> None:
     from app.data.sources import options_of
-    from app.views.training.form.columns_table import ALSO, INPUT, TARGET, ColumnsTable
+    from app.views.training.form.data.columns_table import ALSO, INPUT, TARGET, ColumnsTable
 
     (tmp_path / "t.csv").write_text("a,b,kind,size\n" + "\n".join(f"{i},{i % 3},{i % 2},{i / 7}" for i in range(50)))
     config = DataConfig("file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="kind"))

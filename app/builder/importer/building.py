@@ -34,7 +34,7 @@ from app.builder.importer.state.train_eval import check_chance, innermost, with_
 from app.builder.importer.state.train_override import check_apart, set_mode
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.grad_regions import GRAD_MODE, Gradients
-from app.builder.importer.tracing.patches import gradient_hooks
+from app.builder.importer.tracing.patching.patches import gradient_hooks
 from app.builder.importer.tracing.proxies import on_meta
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.layout.arrange import arrange

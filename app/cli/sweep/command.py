@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
     from app.training.events import Event
     from app.training.job import Job
-    from app.training.sweep import SweepSetting
+    from app.training.trials.sweep import SweepSetting
 
 WORDS = """
 Each combination of the values becomes a run of the project, one after the other, stored beside it with the tag
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
     from app.preflight import preflight
     from app.runs import store
-    from app.training.sweep import next_tag
+    from app.training.trials.sweep import next_tag
 
     planned = _planned(options)
     folder = store.runs_beside(options.project)
@@ -79,7 +79,7 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
 
     from app import cli
     from app.preflight import sweep_runs
-    from app.training.sweep import SweepError
+    from app.training.trials.sweep import SweepError
 
     given = [_setting(text, options.random is not None) for text in options.settings]
     project = cli.read(options)
@@ -98,7 +98,7 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
 def _setting(text: str, draws: bool) -> SweepSetting:
     """Parse an argument of --set. Raises CommandError."""
     from app import cli
-    from app.training.sweep import SweepError, parse_values
+    from app.training.trials.sweep import SweepError, parse_values
 
     name, is_set, given = (part.strip() for part in text.partition("="))
     if not (name and is_set and given):

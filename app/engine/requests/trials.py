@@ -14,8 +14,8 @@ from app.training.choices import ChoiceParam
 from app.training.events import Failed
 from app.training.job import Job
 from app.training.surgery.values import Outcome, Surgery
-from app.training.sweep import SweepRun, SweepSetting
 from app.training.trials.results import DryRun, RateTest
+from app.training.trials.sweep import SweepRun, SweepSetting
 from app.util.late_dataclass import dataclass
 
 

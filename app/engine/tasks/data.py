@@ -9,7 +9,7 @@ from app.data.preview import preview
 from app.data.spec import DataError, ReadingCancelledError
 from app.engine.requests.data import FindAddresses, FindDatasetClasses, Read, ReadData, ReadProgress
 from app.engine.server import Context, handles
-from app.util.pace import Pace
+from app.engine.tasks.pace import Pace
 
 
 @handles(ReadData)

@@ -21,6 +21,7 @@ from app.engine.requests.evaluation import (
     Weights,
 )
 from app.engine.server import Context, handles
+from app.engine.tasks.pace import Pace
 from app.engine.tasks.weights import load_chosen
 from app.export.weights import load_weights
 from app.runs import resume
@@ -33,7 +34,6 @@ from app.training.monitoring import activations
 from app.training.monitoring.looks import LayerInside
 from app.training.setup.torch_flags import cpu_threads
 from app.util.late_dataclass import dataclass
-from app.util.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

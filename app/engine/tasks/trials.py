@@ -12,13 +12,13 @@ from app.engine.requests.trials import (
     TryOnSyntheticData,
 )
 from app.engine.server import Context, handles
+from app.engine.tasks.pace import Pace
 from app.preflight import surgery_plan, sweep_runs
 from app.training.events import Failed
-from app.training.sweep import SweepError
 from app.training.trials.dry_run import dry_run
 from app.training.trials.lr_range_test import rate_test
 from app.training.trials.results import DryRun, RateTest
-from app.util.pace import Pace
+from app.training.trials.sweep import SweepError
 
 
 @handles(TryOnSyntheticData)

@@ -9,7 +9,7 @@ from app.builder.results import Analysis
 from app.views.canvas.canvas import Canvas
 from app.views.canvas.way import WayOverCanvas
 from app.views.feature import Adopted, Feature, Page
-from app.views.ui.widgets.ask import PromptBox
+from app.views.ui.dialogs.ask import PromptBox
 from app.views.workspace import Workspace
 
 

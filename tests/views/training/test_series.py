@@ -14,13 +14,13 @@ from app.training.events import EpochDone, GradientNorms, Started, StepDone
 from app.training.history import History
 from app.util.frozen import FrozenMap
 from app.views.training.charts import series
-from app.views.training.charts.axis import FigureAxis, Scale
+from app.views.training.charts.axes.axis import FigureAxis, Scale
+from app.views.training.charts.axes.ticks import log_tick
+from app.views.training.charts.axes.timescale import TimeScale
 from app.views.training.charts.charts import stretches
 from app.views.training.charts.gradients import BoundsTracker, GradientOverlay, nodes_by_layer
 from app.views.training.charts.series import Smoother
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
-from app.views.training.charts.ticks import log_tick
-from app.views.training.charts.timescale import TimeScale
 from tests.support.training_jobs import SMALL_NET
 
 

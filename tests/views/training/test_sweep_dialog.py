@@ -12,7 +12,7 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.data.loaders import read_spec
 from app.project import file
-from app.training.sweep import SweepRun
+from app.training.trials.sweep import SweepRun
 from app.util.resources import path as resource
 from app.views.engine_service import EngineService
 from app.views.training.runs.sweep.dialog import SweepDialog

@@ -26,7 +26,7 @@ from app.builder.importer.tracing.data_dependence import Questions
 from app.builder.importer.tracing.frames import Apart, Frame, TraceError, leaf_names, none_swallowed, words_of
 from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
 from app.builder.importer.tracing.module_calls import Modules
-from app.builder.importer.tracing.patches import watched
+from app.builder.importer.tracing.patching.patches import watched
 from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Attribute, Training, ValueProxy, dtype_source
 from app.builder.importer.tracing.qualified_names import QualifiedNames
 from app.builder.importer.tracing.records import plain, refilled

@@ -24,6 +24,7 @@ from app.engine.requests.interpret.reading import (
 from app.engine.requests.observe import ModelCapture
 from app.engine.server import Context, handles
 from app.engine.tasks.observe import batch_of_model
+from app.engine.tasks.pace import Pace
 from app.engine.tasks.weights import load_chosen
 from app.interpret import attention_maps, attribution, subject
 from app.interpret.interventions import Interventions
@@ -35,7 +36,6 @@ from app.training.evaluation.trying import is_picture
 from app.training.inputs import arguments
 from app.training.setup.torch_flags import cpu_threads
 from app.training.task import CLASSES, TOKENS
-from app.util.pace import Pace
 
 LARGEST_BATCH = 64  # samples of one intervention
 

@@ -15,7 +15,7 @@ from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
 from app.util import formatting
 from app.views.training.charts import series
-from app.views.training.charts.timescale import TimeScale
+from app.views.training.charts.axes.timescale import TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.empty import EmptyState

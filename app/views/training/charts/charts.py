@@ -10,7 +10,8 @@ from PySide6.QtGui import QColor
 from app.training.history import History
 from app.util import formatting
 from app.views.training.charts import series
-from app.views.training.charts.axis import Scale
+from app.views.training.charts.axes.axis import Scale
+from app.views.training.charts.axes.timescale import Mode, TimeScale
 from app.views.training.charts.card import ChartCard, LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.loss_parts import LossPartCurves
@@ -27,7 +28,6 @@ from app.views.training.charts.overlays import (
 from app.views.training.charts.plot import CurveDots, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
-from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.training.evaluation.curves import ScoreCurves, has_accuracy
 from app.views.ui import theme
 

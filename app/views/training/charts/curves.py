@@ -16,6 +16,7 @@ from app.telemetry.gradient_gains import path_of
 from app.training.history import History
 from app.util import formatting
 from app.views.training.charts import series
+from app.views.training.charts.axes.timescale import Mode, TimeScale
 from app.views.training.charts.charts import AccuracyChart, Chart, LossChart, ThroughputChart
 from app.views.training.charts.controls import CurveControls
 from app.views.training.charts.gradient_map import GradientMap
@@ -24,7 +25,6 @@ from app.views.training.charts.lr_chart import RateChart
 from app.views.training.charts.memory_plot import MemoryChart
 from app.views.training.charts.overlays import Other
 from app.views.training.charts.plot import StepView
-from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present

@@ -17,15 +17,15 @@ from app.training.monitoring.gradient_health import lost_over
 from app.training.monitoring.gradient_verdict import verdict
 from app.training.monitoring.layer_history import LayerTable
 from app.util import formatting
-from app.views.training.charts import ticks
-from app.views.training.charts.axis import FigureAxis
+from app.views.training.charts.axes import ticks
+from app.views.training.charts.axes.axis import FigureAxis
+from app.views.training.charts.axes.timescale import Mode
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradients import Bounds, BoundsTracker
 from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.quantities import QUANTITIES
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats
-from app.views.training.charts.timescale import Mode
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.fields import ChoiceField

@@ -9,11 +9,11 @@ import numpy as np
 from app.training.history import History
 from app.util import formatting
 from app.views.training.charts import series
+from app.views.training.charts.axes.timescale import TimeScale
 from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats, Smoother
-from app.views.training.charts.timescale import TimeScale
 
 FIRST = 2  # of the colours of series: the sum and its validation have those before
 

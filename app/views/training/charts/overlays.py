@@ -12,11 +12,11 @@ from app.training.history import History
 from app.util import formatting
 from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
+from app.views.training.charts.axes.timescale import Mode, TimeScale
 from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import CurveDots, CutLine, StepPlot
 from app.views.training.charts.series import Floats, Smoother
-from app.views.training.charts.timescale import Mode, TimeScale
 
 # The third run's colour, the fourth's, then those that the loss and accuracy charts do not use otherwise.
 COLORS = (2, 4, 3, 5)

@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPainter
 from PySide6.QtWidgets import QGraphicsObject, QSizePolicy, QStyleOptionGraphicsItem, QWidget
 
 from app.views.training.charts import series
-from app.views.training.charts.axis import FigureAxis, Scale
+from app.views.training.charts.axes.axis import FigureAxis, Scale
 from app.views.training.charts.readout import Readout
 from app.views.ui import theme
 

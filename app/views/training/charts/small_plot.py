@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from app.util.formatting import figure
 from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
-from app.views.training.charts.ticks import log_tick, tick
+from app.views.training.charts.axes.ticks import log_tick, tick
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 

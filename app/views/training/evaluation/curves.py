@@ -9,11 +9,11 @@ import numpy as np
 from app.training.history import History
 from app.training.metrics import is_share, label_of
 from app.util import formatting
+from app.views.training.charts.axes.timescale import TimeScale
 from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats
-from app.views.training.charts.timescale import TimeScale
 
 FIRST = 2  # of the colours of series: training and validation have those before
 

@@ -33,7 +33,7 @@ class TrainingFormFeature(Feature):
             self.training_form.set_data_root(self.workspace.settings.data_folder)
 
     def _make(self) -> Steps:
-        from app.views.training.form import data_section  # noqa: F401  its import is a step
+        from app.views.training.form.data import data_section  # noqa: F401  its import is a step
 
         yield
         from app.views.training.form.settings_form import TrainingForm
@@ -119,7 +119,7 @@ class TrainingFormFeature(Feature):
 
     def download(self, source: str) -> None:
         """Open the download dialog, which states size and origin before it starts."""
-        from app.views.training.form.download_dialog import DownloadDialog
+        from app.views.training.form.data.download_dialog import DownloadDialog
 
         dialog = DownloadDialog(source, self.workspace.settings.data_folder, self.workspace.window)
         dialog.downloaded.connect(lambda _source: self.training_form.refresh_data())

@@ -31,7 +31,7 @@ from app.views.inspector.fields.values import equal_values, show
 from app.views.training.evaluation.metrics_section import MetricsSection
 from app.views.training.form import settings_fields
 from app.views.training.form.choice_section import ChoiceSection
-from app.views.training.form.data_section import DataSection
+from app.views.training.form.data.data_section import DataSection
 from app.views.training.form.folding_section import FoldingSection
 from app.views.training.form.groups_section import GroupsSection
 from app.views.training.form.live_lr import LiveRate

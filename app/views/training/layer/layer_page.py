@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 from app.training.history import History
 from app.training.monitoring.layer_health import health_checks
 from app.views.training.charts import series
+from app.views.training.charts.axes.timescale import TimeScale
 from app.views.training.charts.charts import Chart
-from app.views.training.charts.timescale import TimeScale
 from app.views.training.layer.activations_card import InsideCard
 from app.views.training.layer.health_card import HealthCard
 from app.views.training.layer.layer_charts import HistogramChart, RatioChart

@@ -15,6 +15,8 @@ from app.training.history import History
 from app.util import atomic, formatting
 from app.views.shown_run import ComparedRun
 from app.views.training.charts import export, series
+from app.views.training.charts.axes.timescale import Mode as XMode
+from app.views.training.charts.axes.timescale import TimeScale
 from app.views.training.charts.card import ChartCard, LegendEntry, Mark
 from app.views.training.charts.charts import X_KINDS
 from app.views.training.charts.controls import export_as, export_menu
@@ -22,8 +24,6 @@ from app.views.training.charts.overlays import COLORS, Other, RunOverlays, name_
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
-from app.views.training.charts.timescale import Mode as XMode
-from app.views.training.charts.timescale import TimeScale
 from app.views.training.panels.metrics import FIXED, Choice, Reading, layers_of, metric_of, newest_histogram, offered
 from app.views.training.panels.panel_csv import to_csv
 from app.views.training.panels.run_histograms import RunHistogram, RunHistograms

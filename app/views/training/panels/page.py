@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QGridLayout, QStackedLayout, QWidget
 
 from app.views.shown_run import ComparedRun
 from app.views.training.charts import series
+from app.views.training.charts.axes.timescale import Mode
 from app.views.training.charts.controls import CurveControls
 from app.views.training.charts.plot import StepView
-from app.views.training.charts.timescale import Mode
 from app.views.training.panels.metric_chart import MetricChart
 from app.views.training.panels.metrics import DEFAULT, Choice, known_parts, offered
 from app.views.training.panels.samples_view import SamplesView

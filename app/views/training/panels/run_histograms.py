@@ -13,7 +13,7 @@ from app.telemetry.histogram import Histogram
 from app.util.formatting import figure, percent
 from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
-from app.views.training.charts.ticks import tick
+from app.views.training.charts.axes.ticks import tick
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 

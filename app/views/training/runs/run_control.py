@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from app.training.config import StartWeights
     from app.training.events import Failed, Finished
     from app.training.history import History
-    from app.training.sweep import SweepRun
+    from app.training.trials.sweep import SweepRun
     from app.views.training.runs.keeper import RunsKeeper
 
 

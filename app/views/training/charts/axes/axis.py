@@ -7,7 +7,8 @@ from typing import Literal
 import pyqtgraph as pg
 from PySide6.QtGui import QFontMetricsF, QPen
 
-from app.views.training.charts import series, ticks
+from app.views.training.charts import series
+from app.views.training.charts.axes import ticks
 from app.views.ui import theme
 
 Scale = Literal["number", "log", "percent", "clock", "count"]

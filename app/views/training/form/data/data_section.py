@@ -26,12 +26,12 @@ from app.views.engine_service import EngineService
 from app.views.inspector.fields.editors import TextEditor
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import equal_values
-from app.views.training.form.batch_view import BatchView
-from app.views.training.form.columns_table import ColumnsTable
-from app.views.training.form.data_fit import FitBox
-from app.views.training.form.data_reader import DataReader
+from app.views.training.form.data.batch_view import BatchView
+from app.views.training.form.data.columns_table import ColumnsTable
+from app.views.training.form.data.data_fit import FitBox
+from app.views.training.form.data.data_reader import DataReader
+from app.views.training.form.data.transforms_list import TransformsList
 from app.views.training.form.fields_box import FieldsBox
-from app.views.training.form.transforms_list import TransformsList
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.listing import ListingDialog
 from app.views.ui.layouts import hbox

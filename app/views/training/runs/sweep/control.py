@@ -19,7 +19,7 @@ from app.views.training.runs.session import Run, Series
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.training.sweep import SweepRun
+    from app.training.trials.sweep import SweepRun
     from app.views.training.runs.run_panel import RunPanel
     from app.views.training.runs.sweep.dialog import SweepDialog
     from app.views.ui.background import WorkerFailure
@@ -183,7 +183,7 @@ class SweepControl(QObject):
 
 
 def _next_tag(folder: Path) -> str:
-    from app.training.sweep import next_tag
+    from app.training.trials.sweep import next_tag
 
     return next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
 

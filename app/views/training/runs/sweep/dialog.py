@@ -10,7 +10,7 @@ from app.data.own_files.cache import Fact
 from app.engine.requests.trials import PlanSweep, SweepPlan
 from app.project.project import Project
 from app.training.choices import ChoiceParam
-from app.training.sweep import SweepError, SweepSetting
+from app.training.trials.sweep import SweepError, SweepSetting
 from app.util.formatting import counted
 from app.views.engine_service import EngineService
 from app.views.training.runs.sweep.setting_row import SettingRow
