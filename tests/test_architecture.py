@@ -33,21 +33,19 @@ LEAVES = "util source"
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
     "main": "cli views",
-    "cli": "engine runs preflight project export training data telemetry autograd builder observe compare interpret"
-    " sources diagram graphviz_export views",
+    "cli": "engine runs preflight project export training data autograd builder observe compare interpret sources"
+    " diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
     " compare interpret sources diagram graphviz_export",
     "training_thread": "engine project runs training telemetry",
     # What a process of ours does, and how it is spoken to.
-    "engine": "preflight project export training data telemetry autograd builder observe compare interpret sources"
-    " diagram",
+    "engine": "preflight project export training data telemetry autograd builder observe compare interpret sources",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
     "engine.requests": "runs.checkpoint_files runs.named",  # values
-    "runs": "project export.errors export.weights training data telemetry",
+    "runs": "project export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder sources",  # do net, data and loss fit
     "project": "export.errors export.weights training data builder sources",
-    "project.project": "builder.graph builder.blocks builder.sheet data.config training.config sources.opened",
     "project.drawing_digest": "export.imported",
     "export": "training data",
     "export.imported": "builder.importer.origin",
@@ -83,26 +81,20 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
     autograd builder.analysis builder.catalog.custom_calls builder.catalog.init_checks builder.catalog.introspect
-    builder.codegen.call_code builder.codegen.class_args builder.codegen.class_code builder.codegen.codegen
-    builder.codegen.constructor_code builder.codegen.constructor_text builder.codegen.containers
+    builder.codegen.class_args builder.codegen.class_code builder.codegen.codegen builder.codegen.constructor_code
     builder.codegen.tensor_values builder.codegen.variables builder.diagnostics.call_problems
-    builder.diagnostics.context builder.explain.context builder.explain.explain builder.explain.joins
-    builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
+    builder.diagnostics.context builder.importer builder.shapes.cost builder.shapes.meta_calls
     builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes
-    builder.shapes.try_sizes
-    compare.borders compare.compare compare.containers compare.draws compare.facts compare.metrics compare.operations
-    compare.other_python compare.other_python_pass compare.passes compare.weights
+    builder.shapes.try_sizes compare.borders compare.compare compare.containers compare.draws compare.facts
+    compare.metrics compare.operations compare.other_python compare.other_python_pass compare.passes compare.weights
     data.loaders data.own_files.readers data.preview data.readers data.splits data.stand_ins data.streams data.targets
-    data.transforms
-    engine.tasks export interpret.attention interpret.attention_maps interpret.attribution interpret.interventions
-    interpret.subject observe.interface observe.observe observe.recorder observe.tensors preflight.net_cost
-    preflight.random_batch preflight.surgery_plan sources.examples sources.loading sources.positional
-    sources.stored_weights telemetry training.checkpoints.checkpoint
-    training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.answers
-    training.monitoring.measured_memory training.multi_output training.registry training.script_recipes
-    training.revisit.hashes training.revisit.probe training.revisit.recompute_steps training.setup.devices
-    training.setup.prepare training.surgery.in_run training.surgery.operation training.surgery.transfer training.task
-    training.trials.lr_range_test
+    data.transforms engine.tasks export interpret.attention interpret.attention_maps interpret.attribution
+    interpret.interventions interpret.subject observe.interface observe.observe observe.recorder observe.tensors
+    preflight.net_cost preflight.random_batch preflight.surgery_plan sources.examples sources.loading sources.positional
+    sources.stored_weights training.evaluation.evaluator training.evaluation.predict training.loop
+    training.monitoring.answers training.monitoring.measured_memory training.multi_output training.script_recipes
+    training.revisit.hashes training.revisit.probe training.revisit.recompute_steps training.setup.prepare
+    training.surgery.in_run training.surgery.operation training.surgery.transfer training.trials.lr_range_test
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 # What no module of the window may import directly or through another; safetensors' own reader is light.
@@ -130,6 +122,11 @@ COMPILES_SOURCE = {
     "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.autograd.snippet", "app.views.early_imports",
     "app.util.late_dataclass",
 }  # fmt: skip
+
+# What leaves a folder or a file behind if the process is killed, and who may use it: what the rest takes in its place,
+# and the text of a script that is exported, which has the standard library alone.
+TEMPORARY = {"TemporaryDirectory", "NamedTemporaryFile", "mkdtemp", "mkstemp"}
+OWN_TEMPORARY = {"app.util.leftovers", "app.export.script.launch"}
 
 # Who knows the window as one: itself, and the program that opens it. All others are made with a workspace.
 WINDOW, KNOWS_WINDOW = "MainWindow", {"app.views.main_window", "app.views.app"}
@@ -306,6 +303,15 @@ def test_imports_follow_the_arrows() -> None:
     assert not wrong, told(wrong)
 
 
+def test_every_arrow_is_taken() -> None:
+    taken = [found for found in within_app() if not inside(found.importer, LEAVES)]
+    arrows = {(key, place) for key, places in ARROWS.items() for place in places.split()}
+    by = [[(key, place) for key, place in arrows if inside(one.importer, key) and inside(one.target, place)]
+          for one in taken]  # fmt: skip
+    unused = arrows - {arrow for each in by if len(each) == 1 for arrow in each}
+    assert not unused, f"ARROWS names too many: {sorted(unused)}"
+
+
 def test_leaves_import_only_leaves() -> None:
     wrong = [found for found in within_app() if inside(found.importer, LEAVES)]
     assert not wrong, told(wrong)
@@ -357,6 +363,8 @@ def test_torch_modules_are_imported_late_by_all_others() -> None:
         heavy |= grown
     wrong = [found for found in at_top if _loads(found.target) & heavy and not inside(found.importer, TORCH_MODULES)]
     assert not wrong, told(wrong)
+    unused = {place for place in TORCH_MODULES.split() if not any(inside(name, place) for name in heavy)}
+    assert not unused, f"TORCH_MODULES names too many: {unused}"
 
 
 def _loads(target: str) -> set[str]:
@@ -453,6 +461,17 @@ def test_dataclasses_are_compiled_when_they_are_used() -> None:
         if any(alias.name == "dataclass" for alias in node.names)
     ]
     assert not wrong, f"import it from app.util.late_dataclass: {wrong}"
+
+
+def test_temporary_folders_are_removed_when_a_process_is_killed() -> None:
+    wrong = [
+        f"{name} (line {node.lineno}) uses tempfile.{node.attr}"
+        for name in modules()
+        if name not in OWN_TEMPORARY
+        for node in nodes(name)
+        if isinstance(node, ast.Attribute) and node.attr in TEMPORARY and _last(node.value) == "tempfile"
+    ]
+    assert not wrong, "take a util.leftovers.TemporaryFolder:\n" + "\n".join(wrong)
 
 
 def test_nothing_unpickles() -> None:
