@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.views.settings import Settings
@@ -36,6 +36,39 @@ def test_every_setting_has_an_editor_that_stores_it_and_follows_it(qtbot: QtBot)
             button.click()
     assert settings.autosave_seconds == 3 and not settings.event_files
     assert seconds.value() == 3 and dialog.editors["data_folder"].text() == str(settings.data_folder)
+
+
+def test_a_number_that_is_not_taken_is_said_and_closes_no_dialog(qtbot: QtBot) -> None:
+    settings = Settings("TapedeckTest", "dialog")
+    dialog = SettingsDialog(settings)
+    qtbot.addWidget(dialog)
+    with qtbot.waitExposed(dialog):
+        dialog.show()
+    seconds = dialog.editors["autosave_seconds"]
+
+    def says(words: str) -> bool:
+        return any(words in each.text() for each in dialog.findChildren(QLabel))
+
+    seconds.setFocus()
+    seconds.selectAll()
+    QTest.keyClicks(seconds, "-5\r")
+    assert dialog.isVisible() and says("At least") and settings.autosave_seconds == 3
+    QTest.keyClick(seconds, Qt.Key.Key_Escape)
+    assert not says("At least") and says("recovery file")
+    seconds.selectAll()
+    QTest.keyClicks(seconds, "abc\t")
+    assert seconds.text() == "3" and says("It was left as it is.")
+
+
+def test_larger_text_that_is_chosen_in_it_cuts_nothing(qtbot: QtBot, window: WholeWindow) -> None:
+    QTest.keyClick(window, Qt.Key.Key_Comma, Qt.KeyboardModifier.ControlModifier)
+    dialog = window.findChild(SettingsDialog)
+    assert dialog is not None
+    dialog.editors["font_scale"].setFocus()
+    QTest.keyClick(dialog.editors["font_scale"], Qt.Key.Key_End)
+    qtbot.waitUntil(lambda: theme.manager().scale == 2.0)
+    area = dialog.findChild(QScrollArea)
+    qtbot.waitUntil(lambda: area.widget().width() <= area.viewport().width() and area.width() > 800)
 
 
 def test_a_long_path_is_elided_in_the_middle(qtbot: QtBot) -> None:

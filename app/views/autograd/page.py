@@ -226,6 +226,11 @@ class AutogradPage(QWidget):
         self.standing.set(kind, title, reason, *actions)
         self.standing.show()
 
+    def clear_error(self, title: str) -> None:
+        """Take an error away that is over, if it is the one in sight."""
+        if self.banner.title() == title:
+            self.banner.hide()
+
     def show_error(self, title: str, reason: str, random: bool = False, node: str = "", name: str = "") -> None:
         """Show why there is no new graph; an old one stays visible. With `random` offer random inputs, with a `node` of
         the canvas to show it under its `name`."""

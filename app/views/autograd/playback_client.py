@@ -26,6 +26,8 @@ from app.engine.requests.autograd.playback import (
     Trouble,
 )
 
+FREED = "The captured graph was freed"  # with its engine
+
 
 class PlaybackClient(QObject):
     """Runs a batch and plays its backward pass. `event_received` carries the events but steps, from GraphHeld to
@@ -61,7 +63,7 @@ class PlaybackClient(QObject):
         if isinstance(error, EngineDiedError) and isinstance(self._request.batch, HeldStep):
             pass  # the script has continued
         elif isinstance(error, EngineDiedError):
-            self._emit(Trouble("The captured graph was freed", f"{error} Capture one batch again."))
+            self._emit(Trouble(FREED, f"{error} Capture one batch again."))
         elif error is not None:
             self._emit(Trouble("The backward pass cannot be played", str(error), traceback=traceback_of(error)))
         with contextlib.suppress(RuntimeError):  # the window is gone

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QScrollArea, QWidget
+from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QWidget
 
 from app.views.settings import Settings
 from app.views.shell.preferences import PREFERENCES, Preference
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox
+from app.views.ui.scrolled import Column
 from app.views.ui.widgets import Button, ChoiceField, NumberField, Toggle
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, set_property
 from app.views.ui.widgets.path_line import PathLine
 
 WIDTH, HEIGHT = 580, 700
@@ -42,10 +43,7 @@ class SettingsDialog(Dialog):
             for each in members:
                 self._add(table, each)
         table.setRowStretch(table.rowCount(), 1)
-        self._area = QScrollArea()
-        self._area.setWidgetResizable(True)
-        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._area.setWidget(inside)
+        self._area = Column(inside)
         self.body.addWidget(self._area, 1)
         self.resize(WIDTH, HEIGHT)
         self.add_button("Restore defaults", left=True).clicked.connect(self._restore)
@@ -75,6 +73,15 @@ class SettingsDialog(Dialog):
             note = label(one.note, "caption", "text3", wrap=True)
             note.setContentsMargins(0, 0, 0, 8)
             table.addWidget(note, row + 1, 1)
+            if isinstance(editor, NumberField):
+                editor.textChanged.connect(lambda _text: self._say(note, editor.invalid(), one.note))
+                editor.rejected.connect(lambda problem: self._say(note, f"{problem} It was left as it is."))
+
+    @staticmethod
+    def _say(note: QLabel, problem: str | None, otherwise: str = "") -> None:
+        """Say below a number why it is not taken, else what it is."""
+        note.setText(problem or otherwise)
+        set_property(note, "tone", "error" if problem else "text3")
 
     def _make(self, one: Preference) -> tuple[QWidget, QWidget | QHBoxLayout]:
         """Return the editor of a setting, and what is laid out: the editor, or a row with it."""

@@ -355,6 +355,9 @@ def test_an_engine_that_ends_takes_the_graph_along_and_nothing_else(window, qtbo
     assert room.banner.title() == "The captured graph was freed" and "SIGKILL" in room.banner.reason()
     assert room.tape is not None and window.document.project is project
     assert window.status.text("kept") == "Inspection holds 0 B" and not window.banner.isVisible()
+    deck(window, "step")
+    stands(qtbot, window, 1)
+    assert room.banner.isHidden(), "the batch ran once more"
     capture(qtbot, window)
     deck(window, "step")
     stands(qtbot, window, 1)

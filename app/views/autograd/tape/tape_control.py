@@ -17,6 +17,7 @@ from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.inspector.gradient_look import LookSections
 from app.views.autograd.inspector.gradient_sections import GradientSections
+from app.views.autograd.playback_client import FREED
 from app.views.autograd.tape.player import LOADING, PLAYING, Player
 from app.views.autograd.tape.step_list import StepList
 from app.views.autograd.tape.tape_page import TapePage
@@ -229,6 +230,7 @@ class TapeControl(QObject):
         self._show_status()
 
     def _stood(self, _stop: Stop) -> None:
+        self._room.clear_error(FREED)  # it is there again, as another was run for the movement
         self._show_status()
         self._refresh(now=True)
 

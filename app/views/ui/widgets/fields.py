@@ -208,8 +208,8 @@ class TextField(Marked, QLineEdit):
         """Drop typed text: show the value."""
         self._set_typing(False)
         self._emitted.clear()
-        self.setText(self._show(self._value))
         self._set_unread(None)
+        self.setText(self._show(self._value))
         if self._refused:
             self._refused = self._unseen = False
             self.restored.emit()
@@ -272,6 +272,8 @@ class TextField(Marked, QLineEdit):
             super().keyPressEvent(event)
             if isValid(self) and self.hasFocus() and not self._refused and go_back(self):
                 event.accept()
+        elif event.key() in ENTER:
+            event.accept()  # no dialog is closed by a text that it does not take
         elif event.key() == Qt.Key.Key_Escape:
             restored = self._typing or self.text() != self._show(self._value)
             self.discard()
