@@ -151,8 +151,17 @@ class MainWindow(ShowsCutTexts, QMainWindow):
 
     def _show_action(self, page: Page) -> Action:
         icon = page.icon if page.dock == "centre" else ""
-        return Action(f"show.{page.key}", page.words, partial(self.pages.show, page.key), page.shortcut, icon,
+        return Action(f"show.{page.key}", page.words, partial(self._show_page, page), page.shortcut, icon,
                       menu="view")  # fmt: skip
+
+    def _show_page(self, page: Page) -> None:
+        """Show a page; in the centre its home gets a focus that Qt gives to the first button of a page without one."""
+        had_focus = self.pages.widget(page.key).focusWidget() is not None
+        self.pages.show(page.key)
+        focus = self.focusWidget()
+        moved = focus is not None and self.pages.widget(page.key).isAncestorOf(focus)
+        if moved and not had_focus and page.dock == "centre":
+            self._focus.go_home()
 
     def _after_pages(self, each: Feature, one: Action | Adopted | Submenu) -> Action | Adopted | Submenu:
         """Wrap a command that needs the pages of its feature so that they are created first."""

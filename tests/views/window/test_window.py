@@ -147,7 +147,7 @@ def test_the_window_comes_back_as_it_was(qtbot, qapp, tmp_path) -> None:
         window.show()
         window.files.open(path)
         window.furnish()
-        qtbot.waitUntil(lambda: window.canvas.view.viewport().updatesEnabled())
+        qtbot.waitUntil(lambda: window.canvas._framed)
         return window
 
     first = begun()

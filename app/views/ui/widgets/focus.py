@@ -123,14 +123,15 @@ class FocusHome(QObject):
         if new is None:
             QTimer.singleShot(0, self, self._find)
         elif new.window() is self._window and not (old.isVisible() and old.isEnabled()):
-            self._focus_home()
+            self.go_home()
 
     def _find(self) -> None:
         """Focus the home widget if none has the focus: it was deleted, unless another window is active."""
         if QApplication.focusWidget() is None and self._window.isActiveWindow():
-            self._focus_home()
+            self.go_home()
 
-    def _focus_home(self) -> bool:
+    def go_home(self) -> bool:
+        """Focus the home; False if it is not in sight."""
         home = self._home()
         if home is None or not home.isVisible() or not home.isEnabled():
             return False
@@ -143,7 +144,7 @@ class FocusHome(QObject):
         if place is not None and isValid(place) and place.isVisible() and place.isEnabled():
             place.setFocus(Qt.FocusReason.OtherFocusReason)
             return True
-        return self._focus_home()
+        return self.go_home()
 
 
 def _is_workplace(widget: QWidget) -> bool:
