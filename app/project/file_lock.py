@@ -188,6 +188,8 @@ def mark_open(path: Path, *, force: bool = False) -> Lock:
     except FileLockError as error:
         raise FileInUseError(owner_in(beside)) from error
     except PermissionError:
+        if not beside.exists():  # in a folder that takes no files nobody else has a mark either
+            raise
         if not _is_free(beside):
             raise FileInUseError(before) from None
         beside.unlink()  # left by another user's process that has ended

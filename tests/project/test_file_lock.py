@@ -87,6 +87,15 @@ def test_a_mark_of_another_machine_counts_until_it_is_taken_over(file: Path) -> 
     file_lock.mark_open(file, force=True).remove()
 
 
+def test_a_folder_that_takes_no_files_is_not_said_to_be_open_elsewhere(file: Path, monkeypatch) -> None:
+    def refuse(*_args: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(file_lock.os, "open", refuse)
+    with pytest.raises(PermissionError):
+        file_lock.mark_open(file)
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"pid": "x"}', '{"user":1,"host":"","pid":1,"since":"soon"}', "\xff"])
 def test_a_lock_file_that_says_nothing_of_use_is_no_obstacle(file: Path, text: str) -> None:
     file_lock.lock_beside(file).write_text(text)
