@@ -307,6 +307,7 @@ class Canvas(QWidget):
         if any(getattr(before, part) is not getattr(after, part) for part in DRAWN):
             if self.view.busy:
                 self.view.cancel_gesture()
+            self.connect_box.close_box()  # its wires are of the graph before
             self.glide.finish()
             self.growth.show(after)
             kept = self.selection.ids & frozenset(after.graph.nodes)
@@ -318,6 +319,8 @@ class Canvas(QWidget):
     def _replaced(self, project: Sheet) -> None:
         """Another project: everything in sight once it is drawn."""
         self.view.cancel_gesture()
+        for each in (self.search, self.connect_box):
+            each.close_box()
         self._unveiling.veil()
         self._framed = False
         self.selection.set((), self)

@@ -76,6 +76,17 @@ def test_the_list_offers_what_fits_and_nothing_else(table: Table) -> None:
     assert not table.canvas.connect_box.isVisible()
 
 
+def test_the_list_goes_with_the_graph_that_it_is_of(table: Table) -> None:
+    box = table.canvas.connect_box
+    for change in (lambda: table.document.apply("Remove all", Project()), table.document.new):
+        table.document.new(small())
+        table.canvas.commands.select([table.id("relu1")])
+        table.key(Key.Key_W)
+        assert box.isVisible()
+        change()
+        assert box.isHidden()
+
+
 def test_a_taken_port_says_whose_place_the_wire_takes(table: Table) -> None:
     offers = connect_candidates.to_connect(table.scene.graph, OPS, None, table.id("fc1"))
     found = [offer for offer in offers if offer.outgoing]
