@@ -319,8 +319,6 @@ class Canvas(QWidget):
     def _replaced(self, project: Sheet) -> None:
         """Another project: everything in sight once it is drawn."""
         self.view.cancel_gesture()
-        for each in (self.search, self.connect_box):
-            each.close_box()
         self._unveiling.veil()
         self._framed = False
         self.selection.set((), self)
