@@ -494,6 +494,29 @@ def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: W
     assert not window.session.training_thread.isRunning()
 
 
+def test_of_a_run_that_no_folder_takes_it_is_not_said_that_it_can_be_resumed(
+    qtbot, window: WholeWindow, monkeypatch
+) -> None:
+    def refuse(*_args: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store, "begin", refuse)
+    change(window, epochs=LONG)
+    window.document.undo_stack.setClean()
+    press(window, "run")
+    wait_for(qtbot, window, "running")
+    said: list[str] = []
+
+    def execute(self: QuestionDialog) -> int:
+        said.extend(each.text() for each in self.findChildren(QLabel))
+        self.answer = DialogAnswer.DISCARD
+        return 0
+
+    monkeypatch.setattr(QuestionDialog, "exec", execute)
+    assert window.close()
+    assert any("it is lost" in each for each in said) and not any("resumed" in each for each in said)
+
+
 def leave_by(window: WholeWindow, way: str, other: Path) -> None:
     """Go on to another project."""
     if way == "new":

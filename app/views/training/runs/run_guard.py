@@ -47,7 +47,8 @@ class RunGuard(QObject):
         run = self._session.current
         series = run.series if run is not None else None
         left = series.count - series.number if series is not None else 0
-        dialog = running_dialog(self._where(), quits, self._session.watches, self._window, left)
+        saved = run is None or run.recorder is not None
+        dialog = running_dialog(self._where(), quits, self._session.watches, self._window, left, saved)
         dialog.exec()
         dialog.deleteLater()
         return dialog.answer is DialogAnswer.DISCARD

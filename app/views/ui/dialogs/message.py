@@ -119,12 +119,17 @@ def ask_unsaved(parent: QWidget | None, name: str) -> DialogAnswer:
 
 
 def running_dialog(
-    progress: str, quits: bool = True, watches: bool = False, parent: QWidget | None = None, left: int = 0
+    progress: str,
+    quits: bool = True,
+    watches: bool = False,
+    parent: QWidget | None = None,
+    left: int = 0,
+    saved: bool = True,
 ) -> QuestionDialog:
     """Return a dialog that confirms the end of a run; `progress` says how far it is (`epoch 3 of 20`).
 
     It ends because the user `quits`, else because another project is opened. One that is only watched (`watches`)
-    goes on. `left` runs of a sweep would follow.
+    goes on. `left` runs of a sweep would follow. One that is not `saved`, as no folder can be written, is lost.
     """
     why = "quit now" if quits else "open another project"
     stop, stay = ("Stop watching", "Keep watching") if watches else ("Stop", "Keep training")
@@ -132,7 +137,12 @@ def running_dialog(
         reason = f"The run is at {progress}. If you {why} it continues where it was started, but is no longer watched."
     else:
         runs = "Runs" if quits else "Runs of this project"
-        reason = f"The run is at {progress}. If you {why} it stops there; it is saved and can be resumed from {runs}."
+        fate = (
+            f"it is saved and can be resumed from {runs}"
+            if saved
+            else "it is lost, as no folder for it can be written. To keep its weights, stop it and export them first"
+        )
+        reason = f"The run is at {progress}. If you {why} it stops there; {fate}."
     if left:
         reason += f" The sweep ends: {counted(left, 'run')} {'has' if left == 1 else 'have'} not begun."
     dialog = QuestionDialog("A training run is in progress", reason, parent)
