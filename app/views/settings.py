@@ -43,6 +43,11 @@ class Settings(QObject):
                 self._store.remove(key)
                 self.changed.emit(name)
 
+    @property
+    def writable(self) -> bool:
+        """Whether the settings file can be written."""
+        return self._store.isWritable()
+
     def sync(self) -> None:
         """Write pending changes now."""
         self._store.sync()

@@ -71,6 +71,19 @@ def test_larger_text_that_is_chosen_in_it_cuts_nothing(qtbot: QtBot, window: Who
     qtbot.waitUntil(lambda: area.widget().width() <= area.viewport().width() and area.width() > 800)
 
 
+def test_settings_that_are_not_kept_say_so(qtbot: QtBot) -> None:
+    def warned(settings: Settings) -> bool:
+        dialog = SettingsDialog(settings)
+        qtbot.addWidget(dialog)
+        return any("cannot be written" in each.text() for each in dialog.findChildren(QLabel))
+
+    assert not warned(Settings("TapedeckTest", "dialog"))
+    folder = Settings("TapedeckBlocked", "dialog").file.parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("a file where the folder of the settings would be")
+    assert warned(Settings("TapedeckBlocked", "dialog"))
+
+
 def test_a_long_path_is_elided_in_the_middle(qtbot: QtBot) -> None:
     settings = Settings("TapedeckTest", "dialog")
     dialog = SettingsDialog(settings)

@@ -45,6 +45,9 @@ class SettingsDialog(Dialog):
         table.setRowStretch(table.rowCount(), 1)
         self._area = Column(inside)
         self.body.addWidget(self._area, 1)
+        if not settings.writable:
+            words = f"What you change here lasts until you quit: {settings.file} cannot be written."
+            self.body.addWidget(label(words, "caption", "warn", wrap=True))
         self.resize(WIDTH, HEIGHT)
         self.add_button("Restore defaults", left=True).clicked.connect(self._restore)
         self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
