@@ -211,7 +211,7 @@ def expectation(param: Param) -> str:
         "number": "expects a number" + ("" if param.minimum is not None else " or True or False"),
         "index": "expects an index, such as 0 or :, 1:3 or ..., or [0, 2]",
         "tensor": "expects numbers in brackets, rows of equal length, such as [[1, 2], [3, 4]]",
-        "dtype": "expects a dtype" + (f" of {', '.join(param.choices)}" if param.choices else ""),
+        "dtype": "expects a dtype" + (f" of {', '.join(map(str, param.choices))}" if param.choices else ""),
     }[param.kind]
     return text + (" or None" if param.optional else "")
 

@@ -19,6 +19,7 @@ from app.data.config import DataConfig, Transform
 from app.data.own_files import dataset_class
 from app.data.preview import first_batch, preview
 from app.data.sources import SOURCES
+from app.data.transform_list import KINDS
 from app.engine.client import shared
 from app.project.project import Project
 from app.source import layer_files
@@ -149,6 +150,15 @@ def test_the_parts_are_counted_as_they_will_be():
     assert description.parts(SOURCES["sklearn.wine"], config) == (115, 45, 18)
     mnist = replace(config, source="torchvision.MNIST")
     assert description.parts(SOURCES["torchvision.MNIST"], mnist) == (60_000, 9_000, 1_000)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_transform_has_a_form_with_a_hint_for_each_parameter(section, name):
+    section.training_transforms.put(name)
+    (item,) = section.training_transforms.items
+    rows = item.form.rows if item.form is not None else {}
+    assert [*rows] == [option.name for option in KINDS[name].options]
+    assert all("xpects" in row.name.toolTip() for row in rows.values())
 
 
 def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(qtbot, section):
