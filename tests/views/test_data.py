@@ -178,6 +178,7 @@ def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(q
     assert not section.batch.grab().isNull() and "Above: before the transforms." in section.batch_words.text()
     section.training_transforms.items[0].removed.emit()
     assert [one.name for one in section._config.train_transforms] == ["RandomRotation"]
+    assert section._config.eval_transforms == (), "as it was added to both"
 
 
 def test_resize_begins_at_the_size_of_the_net_and_is_set_in_both_lists_at_once(section):

@@ -329,7 +329,7 @@ class DataSection(Section):
 
     def _transform(self, made: tuple[Transform, ...], what: str, merge: str | None) -> None:
         """Set the training transforms; added ones that are not random are also added for evaluation, and one that is
-        the same in both lists is changed in both.
+        the same in both lists is changed in both, and removed from both: else it would be evaluated on other inputs.
         """
         before, evaluated = self._config.train_transforms, list(self._config.eval_transforms)
         added = made[len(before) :]
@@ -338,6 +338,8 @@ class DataSection(Section):
         if len(made) == len(before):  # entries that are equal in both lists stay equal
             changed = {old: new for old, new in zip(before, made, strict=True) if old != new and old.name == new.name}
             evaluated = [changed.get(one, one) for one in evaluated]
+        if len(made) < len(before):
+            evaluated = [one for one in evaluated if one in made or one not in before]
         config = replace(self._config, train_transforms=made, eval_transforms=tuple(evaluated))
         self._put(config, what, merge)
 
