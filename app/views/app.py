@@ -67,6 +67,7 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
     unexpected.happened.connect(window.notifier.show_unexpected)
     unexpected.install()
     fit(window)
+    window.bound_to(window.screen().availableSize())
     window.show()
     if file is None:
         window.open_first()

@@ -46,6 +46,7 @@ from app.views.ui.docks import TabbedDock, TabbedPane, beside_text
 from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.scaling import FRAME
 from app.views.ui.widgets import section
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import FocusHome
@@ -289,6 +290,10 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         # One on demand is made in the turns after its first click.
         made = page.early or self._owners[page.key] not in self._unmade
         return page.home() if page.home is not None and made else self.centre.tabs
+
+    def bound_to(self, available: QSize) -> None:
+        """Be no larger than a screen shows beside the frame of a window manager: the status is at the bottom."""
+        self.resize(self.size().boundedTo(QSize(available.width(), available.height() - FRAME)))
 
     def _restore(self) -> None:
         """Restore size, position, docks, the pages in front and the overlay."""

@@ -20,6 +20,7 @@ from shiboken6 import isValid
 
 from app.views.ui import theme
 
+FRAME = 48  # of the window manager and its panels, px
 TEXT_HEIGHTS = range(18, 61)  # fixed heights of what has one line of text in it; the others are of pictures
 TEXT_WIDTHS = range(44, 261)
 DESIGNED = "designedSize"  # a property: fixed height and width as they were before they grew

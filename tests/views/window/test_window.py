@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, QSize, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel
 
@@ -515,6 +515,15 @@ def test_of_a_run_that_no_folder_takes_it_is_not_said_that_it_can_be_resumed(
     monkeypatch.setattr(QuestionDialog, "exec", execute)
     assert window.close()
     assert any("it is lost" in each for each in said) and not any("resumed" in each for each in said)
+
+
+def test_at_the_start_the_window_and_its_frame_are_on_the_screen(window: WholeWindow) -> None:
+    window.resize(1280, 800)
+    window.bound_to(QSize(1280, 800))
+    assert window.width() == 1280 and 700 < window.height() < 780
+    window.resize(1000, 700)
+    window.bound_to(QSize(1920, 1080))
+    assert (window.width(), window.height()) == (1000, 700)
 
 
 def leave_by(window: WholeWindow, way: str, other: Path) -> None:

@@ -8,13 +8,12 @@ from PySide6.QtWidgets import QApplication, QDialog, QVBoxLayout, QWidget
 
 from app.views.ui.cut_texts import ShowsCutTexts
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.scaling import fit
+from app.views.ui.scaling import FRAME, fit
 from app.views.ui.scrolled import Scrolled
 from app.views.ui.theme import manager
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import Glyph, label
 
-FRAME = 48  # of the window manager and its panels, px
 SCROLL_GAP = 8  # px between content that scrolls and its bar
 
 
