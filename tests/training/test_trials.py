@@ -58,6 +58,7 @@ def test_a_schedule_of_another_length_is_fitted_to_the_run() -> None:
     cosine = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=20)), "epoch", 5)
     assert fitted(cosine, Span(20, None)).choice.params["T_max"] == 15
     assert fitted(replace(cosine, warmup=0), Span(20, None)) is None
+    assert fitted(replace(cosine, warmup=20), Span(20, None)) is None, "the run is all warmup"
     by_epochs = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.1, epochs=2, steps_per_epoch=23)), "step")
     assert fitted(by_epochs, Span(2, 46)) is None
     assert fitted(by_epochs, Span(3, 69)).choice.params == FrozenMap(max_lr=0.1, total_steps=69)

@@ -50,9 +50,9 @@ def fitted(schedule: Schedule, length: Span) -> Schedule | None:
     """Return the schedule fitted to the length of the run; None if it is already, or has no length."""
     name = LENGTHS.get(schedule.choice.name)
     moves = length.moves(schedule.per)
-    if name is None or moves is None:
+    if name is None or moves is None or schedule.warmup >= moves:  # no part of the run is left for it
         return None
-    wanted = max(moves - schedule.warmup, 1)
+    wanted = moves - schedule.warmup
     params = schedule.choice.params
     if schedule.choice.name == "OneCycleLR" and params.get("total_steps") is None:
         given = params.get("epochs"), params.get("steps_per_epoch")
