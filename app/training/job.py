@@ -156,8 +156,8 @@ def _check_losses(training: TrainingConfig) -> None:
             raise JobError(f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}.")
         if not (_is_number(row.weight) and 0 <= row.weight <= MOST["weight"]):
             raise JobError(
-                f"losses gives {row.output} the weight {row.weight!r}; it must be a number, "
-                f"from 0 to {MOST['weight']:g}."
+                f"losses gives {row.output} the weight {row.weight!r}; it must be a number from 0 to "
+                f"{MOST['weight']:g}."
             )
     if training.losses and not any(row.weight for row in training.losses):
         raise JobError("losses gives every output the weight 0, so nothing is trained. Give one a weight above 0.")

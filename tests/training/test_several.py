@@ -262,7 +262,7 @@ def test_what_cannot_be_compared_is_refused_by_its_name(tmp_path: Path) -> None:
     loss = Choice("CrossEntropyLoss")
     for rows, words in (
         ((OutputLoss("digit", loss), OutputLoss("digit", loss)), "twice"),
-        ((OutputLoss("digit", loss, -1.0),), "at least 0"),
+        ((OutputLoss("digit", loss, -1.0),), "from 0 to"),
         ((OutputLoss("digit", loss, 0.0),), "nothing is trained"),
         ((OutputLoss("digit", Choice("os.system")),), "There is no loss"),
     ):
