@@ -82,7 +82,7 @@ class SettingsDialog(Dialog):
 
     @staticmethod
     def _say(note: QLabel, problem: str | None, otherwise: str = "") -> None:
-        """Say below a number why it is not taken, else what it is."""
+        """Show below a number why it is refused, else its note."""
         note.setText(problem or otherwise)
         set_property(note, "tone", "error" if problem else "text3")
 

@@ -91,7 +91,7 @@ class ScheduleSection(ChoiceSection):
         """Show the project's schedule."""
         if training.schedule is None or training.schedule.choice.name != self._choice.name:
             self.said.hide()
-            self.when.forget()  # what was refused beside another schedule
+            self.when.forget()  # refused beside another schedule
         self._training, self._length = training, length
         schedule = training.schedule
         self.show_choice(schedule.choice if schedule else Choice(NONE))
