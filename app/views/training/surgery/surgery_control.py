@@ -63,7 +63,7 @@ class SurgeryControl(QObject):
         if self.dialog is not None:
             self.dialog.raise_()
             return
-        if workspace.live.unfinished is not None and session.active:
+        if not workspace.live.up_to_date and session.active:
             workspace.live.when_checked("surgery", self.open, self._refuse)
             return
         if refusal := self.refusal:
