@@ -64,12 +64,13 @@ def has_detail(spec: OpSpec, parameters: int | None) -> bool:
 def compact(count: int) -> str:
     """Abbreviate a count.
 
-    >>> compact(128), compact(18496), compact(1179776)
-    ('128', '18.5k', '1.18M')
+    >>> compact(128), compact(18496), compact(1179776), compact(999_999)
+    ('128', '18.5k', '1.18M', '1M')
     """
+    rounded = float(f"{count:.3g}")
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g}{unit}"
+        if rounded >= factor:
+            return f"{rounded / factor:.12g}{unit}"
     return str(count)
 
 

@@ -1,4 +1,8 @@
-"""Number and shape formatting: a real minus sign, thousands separators, limited significant digits."""
+"""Number and shape formatting: a real minus sign, thousands separators, limited significant digits.
+
+A computed number has another last bit on another processor. What is written goes through `steady` first, so that no
+text hangs on that bit, and is rounded before its notation is chosen.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,16 @@ from typing import Any
 MINUS = "\u2212"
 MEBIBYTE = 1024 * 1024
 UNKNOWN = "–"
+STEADY = 12  # digits of a float64 on which processors agree
+
+
+def steady(value: float) -> float:
+    """Return the number of twelve significant digits next to a value; infinite and nan stay.
+
+    >>> steady(0.1 + 0.2), steady(0.0010000000000000002), steady(1 / 3), steady(float("-inf"))
+    (0.3, 0.001, 0.333333333333, -inf)
+    """
+    return float(f"{value:.{STEADY}g}")
 
 
 def grouped_digits(number: int) -> str:
@@ -65,6 +79,8 @@ def figure(value: float | None, digits: int = 3) -> str:
 
     >>> figure(0.054123), figure(12480.4), figure(-0.00078), figure(0.0), figure(float("nan")), figure(None)
     ('0.0541', '12,480', '−7.8e−4', '0', 'nan', '–')
+    >>> figure(0.001), figure(0.0009999), figure(9.996), figure(99.97), figure(9_999_999.6)
+    ('0.00100', '0.00100', '10.0', '100', '1e7')
     """
     if value is None:
         return UNKNOWN
@@ -72,16 +88,21 @@ def figure(value: float | None, digits: int = 3) -> str:
         return "nan"
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    size = abs(value)
-    if size == 0:
+    exponent = _exponent(value, digits - 1)
+    whole = exponent >= digits - 1
+    number = float(round(steady(value))) if whole else steady(value)
+    if number == 0:
         text = "0"
-    elif size < 1e-3 or size >= 1e7:
+    elif exponent < -3 or abs(number) >= 1e7:
         text = scientific(value, digits - 1)
-    elif size >= 10 ** (digits - 1):
-        text = f"{value:,.0f}"
     else:
-        text = f"{value:.{digits - 1 - math.floor(math.log10(size))}f}"
+        text = f"{number:,.{0 if whole else digits - 1 - exponent}f}"
     return text.replace("-", MINUS)
+
+
+def _exponent(value: float, decimals: int) -> int:
+    """Return the power of ten of a finite value whose mantissa is rounded to `decimals`."""
+    return int(f"{steady(value):.{decimals}e}".split("e")[1])
 
 
 def significant(value: float, digits: int = 6) -> str:
@@ -90,7 +111,7 @@ def significant(value: float, digits: int = 6) -> str:
     >>> significant(8.4e-05), significant(-9.83e-6, 2), significant(2.0, 4), significant(1250000.0, 3)
     ('8.4e−5', '−9.8e−6', '2', '1.25e6')
     """
-    return typeset(f"{value:.{digits}g}")
+    return typeset(f"{steady(value):.{digits}g}")
 
 
 def typeset(numbers: str) -> str:
@@ -109,7 +130,7 @@ def scientific(value: float, decimals: int) -> str:
     >>> scientific(0.00123, 2), scientific(4e-7, 3), scientific(-2.5e9, 1)
     ('1.23e−3', '4e−7', '−2.5e9')
     """
-    mantissa, exponent = f"{value:.{decimals}e}".split("e")
+    mantissa, exponent = f"{steady(value):.{decimals}e}".split("e")
     if "." in mantissa:
         mantissa = mantissa.rstrip("0").rstrip(".")
     return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
@@ -123,6 +144,7 @@ def percent(share: float | None) -> str:
     """
     if share is None:
         return UNKNOWN
+    share = steady(share)
     if 0 < share < 0.0001:
         return "< 0.01"
     return "> 99.99" if 0.9999 < share < 1 else f"{100 * share:.2f}"
@@ -145,12 +167,12 @@ def share(part: float, whole: float) -> str:
     """
     if whole <= 0:
         return ""
-    found = 100 * part / whole
-    if 0 < found < 0.1:
+    percentage = steady(100 * part / whole)
+    if 0 < percentage < 0.1:
         return "< 0.1 %"
-    if 99.9 < found < 100:
+    if 99.9 < percentage < 100:
         return "> 99.9 %"
-    return f"{found:.1f} %".replace(".0 %", " %")
+    return f"{percentage:.1f} %".replace(".0 %", " %")
 
 
 def bytes_text(count: int) -> str:
@@ -193,10 +215,10 @@ def megabytes(count: int) -> str:
 def milliseconds(seconds: float) -> str:
     """Format a short time, in ms below a second.
 
-    >>> milliseconds(0.0123), milliseconds(2.5)
-    ('12.3 ms', '2.50 s')
+    >>> milliseconds(0.0123), milliseconds(2.5), milliseconds(0.99996)
+    ('12.3 ms', '2.50 s', '1.00 s')
     """
-    return f"{figure(seconds * 1000)} ms" if seconds < 1 else f"{figure(seconds)} s"
+    return f"{figure(seconds * 1000)} ms" if round(seconds, 3) < 1 else f"{figure(seconds)} s"
 
 
 def duration(seconds: float) -> str:

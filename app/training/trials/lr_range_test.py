@@ -74,7 +74,8 @@ def rate_test(
                 break
             rates.append(rate)
             losses.append(loss)
-            mean = PAST * (smoothed[-1] if smoothed else loss) + (1 - PAST) * loss
+            before = smoothed[-1] if smoothed else loss
+            mean = before + (1 - PAST) * (loss - before)  # a constant loss stays itself, bit by bit
             smoothed.append(mean)
             tell(number + 1, batches)
             if number >= 2 * BEGINNING and mean > TOO_HIGH * max(min(smoothed), 1e-8):

@@ -231,7 +231,7 @@ def test_panels_share_smoothing_axis_and_cursor(qtbot, page, runs, histories):
     steps = histories[0].steps["step"]
     assert charts[2].plot.readout.isVisible() and charts[0].plot.cursor_line._x == charts[2].plot.cursor_line._x
     assert charts[2].plot.cursor_line._x == pytest.approx(steps[-2] / histories[0].started.steps_per_epoch)
-    assert [text.rpartition(" ")[2] for text in charts[2].legend.texts] == ["0.100", "1e−3", "–"]
+    assert [text.rpartition(" ")[2] for text in charts[2].legend.texts] == ["0.100", "0.00100", "–"]
 
 
 def test_panels_have_the_room_beside_one_another_that_the_page_has(qtbot, page, runs):

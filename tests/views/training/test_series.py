@@ -47,6 +47,26 @@ def test_smoothing_piece_by_piece_is_the_moving_average(raw, weight, piece):
     np.testing.assert_allclose(smoother.values, plain_average(raw, weight), rtol=1e-9, atol=1e-6)
 
 
+@given(
+    st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 700), st.sampled_from([0.5, 0.9, 0.99]),
+    st.integers(1, 150),
+)  # fmt: skip
+def test_a_constant_is_smoothed_to_itself_bit_by_bit(value, count, weight, piece):
+    smoother = Smoother(weight)
+    for start in range(0, count, piece):
+        smoother.extend(np.full(min(piece, count - start), value))
+    assert np.array_equal(smoother.values, np.full(count, value))
+
+
+@given(values, st.sampled_from([0.5, 0.9, 0.99]))
+def test_a_smoothed_value_lies_between_those_before_it(raw, weight):
+    smoother = Smoother(weight)
+    smoother.extend(np.array(raw))
+    for number, mean in enumerate(smoother.values):
+        finite = [value for value in raw[: number + 1] if math.isfinite(value)]
+        assert not finite and math.isnan(mean) or min(finite) <= mean <= max(finite)
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000), st.integers(5, 200))
 def test_thinning_keeps_every_peak_and_the_order(raw, pixels):
     x, y = np.arange(len(raw), dtype=float), np.array(raw)

@@ -16,7 +16,8 @@ class Smoother:
     """An exponential moving average that is extended as values come; every value costs once.
 
     `weight` is the share of the past, 0 (raw) up to less than 1. The average is divided by the sum of its weights, so
-    that it starts at the first value instead of at zero; values that are not finite are left out of it.
+    that it starts at the first value instead of at zero; values that are not finite are left out of it. It lies between
+    the least and the largest of them, as a mean does that is not rounded: a constant stays itself, bit by bit.
     """
 
     def __init__(self, weight: float) -> None:
@@ -25,6 +26,8 @@ class Smoother:
         self._count = 0
         self._top = 0.0
         self._bottom = 0.0
+        self._least = math.inf
+        self._largest = -math.inf
 
     def __len__(self) -> int:
         return self._count
@@ -43,8 +46,12 @@ class Smoother:
         top = self._average(np.where(finite, raw, 0.0), self._top)
         bottom = self._average(finite.astype(float), self._bottom)
         self._top, self._bottom = float(top[-1]), float(bottom[-1])
+        least = np.minimum(np.minimum.accumulate(np.where(finite, raw, math.inf)), self._least)
+        largest = np.maximum(np.maximum.accumulate(np.where(finite, raw, -math.inf)), self._largest)
+        self._least, self._largest = float(least[-1]), float(largest[-1])
         with np.errstate(invalid="ignore", divide="ignore"):
-            self._values[self._count : self._count + len(raw)] = top / bottom
+            mean = top / bottom
+        self._values[self._count : self._count + len(raw)] = np.clip(mean, least, largest)
         self._count += len(raw)
 
     def _reserve(self, size: int) -> None:

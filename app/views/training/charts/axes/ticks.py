@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from app.util.formatting import MINUS, duration, scientific
+from app.util.formatting import MINUS, duration, scientific, steady
 
 
 def tick(value: float, spacing: float, largest: float) -> str:
@@ -14,8 +14,11 @@ def tick(value: float, spacing: float, largest: float) -> str:
     (['0', '0.5k', '1k', '1.5k'], '500', '0.25')
     >>> tick(2_500_000, 500_000, 3e6), tick(1250, 50, 1300), tick(-20, 10, 30)
     ('2.5M', '1,250', '−20')
+    >>> tick(-2.8e-17, 0.1, 0.3), tick(900, 99.99999999999999, 999.9999999999999)
+    ('0', '0.9k')
     """
-    if value == 0:
+    spacing, largest = steady(spacing), steady(largest)
+    if abs(value) < 1e-6 * spacing:  # ticks are multiples of their spacing, computed
         return "0"
     units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
     scale, suffix = next((u for u in units if largest >= u[0] and spacing >= u[0] / 10), (1.0, ""))
@@ -36,8 +39,10 @@ def log_tick(exponent: float) -> str:
     (['1e−5', '1e−4', '0.01', '1', '10', '10k', '1M'], ['0.03', '0.15', '1.5', '150'])
     >>> [log_tick(math.log10(one)) for one in (0.214, 0.216, 1.5e-5)]
     ['0.214', '0.216', '1.5e−5']
+    >>> log_tick(2.9999999999999996), log_tick(-3.3010299956639813), log_tick(-3.3010299956639808)
+    ('1k', '0.0005', '0.0005')
     """
-    value = 10**exponent
+    value = steady(10**exponent)
     if value < 5e-4:
         return scientific(value, 5)
     scale, suffix = (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1.0, "")
