@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,8 @@ from app.autograd.diagnostics.dead_units import DeadUnits, dead_units
 from app.autograd.diagnostics.gradient_gain import GainFinding, Ladder, ladder
 from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.diagnostics.inplace_changes import BrokenNode, Mutations, find_broken
-from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite, first_backward
+from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite
+from app.autograd.diagnostics.nonfinite_gradients import arising
 from app.autograd.diagnostics.results import Finding, Findings, GradAnswer, GradientPaths, by_module, first_nodes
 from app.autograd.errors import CaptureError, ForwardError
 from app.autograd.place import OpLocation
@@ -73,7 +75,7 @@ def find_all(
     except CaptureError as error:
         paths = paths or find_paths(batch)  # explains why nothing requires a gradient
         found += [Finding("failed", "error", "The network", str(error)), *_of_paths(paths)]
-    found = by_cause(sorted(found, key=lambda one: RANKS[one.severity]))
+    found = by_cause(sorted(found, key=lambda one: (RANKS[one.severity], one.kind != "non-finite")))
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
 
@@ -96,14 +98,25 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
 
 
 def _non_finite(batch: TrainingBatch, found: NonFinite) -> Finding:
-    cure = (
-        "Check its inputs: log or sqrt of 0, a division by 0, exp of something large."
-        if found.made_here
-        else "It was in the inputs: check the data, the weights, or the vector that backward starts with."
-    )
+    cure = found.cure
+    if not cure and found.made_here:
+        cure = "Check its inputs: a point where it has no finite result or slope, or numbers that are too large."
+    elif not cure and not found.reason:
+        cure = "It was in the inputs: check the data, the weights, or the vector that backward starts with."
     title = "loss" if found.in_loss else _title(batch, found.layer, found.node)
-    return Finding("non-finite", "error", title, found.sentence(), cure, found.layer, found.tape_node, found.node,
-                   found.line, file=found.file)  # fmt: skip
+    severity = "warning" if found.masked_by else "error"
+    return Finding(
+        "non-finite",
+        severity,
+        title,
+        found.sentence(),
+        cure,
+        found.layer,
+        found.tape_node,
+        found.node,
+        found.line,
+        file=found.file,
+    )
 
 
 def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
@@ -175,8 +188,10 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
             with record(graph.ends) as recorder:
                 error = run_backward(graph)
             norms = recorder.finish()
+            # Masked ones count too: what is dropped on this batch reaches a parameter on the next.
+            bad_norm = not all(map(math.isfinite, (*norms.node_norms.values(), *norms.edge_norms.values())))
             grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-            spoiled = not all_finite(node.variable.grad for node in graph.nodes if is_accumulate(node))
+            spoiled = bad_norm or not all_finite(node.variable.grad for node in graph.nodes if is_accumulate(node))
             if error:
                 return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]
             dead += [one for one in dead_units(graph, grads) if one.what != "activation"]
@@ -184,18 +199,17 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
     found = [_lost_finding(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
     found += _dead(tape, dead)
     if spoiled:
-        found += _first_backward(batch)
+        found += _arising(batch)
     return tape, rungs, found
 
 
-def _first_backward(batch: TrainingBatch) -> Iterator[Finding]:
+def _arising(batch: TrainingBatch) -> Iterator[Finding]:
     """Play node by node, as even the norm of finite values can be infinite."""
     graph = batch.hold()
     ones = [1.0 if end.requires_grad else None for end in graph.ends]
     playback = Playback(graph, seeds=graph.seeds or ones)
     try:
-        if (first := first_backward(playback)) is not None:
-            yield _non_finite(batch, first)
+        yield from [_non_finite(batch, each) for each in arising(playback)]
     except StepError as failed:
         node = playback.tape.nodes[failed.node]
         text = f"Backward fails here: {failed}"

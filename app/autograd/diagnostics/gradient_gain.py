@@ -123,7 +123,7 @@ def _find_lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Ite
         values = [value for value in (rung.leaving, rung.parameters) if value is not None]
         if any(not math.isfinite(value) for value in values):
             kind, rule = "non_finite", "its outgoing gradient or that of its parameters is NaN or infinite"
-        elif rung.reach is not None and rung.reach < vanished:
+        elif rung.reach is not None and 0 < rung.reach < vanished:  # one of exactly 0 has a cause of another kind
             kind = "vanishes"
             share = f"{significant(rung.reach, 2)} of what reached the last layer"
             rule = f"its gradient norm is {share}, less than {vanished:g}"

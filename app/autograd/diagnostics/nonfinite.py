@@ -1,4 +1,4 @@
-"""Find the first NaN or Inf, forward and backward, in execution order."""
+"""Find the first NaN or Inf of a forward pass, in execution order; and what describes one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from app.autograd.playback.steps import Breaks
+from app.autograd.diagnostics import nonfinite_reasons
 from app.autograd.sparse import parts_of
 from app.util import user_frames
 from app.util.late_dataclass import dataclass
@@ -22,7 +22,6 @@ from app.util.late_dataclass import dataclass
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.autograd.playback.playback import Playback
     from app.source.generated import Source
 
 # Operations that create Infs on purpose, as for the mask of an attention.
@@ -37,6 +36,8 @@ class NonFinite:
     `value` is "NaN" or "Inf". `made_here` is False if it was an input: in the data, a weight, or the initial vector of
     backward. `layer` is a module path, `node` the drawing's node, `line` a line of the generated text or of `file`,
     `tape_node` the number on the tape (backward only). `in_loss` means that it occurred after the net's forward.
+    `reason` says why, and `cure` what to change, "" where that is not known. `masked_by` names the backward node that
+    drops it, so that no parameter receives it; "" if one does.
     """
 
     direction: str
@@ -49,6 +50,9 @@ class NonFinite:
     tape_node: int | None = None
     in_loss: bool = False
     file: str = ""
+    reason: str = ""
+    cure: str = ""
+    masked_by: str = ""
 
     def sentence(self) -> str:
         """Describe it in one sentence."""
@@ -56,24 +60,9 @@ class NonFinite:
         line = f", line {self.line}" if self.line is not None else ""
         line += f" of {PurePath(self.file).name}" if self.file else ""
         verb = "produced the first" if self.made_here else "is the first to receive a"
-        return f"In the {self.direction} pass, {self.op} of {where}{line} {verb} {self.value}."
-
-
-def first_backward(playback: Playback) -> NonFinite | None:
-    """Play on to the first gradient that is not finite; None if there is none to the end, or the run was cancelled."""
-    stop = playback.run(Breaks(non_finite=True))
-    if stop.reason != "non_finite":
-        return None
-    record, tape = playback.records[-1], playback.tape
-    node = tape.nodes[record.node]
-    given = [stats for stats in record.arriving if stats and stats.nonfinite]
-    left = [edge.stats for edge in record.leaving if edge.stats and edge.stats.nonfinite]
-    # With an Inf among the values the sum can be NaN, so `mean` is no evidence; `absmax` is NaN if there is a NaN.
-    nan = any(stats.absmax != stats.absmax for stats in given or left)
-    return NonFinite(
-        "backward", node.name, "NaN" if nan else "Inf", not given, node.layer, node.node, node.line, node.id,
-        node.in_loss, node.file,
-    )  # fmt: skip
+        text = f"In the {self.direction} pass, {self.op} of {where}{line} {verb} {self.value}."
+        masked = f"{self.masked_by} masks it: no parameter receives it on this batch." if self.masked_by else ""
+        return " ".join(filter(None, (text, self.reason, masked)))
 
 
 class ForwardWatch:
@@ -109,20 +98,22 @@ class ForwardWatch:
                 return origin
         return None
 
-    def saw(self, func: Any, kinds: tuple[bool, bool], before: NonFinite | None, answered: Any) -> None:
-        """Record the result of an operation; `kinds` tells whether its inputs had a NaN, an Inf, and `before` is their
-        origin."""
+    def saw(
+        self, func: Any, values: dict[str, Any], kinds: tuple[bool, bool], before: NonFinite | None, answered: Any
+    ) -> None:
+        """Record the result of an operation; `values` are its arguments by name, `kinds` tells whether they had a NaN,
+        an Inf, and `before` is their origin."""
         nan, inf = _kinds(answered)
         name = func._schema.name.rpartition("::")[2].lstrip("_").removesuffix("_")
         if name in _UNWRITTEN or not (nan or inf):
             return
         origin = before
         if nan and not kinds[0]:
-            origin = self._new_origin(name, "NaN", True)
+            origin = self._new_origin(name, "NaN", nonfinite_reasons.of_call(name, values, answered))
         elif nan and before is None:
-            origin = self._new_origin(name, "NaN", False)
+            origin = self._new_origin(name, "NaN")
         elif inf and not any(kinds) and name not in _DELIBERATE:
-            origin = self._new_origin(name, "Inf", True)
+            origin = self._new_origin(name, "Inf", nonfinite_reasons.of_call(name, values, answered))
         if origin is None:
             return
         self.found = self.found or origin
@@ -135,14 +126,17 @@ class ForwardWatch:
         known = self._origins.get(tensor.untyped_storage()._cdata)
         return None if known is None else known[1]
 
-    def _new_origin(self, op: str, value: str, made_here: bool) -> NonFinite:
+    def _new_origin(self, op: str, value: str, reason: nonfinite_reasons.Reason | None = None) -> NonFinite:
+        """Describe the running operation; `reason` is None where it received the value."""
         layer, line, inside = self._locate(sys._getframe(3))
         file, at = user_frames.location(sys._getframe(3)) if self._own_lines else ("", 0)
         node = self._source.node_at(line) if self._source is not None and line is not None else None
         known = self._source is not None or self._model is not None
+        sentence, cure = reason or nonfinite_reasons.UNKNOWN
         return NonFinite(
-            "forward", op, value, made_here, layer, node, line or at or None, in_loss=known and not inside, file=file
-        )
+            "forward", op, value, reason is not None, layer, node, line or at or None,
+            in_loss=known and not inside, file=file, reason=sentence, cure=cure,
+        )  # fmt: skip
 
     def _locate(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
         """Return (module path, line of the generated text, whether it is inside the net) of the running code."""
@@ -170,9 +164,21 @@ class _Watching(TorchDispatchMode):
         given = (args, kwargs)
         kinds = _kinds(given)
         before = self._watch.reached(given) if any(kinds) else None
+        values = _by_name(func, args, kwargs or {})
         answered = func(*args, **(kwargs or {}))
-        self._watch.saw(func, kinds, before, answered)
+        self._watch.saw(func, values, kinds, before, answered)
         return answered
+
+
+def _by_name(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of an operation by their names in its schema; of one that writes to them, copies."""
+    names = (argument.name for argument in func._schema.arguments)
+    values = {**dict(zip(names, args, strict=False)), **kwargs}
+    if not func._schema.is_mutable:
+        return values
+    return {
+        name: value.detach().clone() if isinstance(value, torch.Tensor) else value for name, value in values.items()
+    }
 
 
 def all_finite(value: Any) -> bool:
