@@ -67,6 +67,18 @@ class _Parser(argparse.ArgumentParser):
         raise CommandError(f"{message}; try {self.prog} --help")
 
 
+class _CommandParser(_Parser):
+    """The parser of one command; every command has --traceback."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.add_argument(
+            "--traceback",
+            action="store_true",
+            help="if a step fails, show the full traceback instead of only the lines in your files",
+        )
+
+
 def run(arguments: Sequence[str]) -> int:
     """Execute a command and return its exit code."""
     streams.prepare()
@@ -78,27 +90,28 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if streams.is_broken(error):
             return streams.give_up(error)
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"tapedeck: {shortened(printable(f'{where}{error.strerror or error}'))}", file=sys.stderr)
-        return 2
+        return _refused(error, whole=False)
 
 
 def _carried_out(arguments: Sequence[str]) -> int:
     try:
         _reject_empty(arguments if arguments[:1] != ["run"] else arguments[:2])  # the rest is for a script
         options = _parser().parse_args(arguments)
-        try:
-            return int(options.command(options) or 0)
-        except (CommandError, OSError):
+    except CommandError as error:
+        return _refused(error, whole=False)
+    try:
+        return int(options.command(options) or 0)
+    except (Exception, SystemExit) as error:  # code of the user may end Python
+        if isinstance(error, OSError) and streams.is_broken(error):
             raise
-        except Exception as error:
-            words = failures.of_own_code(error, getattr(options, "traceback", False))
-            if not words:
-                raise
-            raise CommandError(words, 1) from error
-    except CommandError as refused:
-        print(f"tapedeck: {shortened(printable(str(refused)))}", file=sys.stderr)
-        return refused.exit_code
+        return _refused(error, options.traceback)
+
+
+def _refused(error: BaseException, whole: bool) -> int:
+    """Print why a command failed; return its exit code."""
+    words, exit_code = failures.explained(error, whole)
+    print(f"tapedeck: {shortened(printable(words))}", file=sys.stderr)
+    return exit_code
 
 
 def _reject_empty(arguments: Sequence[str]) -> None:
@@ -113,43 +126,10 @@ def _reject_empty(arguments: Sequence[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="tapedeck", description="Tapedeck on the command line, without its window.")
     parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_CommandParser)
     for module in COMMANDS.values():
         import_module(f"{__name__}.{module}").add(commands)
     return parser
-
-
-def add_trust(parser: Any) -> None:
-    """Add the option that lets the project's own code run."""
-    parser.add_argument("--trust", action="store_true", help="run the project's custom layer files, this time only")
-
-
-def add_traceback(parser: Any) -> None:
-    """Add the option for who wants to see more than `failures` says."""
-    parser.add_argument(
-        "--traceback",
-        action="store_true",
-        help="if a step fails, show the full traceback instead of only the lines in your files",
-    )
-
-
-def positive(text: str) -> int:
-    return _integer(text, 1)
-
-
-def seed(text: str) -> int:
-    return _integer(text, 0)
-
-
-def _integer(text: str, lowest: int) -> int:
-    """Parse an integer that fits into 63 bits; argparse reports other values with this name."""
-    try:
-        number = int(text)
-    except ValueError:  # of thousands of digits too
-        number = -1
-    if not lowest <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{text:.40} is not an integer of at least {lowest}")
-    return number
 
 
 def device(name: str) -> str:
@@ -175,7 +155,7 @@ def read(options: argparse.Namespace) -> Project:
     """Read the project that a command names, or open a model where it takes one. Raises CommandError."""
     from app.cli import opened
     from app.project import custom_layers
-    from app.project.file import ProjectFileError, read
+    from app.project.file import read
 
     path: Path = options.project
     if path.suffix in (".pt2", ".onnx"):
@@ -185,20 +165,18 @@ def read(options: argparse.Namespace) -> Project:
         )
     takes_settings = hasattr(options, "on")
     takes_models = takes_settings and hasattr(options, "args")
-    try:
-        if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):
-            project = opened.project_of(options)
-        elif takes_models and (options.args != "{}" or options.input):
-            raise CommandError("--args and --input are for a model, and this is a project")
-        else:
+    if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):
+        project = opened.project_of(options)
+    elif takes_models and (options.args != "{}" or options.input):
+        raise CommandError("--args and --input are for a model, and this is a project")
+    else:
+        try:
             project = read(path)
-            project = opened.with_settings(project, options) if takes_settings else project
-        custom_layers.admit(project, options.trust)
-        return project
-    except ProjectFileError as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror or error}") from error
+        project = opened.with_settings(project, options) if takes_settings else project
+    custom_layers.admit(project, options.trust)
+    return project
 
 
 def analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
@@ -256,13 +234,9 @@ def sound(project: Project, alone: bool = False) -> Analysis:
 
 
 def save(weights: Any, path: Path) -> None:
-    from app.export.errors import WeightsError
     from app.export.weights import save_pt, save_safetensors
 
-    try:
-        (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
-    except WeightsError as error:
-        raise CommandError(str(error)) from error
+    (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
 
 
 def drawing(project: Project, unfolded: Unfolded) -> Drawing:
@@ -337,15 +311,8 @@ def has_place(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    from app.data.spec import DataError
-    from app.export.errors import WeightsError
-    from app.graphviz_export import ExportError
-    from app.training.job import JobError
-
     try:
         yield
-    except (WeightsError, ExportError, DataError, JobError) as error:
-        raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
 from app.util.formatting import counted, parameters_text
 
 if TYPE_CHECKING:
@@ -16,12 +17,10 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     parser: argparse.ArgumentParser = commands.add_parser("check", help="report the problems of a project")
     parser.add_argument("project", type=Path)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    cli.add_trust(parser)
+    arguments.add(parser, "--json", "--trust")
     parser.set_defaults(command=run)
     return parser
 

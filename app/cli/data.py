@@ -8,19 +8,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from app.cli import arguments
+
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
-    from app.cli import opened
 
     data: argparse.ArgumentParser = commands.add_parser("data", help="read and describe a project's data")
     data.add_argument("project", type=Path)
-    data.add_argument("--data", type=Path, help="folder for downloaded datasets")
-    data.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    opened.add_settings(data)
-    cli.add_trust(data)
-    cli.add_traceback(data)
+    arguments.add(data, "--data", "--json")
+    arguments.add(data, *arguments.SETTINGS, "--trust")
     data.set_defaults(command=run)
     return data
 
@@ -30,17 +27,13 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
     from app.data import description
     from app.data.preview import preview
-    from app.data.sources import DataError
 
     project = cli.read(options)
-    try:
-        training = project.training
-        seen = preview(
-            project.data, options.data, training.batch_size, lambda done, total, name: None, training.seed,
-            training.one_batch,
-        )  # fmt: skip
-    except DataError as error:
-        raise cli.CommandError(str(error), 1) from error
+    training = project.training
+    seen = preview(
+        project.data, options.data, training.batch_size, lambda done, total, name: None, training.seed,
+        training.one_batch,
+    )  # fmt: skip
     spec = seen.spec
     if options.json:
         inputs, labels = [seen.shape, seen.dtype, seen.low, seen.high], [seen.label_shape, seen.label_dtype]

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments, models
+
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
-    from app.engine.requests.observe import Observe
     from app.observe.observation import Observation
-    from app.sources.spec import AskedModel
 
 WORDS = """
 SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
@@ -19,7 +19,6 @@ diffusers:Class. The model runs once with example inputs, proposed from the sour
 called is drawn, with equal layers folded. If it raises, everything up to the call that raised is drawn, that call in
 red, and the command exits with 1. Your own files run only with --trust, in a separate process.
 """
-SECONDS = 120.0
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -39,7 +38,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="LAYER",
         help="for hf:FOLDER: also describe the stored weights of a layer, reading only those",
     )
-    parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (120)")
+    arguments.add(parser, "--timeout")
     parser.set_defaults(command=run)
     return parser
 
@@ -47,42 +46,27 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for a model and how to run it."""
     parser.add_argument("source", metavar="SOURCE")
-    parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
-        help="shape and dtype of an argument of forward",
-    )  # fmt: skip
-    parser.add_argument("--train", action="store_true", help="run it in train mode instead of eval mode")
+    arguments.add(parser, *arguments.MODEL, "--train", "--trust")
     parser.add_argument(
         "--meta", action="store_true", help="make it on the meta device: no weights and no values, only shapes"
     )
-    parser.add_argument("--trust", action="store_true", help="run the code of SOURCE, which you have reviewed")
 
 
 def run(options: argparse.Namespace) -> int:
     """Observe a model and write its picture; exit with 1 if it raised."""
     from app import cli
-    from app.sources.spec import SourceError
     from app.util import gc_pause
 
     with gc_pause.put_off():  # torch makes very many objects that stay
-        from app.engine import observe_process
         from app.engine.tasks import observe as task
 
     cli.can_be_written(options.out, cli.PICTURES, "a picture can end in")
-    if not options.timeout > 0:
-        raise cli.CommandError("--timeout must be a number of seconds above 0")
-    request = request_of(asked_model(options))
+    request = models.request_of(options, options.source, viewed=True)
     source = request.source
     if options.weights is not None and not (source.kind in ("hf", "diffusers") and Path(source.name).is_dir()):
         raise cli.CommandError("--weights is for hf:FOLDER, a folder with safetensors")
-    if source.own_code and not options.trust:
-        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
-    try:
-        found = observe_process.observe(request, options.timeout) if source.own_code else task.answer(request)
-        lines = weight_lines(Path(source.name), options.weights) if options.weights is not None else []
-    except (SourceError, OSError) as error:
-        raise cli.CommandError(str(error), 1) from error
+    found = models.answer(request, request, options.timeout, task.answer)
+    lines = weight_lines(Path(source.name), options.weights) if options.weights is not None else []
     _write(found, options)
     status = _report(found)
     for line in lines:
@@ -100,26 +84,6 @@ def weight_lines(folder: Path, layer: str) -> list[str]:
         f"from {figure(one.least)} to {figure(one.greatest)}"
         for one in weights_of(folder, layer)
     ]
-
-
-def asked_model(options: argparse.Namespace) -> AskedModel:
-    """Return the model that the arguments of a command name."""
-    from app.sources.spec import AskedModel
-
-    return AskedModel(options.source, options.args, tuple(options.input), options.train, options.meta, options.trust)
-
-
-def request_of(asked: AskedModel) -> Observe:
-    """Return the request for a model. Raises CommandError."""
-    from app import cli
-    from app.engine.requests import observe
-    from app.engine.requests.import_model import ImportRequestError
-    from app.sources.spec import SourceError
-
-    try:
-        return observe.request_of(asked)
-    except (SourceError, ImportRequestError) as error:
-        raise cli.CommandError(str(error)) from error
 
 
 def _write(found: Observation, options: argparse.Namespace) -> None:

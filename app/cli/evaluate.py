@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
+
 if TYPE_CHECKING:
     from app.training.evaluation.result import Evaluation
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
-    from app.cli import opened
 
     evaluate: argparse.ArgumentParser = commands.add_parser(
         "evaluate", help="evaluate a network: loss, metrics and confusion matrix"
@@ -28,18 +28,15 @@ def add(commands: Any) -> argparse.ArgumentParser:
                           help="samples to evaluate (validation)")  # fmt: skip
     evaluate.add_argument("--augment", action="append", default=[], choices=("flip", "shift"),
                           help="test-time augmentation of images; may be repeated")  # fmt: skip
-    evaluate.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    evaluate.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    arguments.add(evaluate, "--device", "--data")
     evaluate.add_argument(
         "--csv",
         type=Path,
         metavar="FILE",
         help="write a line per sample; its `row` counts the samples of all data that could be read",
     )
-    evaluate.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    opened.add_settings(evaluate)
-    cli.add_trust(evaluate)
-    cli.add_traceback(evaluate)
+    arguments.add(evaluate, "--json")
+    arguments.add(evaluate, *arguments.SETTINGS, "--trust")
     evaluate.set_defaults(command=run)
     return evaluate
 
@@ -49,13 +46,8 @@ def run(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from app import cli
-    from app.data.sources import DataError
-    from app.export.errors import WeightsError
     from app.preflight import preflight
-    from app.runs.record import RunError
     from app.training.evaluation.evaluator import Evaluator
-    from app.training.job import JobError
-    from app.training.task import OutputError
     from app.util import atomic
 
     project = cli.read(options)
@@ -64,11 +56,8 @@ def run(options: argparse.Namespace) -> int:
     if options.csv is not None:
         cli.has_place(options.csv)
     job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
-    try:
-        weights, name = chosen_weights(options)
-        found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
-    except (JobError, DataError, WeightsError, OutputError, RunError) as error:
-        raise cli.CommandError(str(error), 1) from error
+    weights, name = chosen_weights(options)
+    found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
     if options.csv is not None:
         with cli.writing(options.csv):
             atomic.write_text(options.csv, found.to_csv())

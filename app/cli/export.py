@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
+
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.export.format_result import Kind
@@ -63,8 +65,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     blocks.add_argument("--unfolded", action="store_true", help="with --drawing: open all blocks")
     cli.add_paper(parser, arranged=True, carries=True)
     parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
-    cli.add_trust(parser)
-    cli.add_traceback(parser)
+    arguments.add(parser, "--trust")
     parser.set_defaults(command=run)
     return parser
 
@@ -174,19 +175,14 @@ def _check_importable(code: Path, script: Path) -> None:
 
 def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
     """Export other formats and certify; return 1 on any mismatch."""
-    from app import cli
-    from app.export.errors import WeightsError
 
     fine = True
     files: list[tuple[Kind, Path]] = [("PT2", options.pt2), ("ONNX", options.onnx)]
-    try:
-        for kind, path in files:
-            if path:
-                fine = _format(kind, path, project, analysis, chosen) and fine
-        if options.certify:
-            fine = _certificate(options, project, analysis, chosen) and fine
-    except WeightsError as error:
-        raise cli.CommandError(str(error)) from error
+    for kind, path in files:
+        if path:
+            fine = _format(kind, path, project, analysis, chosen) and fine
+    if options.certify:
+        fine = _certificate(options, project, analysis, chosen) and fine
     return 0 if fine else 1
 
 

@@ -1,15 +1,35 @@
-"""Error messages for failing code: a sentence with file and line, and the traceback of the user's own files."""
+"""The one place where a command's exception becomes a sentence and an exit code."""
 
 from __future__ import annotations
 
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
-from app.source import layer_files
+from app.source import layer_files, raised
+from app.util.errors import CodedError
 
 if TYPE_CHECKING:
     from app.training.events import Failed
+
+FAILED, REFUSED = 1, 2
+
+
+def explained(error: BaseException, whole: bool) -> tuple[str, int]:
+    """Return the sentence for an exception and the exit code of the command, after printing to stderr the frames of the
+    user's code, or all frames if `whole`."""
+    trace = raised.trace_of(error)
+    if isinstance(error, CodedError) and raised.is_ours(error):
+        if whole and error.__cause__ is not None:
+            print_traceback(trace, whole)
+        return str(error).strip() or type(error).__name__, error.exit_code
+    print_traceback(trace, whole)
+    words = raised.sentence(error)
+    if raised.place_of(error):
+        return ended(f"your own code failed with {words}"), FAILED
+    if isinstance(error, OSError):
+        return words, REFUSED
+    more = "" if whole else "; --traceback shows where"
+    return f"{words}{more}", FAILED
 
 
 def describe_failure(failed: Failed, whole: bool, more: str = "") -> str:
@@ -31,13 +51,3 @@ def print_traceback(text: str, whole: bool) -> None:
 def ended(words: str) -> str:
     """End a sentence with a full stop."""
     return words if words.endswith((".", "!", "?")) else f"{words}."
-
-
-def of_own_code(error: Exception, whole: bool) -> str:
-    """Describe an error raised in the user's files, after printing its frames; "" for errors of other code."""
-    place = layer_files.error_location(error.__traceback__)
-    if not place:
-        return ""
-    print_traceback("".join(traceback.format_exception(error)), whole)
-    words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    return ended(f"your own code failed with {words} ({place})")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("import", help="import an existing model as a project", description=WORDS)
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
-    parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]", help="input shapes of forward"
-    )
+    arguments.add(parser, *arguments.MODEL)
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument(
         "--keep-weights", action="store_true", help="start from its weights, saved beside the project (the default)"
@@ -50,12 +48,12 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--pretrained", action="store_true", help="with torchvision's pretrained weights, if already downloaded"
     )
-    parser.add_argument(
+    arguments.add(
+        parser,
         "--trust",
-        action="store_true",
         help="trust the model's file, now and wherever the project uses it, until it is edited",
     )
-    parser.add_argument("--timeout", type=float, default=120.0, help="time limit in seconds for your file (120)")
+    arguments.add(parser, "--timeout")
     parser.add_argument(
         "--observe",
         action="store_true",
@@ -82,8 +80,6 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.out is None:
         raise cli.CommandError("pass -o P, the .tape file to create")
-    if not options.timeout > 0:
-        raise cli.CommandError("--timeout must be a number of seconds above 0")
     cli.can_be_written(options.out, (".tape",), "a project is")
     if options.observe:
         return _observed(options)
@@ -98,15 +94,10 @@ def _observed(options: argparse.Namespace) -> int:
     from app.preflight.opened import project_of
     from app.project import file
     from app.project.project import Project
-    from app.sources.spec import AskedModel
 
     known = cli.digest(options.out)
-    asked = AskedModel(options.source, options.args, tuple(options.input), trust=options.trust)
-    model = opened.open_model(asked, options.timeout)
-    try:
-        backup = file.write(project_of(model, Project(opened.name(model))), options.out, known)
-    except (OSError, file.ProjectFileError) as error:
-        raise cli.CommandError(str(error)) from error
+    model = opened.open_model(options, options.source)
+    backup = file.write(project_of(model, Project(opened.name(model))), options.out, known)
     cli.note_backup(options.out, backup)
     cli.note_open(options.out)
     print(f"{options.out}: {model.interface.model}, {model.interface.parameters:,} parameters, by its own code")
@@ -123,7 +114,6 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.engine import import_process
     from app.engine.requests import import_advice, import_model
     from app.engine.tasks import import_model as task
-    from app.export.errors import WeightsError
     from app.project import custom_layers, file
     from app.source import layer_files
 
@@ -149,8 +139,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         if options.synthetic_data:
             project = _on_synthetic_data(project, analysis)
         backup = file.write(project, out, known)
-    except import_model.ImportRequestError as error:
-        raise cli.CommandError(str(error)) from error
+    except import_model.ImportRequestError:
+        raise
     except import_model.ImportTimeoutError as error:
         raise cli.CommandError(f"{error}; increase the limit with --timeout SECONDS", 1) from error
     except import_model.ModelImportError as error:
@@ -161,8 +151,6 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             )
             words += "keeps it as a project that can be trained"
         raise cli.CommandError(words, 1) from error
-    except (WeightsError, OSError, file.ProjectFileError) as error:
-        raise cli.CommandError(str(error)) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")

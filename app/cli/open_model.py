@@ -28,7 +28,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Open the window; invalid arguments are refused before."""
     from app import cli
-    from app.cli import draw
+    from app.cli import models
+    from app.engine.requests import observe
     from app.project import picture_file
 
     file = Path(options.source)
@@ -37,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
         from app.views.app import run_window
 
         return run_window(str(file))
-    asked = draw.asked_model(options)
-    draw.request_of(asked)
+    asked = models.asked_model(options, options.source)
+    observe.request_of(asked)  # refuses what cannot be parsed before the window opens
     from app.views.app import run_window
 
     return run_window(None, asked)

@@ -8,49 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments, models
+
 if TYPE_CHECKING:
     from app.data.config import DataConfig
     from app.project.project import Project
     from app.sources.opened import OpenedModel
-    from app.sources.spec import AskedModel
 
 # Sources of data by the ending of a path.
 _BY_ENDING = {".csv": "file.csv", ".tsv": "file.csv", ".npz": "file.tensors", ".npy": "file.tensors",
               ".pt": "file.tensors", ".txt": "file.text", ".py": "file.dataset"}  # fmt: skip
 
 
-def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a model that is no project: how it is made, called and trained."""
-    parser.add_argument("--args", default="{}", help='of a model: constructor arguments as JSON: {"num_classes": 10}')
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
-        help="of a model: shape and dtype of an argument of forward",
-    )  # fmt: skip
-    add_settings(parser)
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that change data and training settings."""
-    parser.add_argument(
-        "--on", metavar="DATA",
-        help="data to train on: a name such as digits or made.moons, a folder of images, a .csv, .npz, .pt or .txt",
-    )  # fmt: skip
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE",
-        help="a setting of the training, as in a project file: batch_size=32, loss=MSELoss, optimizer.params.lr=0.1, "
-        "inputs.labels=(target), data.options.size=[32,32]",
-    )  # fmt: skip
-
-
 def project_of(options: argparse.Namespace) -> Project:
     """Open the model that SOURCE names, as a project with the settings of the command. Raises CommandError."""
     from app.preflight import opened as opened_nets
     from app.project.project import Project
-    from app.sources.spec import AskedModel
 
     project = with_settings(Project(), options)  # first, so that invalid settings are reported before any code runs
-    asked = AskedModel(str(options.project), options.args, tuple(options.input), trust=options.trust)
-    opened = open_model(asked)
+    opened = open_model(options, str(options.project))
     return opened_nets.project_of(opened, replace(project, name=name(opened)))
 
 
@@ -59,31 +35,16 @@ def name(opened: OpenedModel) -> str:
     return opened.source.name.rpartition(".")[2].rpartition("/")[2] or Path(opened.source.where).stem
 
 
-def open_model(asked: AskedModel, seconds: float = 120.0) -> OpenedModel:
-    """Construct a model and run one forward pass; user code runs in a separate process. Raises CommandError."""
-    from app import cli
-    from app.cli import draw
-    from app.engine import observe_process
+def open_model(options: argparse.Namespace, source: str) -> OpenedModel:
+    """Construct a model and run one forward pass; user code runs in a separate process. Raises SourceError."""
     from app.engine.requests.observe import opened_model
     from app.engine.tasks import observe as task
-    from app.source import layer_files
-    from app.source.trust import TrustStore, default_file
     from app.sources import finding
-    from app.sources.spec import SourceError
 
-    request = draw.request_of(asked)
-    source = request.source
-    sha256 = finding.digest_of(source, request.folder)
-    TrustStore(default_file()).admit()
-    if source.own_code and not (asked.trust or (sha256 and layer_files.allowed(sha256))):
-        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
-    if sha256:
-        layer_files.allow(sha256)
-    try:
-        found = observe_process.observe(request, seconds) if source.own_code else task.answer(request)
-        return opened_model(request, found, sha256)
-    except (SourceError, OSError) as error:
-        raise cli.CommandError(str(error), 1) from error
+    request = models.request_of(options, source)
+    sha256 = finding.digest_of(request.source, request.folder)
+    seconds = arguments.value_of(options, "--timeout")
+    return opened_model(request, models.answer(request, request, seconds, task.answer), sha256)
 
 
 def with_settings(project: Project, options: argparse.Namespace) -> Project:

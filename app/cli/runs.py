@@ -8,6 +8,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
+
 if TYPE_CHECKING:
     from app.runs.list_columns import ListedRun
     from app.runs.store import Kept
@@ -20,7 +22,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     runs = commands.add_parser("runs", help="list the runs stored beside a project")
     runs.add_argument("project", type=Path, help="a project, or a folder of runs")
-    runs.add_argument("--json", action="store_true", help="one line of JSON per run")
+    arguments.add(runs, "--json")
     runs.add_argument(
         "--filter",
         default="",
@@ -46,7 +48,7 @@ def add(commands: Any) -> None:
             "vanishes or explodes"
         ),
     )
-    runs.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    arguments.add(runs, "--data")
     runs.add_argument("--trust", action="store_true", help="run the code of the net for --tensorboard, this time only")
     runs.set_defaults(command=run)
 
@@ -86,31 +88,22 @@ def _annotate(options: argparse.Namespace, found: list[Kept]) -> None:
     """Change the name, the note or the tags of the requested run."""
     from app import cli
     from app.runs import store
-    from app.runs.record import RunError
 
     tags = None if options.tags is None else options.tags.split(",")
-    try:
-        kept = _requested_run(options, found)
-        with cli.writing(kept.folder):
-            store.annotate(kept, name=options.new_name, note=options.note, tags=tags)
-    except RunError as error:
-        raise cli.CommandError(str(error)) from error
+    kept = _requested_run(options, found)
+    with cli.writing(kept.folder):
+        store.annotate(kept, name=options.new_name, note=options.note, tags=tags)
 
 
 def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
     """Return the runs that the filter takes, sorted as requested."""
-    from app import cli
     from app.runs import list_columns
-    from app.runs.record import RunError
 
-    try:
-        takes = list_columns.matcher(options.filter)
-        chosen = [kept for kept in found if takes(listed(kept))]
-        if options.sort:
-            column = list_columns.named(options.sort)
-            chosen = list_columns.ordered(chosen, column, options.descending, listed)
-    except RunError as error:
-        raise cli.CommandError(str(error)) from error
+    takes = list_columns.matcher(options.filter)
+    chosen = [kept for kept in found if takes(listed(kept))]
+    if options.sort:
+        column = list_columns.named(options.sort)
+        chosen = list_columns.ordered(chosen, column, options.descending, listed)
     return chosen
 
 
@@ -154,21 +147,16 @@ def _surgeries(kept: Kept) -> list[str]:
 def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
     """Export the requested run as event files; return their folder."""
     from app import cli
-    from app.data.sources import DataError
     from app.preflight import preflight
     from app.project import custom_layers
     from app.runs import store, tensorboard
-    from app.runs.record import RunError
 
-    try:
-        kept = _requested_run(options, found)
-        project = store.project_of(kept)
-        custom_layers.admit(project, options.trust)
-        job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
-        with cli.writing(options.tensorboard):
-            return tensorboard.export(kept, job, options.tensorboard)
-    except (RunError, DataError) as error:
-        raise cli.CommandError(str(error)) from error
+    kept = _requested_run(options, found)
+    project = store.project_of(kept)
+    custom_layers.admit(project, options.trust)
+    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+    with cli.writing(options.tensorboard):
+        return tensorboard.export(kept, job, options.tensorboard)
 
 
 def _requested_run(options: argparse.Namespace, found: list[Kept]) -> Kept:
@@ -185,14 +173,10 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     """Print the relative gradient norm of each layer, last layer first: one column per step."""
     from app import cli
     from app.runs import store
-    from app.runs.record import RunError
     from app.training.monitoring.gradient_health import lost_over
 
-    try:
-        kept = _requested_run(options, found)
-        tables = store.history_of(kept).seen.tables
-    except RunError as error:
-        raise cli.CommandError(str(error)) from error
+    kept = _requested_run(options, found)
+    tables = store.history_of(kept).seen.tables
     reach, steps = tables["reach"], [int(step) for step in tables["reach"].steps]
     if not steps:
         raise cli.CommandError(f"{kept.record.title}: no gains were measured in this run", 1)

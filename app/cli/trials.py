@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from app.cli import arguments
 from app.util.formatting import bytes_text, shape_text
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "try",
@@ -45,11 +45,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--profile", nargs="?", const="", metavar="TRACE",
                         help="profile a step by operation (torch.profiler); TRACE is a JSON file for ui.perfetto.dev "
                         "to write")  # fmt: skip
-    parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    cli.add_trust(parser)
-    cli.add_traceback(parser)
+    arguments.add(parser, "--device", "--data", "--json", "--trust")
     parser.set_defaults(command=run, epochs=None, seed=None)
     return parser
 
@@ -149,16 +145,9 @@ def _profile_lines(profile: StepProfile) -> list[str]:
 
 
 def _find(job: Job, batches: int, as_json: bool) -> int:
-    from app import cli
-    from app.data.sources import DataError
-    from app.training.choices import ChoiceError
-    from app.training.job import JobError
     from app.training.trials.lr_range_test import rate_test
 
-    try:
-        found = rate_test(job, batches=batches)
-    except (DataError, JobError, ChoiceError) as error:
-        raise cli.CommandError(str(error), 1) from error
+    found = rate_test(job, batches=batches)
     if as_json:
         print(json.dumps(asdict(found)))
     elif found.suggested is None:

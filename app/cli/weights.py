@@ -18,7 +18,6 @@ MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": 
 def run(options: argparse.Namespace) -> int:
     """Print the table; with --into also the comparison, and load the requested tensors."""
     from app import cli
-    from app.export.errors import WeightsError
     from app.project.weights import state_dict_diff, state_dicts
 
     if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
@@ -27,10 +26,7 @@ def run(options: argparse.Namespace) -> int:
                           "--strict or --partial P starts from them")  # fmt: skip
     if (options.strict or options.partial) and options.into is None:
         raise cli.CommandError("pass --into P, the project that the weights are for")
-    try:
-        state = state_dicts.read(Path(options.source))
-    except WeightsError as error:
-        raise cli.CommandError(str(error)) from error
+    state = state_dicts.read(Path(options.source))
     for note in state.notes:
         print(cli.printable(note))
     if options.into is None:
@@ -41,7 +37,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _into(options: argparse.Namespace, state: StateDict) -> int:
     from app import cli
-    from app.export.errors import WeightsError
     from app.project import file
     from app.project.weights import start_weights, state_dict_diff, state_dicts
 
@@ -65,12 +60,9 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
         raise cli.CommandError(f"{path} was not changed: not every key matches; --partial loads those that do", 1)
     if not found.fitting:
         raise cli.CommandError(f"{path} was not changed: no key of {state.path.name} matches", 1)
-    try:
-        start = start_weights.chosen(state, found)
-        with cli.writing(path):
-            backup = file.write(file.with_start(project, start), path, known)
-    except (WeightsError, OSError, file.ProjectFileError) as error:
-        raise cli.CommandError(str(error)) from error
+    start = start_weights.chosen(state, found)
+    with cli.writing(path):
+        backup = file.write(file.with_start(project, start), path, known)
     cli.note_backup(path, backup)
     cli.note_open(path)
     print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")

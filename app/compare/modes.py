@@ -14,6 +14,8 @@ KNOWN = tuple(name for kind in KINDS for name in kind)
 class ModeError(CodedError, ValueError):
     """Modes that do not exist, or are not of one kind."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True)
 class Modes:

@@ -21,6 +21,8 @@ CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 class DataError(CodedError):
     """Raised for unusable data; the message says which, why and how to fix it."""
 
+    exit_code = 2
+
 
 class ReadingCancelledError(DataError):
     """Raised if the user stopped the reading."""

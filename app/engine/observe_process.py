@@ -16,7 +16,7 @@ from app.engine.own_engine import OwnEngine
 from app.engine.protocol import EngineDiedError, Request
 from app.engine.requests.observe import Observe
 from app.observe.observation import Observation
-from app.sources.spec import SourceError
+from app.sources.spec import ModelRaisedError, SourceError
 
 PATIENCE = 120.0  # seconds for the model's own code
 POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
@@ -24,7 +24,7 @@ POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellatio
 A = TypeVar("A")
 
 
-class ObserveTimeoutError(SourceError):
+class ObserveTimeoutError(ModelRaisedError):
     """It took longer than it may."""
 
 
@@ -69,7 +69,7 @@ def answer(
     except TimeoutError as error:
         raise ObserveTimeoutError(timeout_words(model, patience)) from error
     except EngineDiedError as error:
-        raise SourceError(death_words(model, engine)) from error
+        raise ModelRaisedError(death_words(model, engine)) from error
 
 
 def answer_in(

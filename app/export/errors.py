@@ -7,3 +7,5 @@ from app.util.errors import CodedError
 
 class WeightsError(CodedError):
     """Weights that cannot be written or read; the text says which file and why."""
+
+    exit_code = 2

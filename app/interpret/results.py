@@ -18,6 +18,8 @@ COMPLETE = 0.01  # of the difference of the scores, by which the sum of integrat
 class InterpretError(CodedError, ValueError):
     """A net that cannot be interpreted as requested; the message says why, and the cure."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionReading:

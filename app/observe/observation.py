@@ -6,6 +6,7 @@ Classes with tens of thousands of instances are `msgspec.Struct`s, which are cre
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -116,6 +117,14 @@ class Observation:
     remarks: tuple[str, ...] = ()
     train: bool = False
     interface: Interface | None = None
+
+    @property
+    def failure(self) -> str:
+        """What the model raised, with the innermost line of the user's own file, "" for nothing."""
+        if not self.error or self.failed is None:
+            return self.error
+        call = self.calls[self.failed]
+        return f"{self.error} (line {call.line} of {Path(call.file).name})" if call.line else self.error
 
     @cached_property
     def children(self) -> dict[int | None, tuple[int, ...]]:

@@ -36,6 +36,8 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 class ProjectFileError(CodedError, ValueError):
     """A file that is not a project; the text names the place and the cure, and of words without end their beginning."""
 
+    exit_code = 2
+
     def __init__(self, text: str) -> None:
         super().__init__(re.sub(r"(\S{160})\S{40,}", r"\1...", text))
 

@@ -31,6 +31,8 @@ TAGGED = "\u2002#"  # between the name and a tag of a run; the first character i
 class RunError(CodedError, ValueError):
     """Raised for a stored run that cannot be read, started or changed; the message says why and how to fix it."""
 
+    exit_code = 2
+
 
 class Parent(msgspec.Struct, frozen=True):
     """The checkpoint of a run whose weights this one began with."""

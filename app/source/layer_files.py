@@ -139,6 +139,11 @@ def error_location(trace: TracebackType | None) -> str:
     return found
 
 
+def is_layer_file(filename: str) -> bool:
+    """Return whether a frame of this file name runs the text of a layer file."""
+    return _OWN.fullmatch(filename) is not None
+
+
 def display_name(filename: str) -> str:
     """Return the file name of a frame's code.
 

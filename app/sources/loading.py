@@ -16,9 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from app.source import raised
 from app.sources.examples import example, from_forward, guess
 from app.sources.finding import package_of
-from app.sources.spec import ArgumentsError, InputsNeededError, InputSpec, SourceError, SourceSpec, adapters
+from app.sources.spec import (
+    ArgumentsError,
+    InputsNeededError,
+    InputSpec,
+    ModelRaisedError,
+    SourceError,
+    SourceSpec,
+    adapters,
+)
 from app.util.late_dataclass import dataclass
 
 PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers", "diffusers": "diffusers"}
@@ -55,8 +64,12 @@ def load(
             loaded = _LOADERS.get(source.kind, _adapted)(source, arguments)
         except SourceError:
             raise
+        except ModuleNotFoundError as error:
+            if source.kind == "module" and f"{source.where}.".startswith(f"{error.name}."):
+                raise SourceError(f"there is no module {source.where}: {error}") from error
+            raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
         except (Exception, SystemExit) as error:  # whatever a constructor raises
-            raise SourceError(f"{source} cannot be made: {type(error).__name__}: {error}".removesuffix(": ")) from error
+            raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
         if inputs or not (loaded.args or loaded.kwargs):
             loaded = _with_inputs(source, loaded, inputs)
         if is_lazy(loaded.model):

@@ -26,9 +26,17 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 class SourceError(CodedError, ValueError):
     """A model that is missing, cannot be built or does not accept its inputs; the message says which, and the cure."""
 
+    exit_code = 2
+
 
 class SourceNameError(SourceError):
     """A text that names no model, or describes no input."""
+
+
+class ModelRaisedError(SourceError):
+    """Code of a model that raised, ended its process, or took too long; the message says what, and where."""
+
+    exit_code = 1
 
 
 class ArgumentsError(SourceError):

@@ -6,9 +6,14 @@ import re
 
 
 class CodedError(Exception):
-    """An error with a code, by default from its class name: NoSuchPortError has "no_such_port"."""
+    """An error with a code, by default from its class name: NoSuchPortError has "no_such_port".
+
+    `exit_code` is what a command ends with: 1 where something failed, 2 where what was asked for is wrong, or a file
+    cannot be read or written.
+    """
 
     code = ""
+    exit_code = 1
 
     def __init_subclass__(cls) -> None:
         if "code" not in vars(cls):

@@ -24,7 +24,7 @@ def test_a_class_with_keyword_arguments_is_played_in_a_process_of_its_own(
 ) -> None:
     words = ["autograd", "kinds.py:Masked", "--input", "x=2x3", "--args", '{"width": 3}', "--out", "g.json"]
     assert run(words) == 1 and "was not run; review it, then pass --trust" in capsys.readouterr().err
-    assert run([*words, "--trust", "--play", "--findings", "--gradcheck", "first"]) in (0, 1)
+    assert run([*words, "--trust", "--train", "--play", "--findings", "--gradcheck", "first"]) in (0, 1)
     told = json.loads((folder / "g.json").read_text())
     assert told["played"]["order"] == told["order"] and told["loss"] is None and told["train"]
     modules = {node["module"] for node in told["nodes"]}
@@ -52,13 +52,13 @@ def test_an_exported_program_is_played_once_it_is_trusted(folder: Path, capsys: 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["kinds.py:Pair", "--trust"], 1, "describe the inputs of kinds.py:Pair, for instance --input"),
+        (["kinds.py:Pair", "--trust"], 2, "describe the inputs of kinds.py:Pair, for instance --input"),
         (["kinds.py:Tied", "--trust", "--input", "2x5"], 1, "RuntimeError at line 64 of kinds.py: mat1 and mat2"),
         (["kinds.py:Tied", "--trust", "--random"], 2, "--random: not for a model"),
         (["kinds.py:Tied", "--trust", "--outputs", "9", "--input", "2x4"], 1, "the network has fewer outputs"),
-        (["none.pt2", "--trust"], 1, "there is no file none.pt2"),
-        (["kinds:Nope", "--trust"], 1, "has no class or function Nope"),
-        (["kinds.py:Tied", "--trust", "--timeout", "0"], 2, "--timeout must be"),
+        (["none.pt2", "--trust"], 2, "there is no file none.pt2"),
+        (["kinds:Nope", "--trust"], 2, "has no class or function Nope"),
+        (["kinds.py:Tied", "--trust", "--timeout", "0"], 2, "--timeout: 0 is not a number above 0"),
     ],
 )
 def test_what_cannot_be_captured_is_said_in_a_line(

@@ -78,15 +78,16 @@ def test_a_capture_and_its_findings_name_the_line(path: Path, capsys: pytest.Cap
     assert "KeyError at line 12 of mine.py: 'no such key'" in capsys.readouterr().err
 
 
-def test_an_error_of_the_program_itself_stays_one(
+def test_an_error_of_the_program_itself_is_one_line_and_a_traceback_where_it_is_asked_for(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(_project: Project, trust: bool) -> None:
-        raise ValueError("not a person's fault")
-
-    monkeypatch.setattr(custom_layers, "admit", broken)
-    with pytest.raises(ValueError, match="not a person's fault"):
-        main(["check", str(path)])
+    monkeypatch.setattr(custom_layers, "admit", None)
+    assert main(["check", str(path)]) == 1
+    assert (
+        capsys.readouterr().err == "tapedeck: TypeError: 'NoneType' object is not callable; --traceback shows where\n"
+    )
+    assert main(["check", str(path), "--traceback"]) == 1
+    assert "app/cli/__init__.py" in capsys.readouterr().err
 
 
 def test_one_problem_is_one_line_and_several_are_listed_above(

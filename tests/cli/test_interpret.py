@@ -99,10 +99,10 @@ def test_integrated_gradients_of_a_project(folder, capsys):
     [
         (["attention", "digits", "--out", "a.txt"], 2, "maps can end in .json or .npz or .png"),
         (["attention", "digits", "--layer", "conv1"], 1, "conv1 computes no attention itself; modules that do: none"),
-        (["attention", "digits", "--sample", "9999"], 1, "validation samples, counted from 0"),
+        (["attention", "digits", "--sample", "9999"], 2, "validation samples, counted from 0"),
         (["patch", "digits"], 2, "pass --mute PART, or --take PART with --from N"),
         (["patch", "digits", "--mute", "conv1:head"], 2, "does not name a part of a net"),
-        (["patch", "digits", "--mute", "conv9"], 1, "no module conv9; near it are conv"),
+        (["patch", "digits", "--mute", "conv9"], 2, "no module conv9; near it are conv"),
         (["attribute", "digits", "--worst", "2", "--sample", "1"], 2, "choose --sample or --worst"),
     ],
 )

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments, models
+
 if TYPE_CHECKING:
     from app.autograd.playback.steps import PassResult
     from app.autograd.snippets.snippet import SnippetAnswer, TensorGraph
@@ -20,12 +22,11 @@ of its last expression, its `loss`, or its newest tensor; a FUNCTION the graph o
 network that is then called with --input; a model the graph of the loss it computes itself, else of all its outputs.
 Your own files run only with --trust, or if trusted in the window, in a separate process.
 """
-SECONDS, GIGABYTES = 120.0, 4.0
+GIGABYTES = 4.0
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
     from app.cli.autograd import project_graph
 
     words = "write the grad_fn graph of one batch, or of a file's code, as a picture or as data"
@@ -40,33 +41,31 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="LAYER",
         help="compare backward's gradient with finite differences (gradcheck), for a layer or for all",
     )
-    parser.add_argument(
-        "--trust", action="store_true", help="run FILE.py, or the project's custom layer files, this time only"
-    )
+    arguments.add(parser, "--trust")
     batch = parser.add_argument_group("project options")
     batch.add_argument(
         "--batch",
-        type=cli.positive,
+        type=arguments.positive,
         help="samples in the batch (default: the training batch size; fewer if random inputs would exceed 1 GiB)",
     )
-    batch.add_argument("--eval", action="store_true", help="use eval mode instead of train mode")
+    mode = batch.add_mutually_exclusive_group()
+    arguments.add(mode, "--train", help="use train mode, which is the default for a project")
+    arguments.add(mode, "--eval", help="use eval mode, which is the default for a model")
     batch.add_argument(
         "--start-weights",
         action="store_true",
         help="use the start weights of a run, not the newest weights of a stored run",
     )
-    batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    arguments.add(batch, "--data")
     project_graph.add_options(batch)
     model = parser.add_argument_group("model options")
-    model.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
-    model.add_argument("--seed", type=int, default=0, help="seed of its weights and of dropout (0)")
+    arguments.add(model, *arguments.MODEL, "--seed")
     file = parser.add_argument_group("file options")
     file.add_argument("--of", metavar="NAME", help="name of the tensor whose graph to show")
-    file.add_argument("--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
-                      help="input shapes; NAME= for a keyword argument of a model")  # fmt: skip
-    file.add_argument("--timeout", type=float, default=SECONDS, help=f"time limit in seconds ({SECONDS:.0f})")
-    file.add_argument("--memory", type=float, default=GIGABYTES, help=f"memory limit in GiB ({GIGABYTES:.0f})")
-    cli.add_traceback(parser)
+    arguments.add(file, "--timeout")
+    file.add_argument(
+        "--memory", type=arguments.above_zero, default=GIGABYTES, help=f"memory limit in GiB ({GIGABYTES:.0f})"
+    )
     parser.set_defaults(command=run)
     return parser
 
@@ -117,10 +116,10 @@ def run(options: argparse.Namespace) -> int:
     if options.out is None and not options.findings and options.gradcheck is None:
         raise cli.CommandError("pass --out FILE, --findings or --gradcheck")
     check_output(options)
-    from app.cli.autograd import model_graph
+    if models.is_model(options):
+        from app.cli.autograd import model_graph
 
-    if (source := model_graph.source_of(options)) is not None:
-        return model_graph.of_model(options, source)
+        return model_graph.of_model(options)
     file, _, function = str(options.project).rpartition(":")
     if function.isidentifier() and file.endswith(".py"):
         return _of_file(options, Path(file), function)
@@ -148,12 +147,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     if (options.findings or options.gradcheck is not None) and not function:
         raise cli.CommandError("--findings and --gradcheck need a network or a function: pass FILE.py:FUNCTION")
     text = _trusted(options, file)
-    try:
-        inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
-    except import_model.ModelImportError as error:
-        raise cli.CommandError(str(error)) from error
-    if not (options.timeout > 0 and options.memory > 0):
-        raise cli.CommandError("--timeout and --memory must be above 0")
+    inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
     snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent), plays(options), options.findings,
                       options.gradcheck)  # fmt: skip
     answer = snippet_process.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))

@@ -90,7 +90,6 @@ def of_project(options: argparse.Namespace) -> int:
     from app.autograd.errors import CaptureError
     from app.autograd.node_notes import notes_of_tape
     from app.autograd.playback.full_backward import play_through
-    from app.data.sources import DataError
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     labels = node_labels(project.graph, custom_layers.ops_of(project))
@@ -109,7 +108,7 @@ def of_project(options: argparse.Namespace) -> int:
         if chosen.left_out:
             print(cli.printable(chosen.left_out))
         return _diagnosed(batch, options)
-    except (CaptureError, DataError, ValueError) as error:
+    except CaptureError as error:
         raise cli.CommandError(rephrased_error(str(error), chosen), 1) from error
 
 

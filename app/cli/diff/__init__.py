@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
 from app.cli.run_output import CLEARED
 
 if TYPE_CHECKING:
@@ -36,12 +37,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B", nargs="?")
-    parser.add_argument("--args", default="{}", help='arguments of both constructors as JSON: {"num_classes": 10}')
+    arguments.add(parser, *arguments.MODEL)
     parser.add_argument("--args-b", metavar="JSON", help="arguments of B's constructor, if different")
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]1x3x32x32[:int64]",
-        help="shape and dtype of an argument of forward",
-    )  # fmt: skip
     parser.add_argument("--weights-a", metavar="FILE", help="weights of A, as A@FILE")
     parser.add_argument("--weights-b", metavar="FILE", help="weights of B, as B@FILE")
     parser.add_argument("--modes", nargs=2, metavar=("MODE", "MODE"), help="compare A with itself: float32 bfloat16, "
@@ -49,29 +46,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--python", metavar="FILE", help="compare A with itself in another Python interpreter that has "
                         "torch, such as one of an older version: /path/to/env/bin/python")  # fmt: skip
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--train", action="store_true", help="run in train mode only (eval mode, then train mode)")
-    mode.add_argument("--eval", action="store_true", help="run in eval mode only")
+    arguments.add(mode, "--train", help="run in train mode only (eval mode, then train mode)")
+    arguments.add(mode, "--eval", help="run in eval mode only")
     parser.add_argument("--structure", action="store_true", help="compare modules and settings only; run nothing")
-    parser.add_argument("--batch", type=_positive, default=2, help="samples of a project's random batch (2)")
-    parser.add_argument("--seed", type=_seed, default=0, help="seed of weights, random inputs and dropout (0)")
-    parser.add_argument("--data", help="folder for downloaded datasets, to recompute steps of runs")
-    parser.add_argument("--trust", action="store_true", help="run the code of A and B, which you have reviewed")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--timeout", type=float, default=SECONDS, help="time limit in seconds for your code (300)")
+    parser.add_argument("--batch", type=arguments.positive, default=2, help="samples of a project's random batch (2)")
+    arguments.add(parser, "--seed", "--data", "--trust", "--json")
+    arguments.add(parser, "--timeout", default=SECONDS)
     parser.set_defaults(command=run)
     return parser
-
-
-def _positive(text: str) -> int:
-    from app import cli
-
-    return cli.positive(text)
-
-
-def _seed(text: str) -> int:
-    from app import cli
-
-    return cli.seed(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,8 +61,6 @@ def run(options: argparse.Namespace) -> int:
     from app import cli
     from app.compare.report import to_plain, to_text
 
-    if not options.timeout > 0:
-        raise cli.CommandError("--timeout must be a number of seconds above 0")
     request = request_of(options)
     found = _run_request(request, options)
     if options.json:

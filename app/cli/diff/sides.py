@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.cli import models
+
 if TYPE_CHECKING:
     from app.engine.requests.diff import DiffSide
-    from app.engine.requests.observe import Observe
-    from app.source.generated import Source
 
 
 def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str | None) -> DiffSide:
@@ -18,8 +18,8 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
     from app import cli
     from app.engine.requests.diff import DiffSide, side_of_project
     from app.engine.requests.diff.reading import WEIGHTS
+    from app.engine.requests.observe import Observe
     from app.runs import named, store
-    from app.runs.record import RunError
 
     if not Path(text).exists() and "@" in text:
         text, _, of = text.rpartition("@")
@@ -27,10 +27,7 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
             raise cli.CommandError(f"{text}@{of}: the weights are given twice")
         weights = of
     path = Path(text)
-    try:
-        run = named.named_run(path, weights or "")
-    except (RunError, OSError) as error:
-        raise cli.CommandError(str(error)) from error
+    run = named.named_run(path, weights or "")
     if run is None and weights is not None and not Path(weights).is_file():
         raise cli.CommandError(f"there is no file {weights}")
     if run is None and path.is_file() and path.suffix in WEIGHTS:
@@ -44,30 +41,17 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
         raise cli.CommandError(f"--args and --input are for a model, and {path} is a project")
     read_from = path if run is None else run.kept.folder / store.PROJECT
     project = cli.read(argparse.Namespace(project=read_from, trust=options.trust))
-    try:
-        name = text if run is None else run.kept.record.title
-        side = side_of_project(project, name, lambda: cli.sound(project, alone=True).source,
+    name = text if run is None else run.kept.record.title
+    side = side_of_project(project, name, lambda: cli.sound(project, alone=True).source,
                                file if run is None else "", run)  # fmt: skip
-    except RunError as error:
-        raise cli.CommandError(str(error), 1) from error
-    return side if project.opened is None else replace(side, model=_trusted(side.model, options))
+    if project.opened is not None:
+        assert isinstance(side.model, Observe)
+        models.admit(side.model, options.trust)
+    return side
 
 
 def _model(text: str, name: str, options: argparse.Namespace, arguments: str, weights: str) -> DiffSide:
-    from app.cli import draw
     from app.engine.requests.diff import DiffSide
-    from app.sources.spec import AskedModel
 
-    request = draw.request_of(AskedModel(text, arguments, tuple(options.input), trust=options.trust))
-    return DiffSide(name, replace(_trusted(request, options), meta=False), weights)
-
-
-def _trusted(model: Observe | Source | None, options: argparse.Namespace) -> Observe:
-    """Return a model whose code may run. Raises CommandError."""
-    from app import cli
-    from app.engine.requests.observe import Observe
-
-    assert isinstance(model, Observe)
-    if model.source.own_code and not options.trust:
-        raise cli.CommandError(f"{model.source.where or model.source} was not run; review it, then pass --trust", 1)
-    return model
+    request = models.request_of(options, text, arguments)
+    return DiffSide(name, replace(request, meta=False, train=False), weights)

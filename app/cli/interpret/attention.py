@@ -17,7 +17,6 @@ MOST = 12  # attentions in a picture
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "attention", help="attention maps of every head, for one sample", description=common.WORDS + DETAILS
@@ -25,8 +24,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
     common.add_options(parser, several=False)
     parser.add_argument("--layer", action="append", metavar="PATH", help="maps of this module only; may be repeated")
     parser.add_argument("--out", type=Path, help="file of maps ending in .json, .npz or .png")
-    cli.add_trust(parser)
-    cli.add_traceback(parser)
     parser.set_defaults(command=run)
     return parser
 

@@ -22,7 +22,6 @@ embedding.
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "attribute",
@@ -38,8 +37,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--argument", type=int, default=0, metavar="N", help="number of the input tensor, from 0 (0)")
     parser.add_argument("--out", type=Path, help="file of attributions ending in .json, .npz or .png")
-    cli.add_trust(parser)
-    cli.add_traceback(parser)
     parser.set_defaults(command=run)
     return parser
 

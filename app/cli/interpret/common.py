@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from app.cli import arguments, models
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -22,21 +23,17 @@ weights of its runs, a model on its example inputs (--input) with its initial we
 data.
 Your own files run only with --trust, or if trusted in the window.
 """
-SECONDS = 120.0
-
 A = TypeVar("A")
 
 
 def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     """Add the arguments that choose net, weights and samples."""
-    from app import cli
-    from app.cli import opened
 
     parser.add_argument("project", type=Path, metavar="SOURCE")
     if several:
         parser.add_argument("--sample", action="append", type=int, default=[], metavar="N",
                             help="number of a sample, from 0; may be repeated (0)")  # fmt: skip
-        parser.add_argument("--worst", type=cli.positive, metavar="N",
+        parser.add_argument("--worst", type=arguments.positive, metavar="N",
                             help="the N samples with the largest loss, instead of --sample")  # fmt: skip
     else:
         parser.add_argument("--sample", type=int, default=0, metavar="N", help="number of a sample, from 0 (0)")
@@ -46,12 +43,8 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     weights.add_argument("--weights", type=Path, metavar="FILE", help="state_dict as a .safetensors or .pt file")
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
                          help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
-    parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
-    opened.add_source(parser)
-    parser.add_argument("--seed", type=int, default=0, help="for a model: seed of its weights (0)")
-    parser.add_argument("--timeout", type=float, default=SECONDS, help="for a model: time limit in seconds (120)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    arguments.add(parser, "--device", "--data", *arguments.MODEL, *arguments.SETTINGS)
+    arguments.add(parser, "--seed", "--timeout", "--json", "--trust")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +52,6 @@ class InterpretedNet:
     """What a command is about: an evaluator of this process, or a model that is made for each request."""
 
     source: Evaluator | ModelCapture
-    own_code: bool
     seconds: float
 
     @property
@@ -71,57 +63,33 @@ class InterpretedNet:
         return self.source if isinstance(self.source, ModelCapture) else Handle(0, 0)
 
     def answer(self, request: Any, task: Callable[[Any, Any], A]) -> A:
-        """Answer a request here, or in a separate process if it runs the user's code. Raises CommandError."""
-        from app import cli
-        from app.autograd.errors import CaptureError
-        from app.data.sources import DataError
-        from app.engine import observe_process
+        """Answer a request here, or in a separate process if it runs the user's code. Raises what `task` raises."""
         from app.engine.requests.observe import ModelCapture
-        from app.interpret.results import InterpretError
-        from app.sources.spec import SourceError
-        from app.training.job import JobError
-        from app.training.task import OutputError
 
-        try:
-            if self.own_code and isinstance(self.source, ModelCapture):
-                found: A = observe_process.answer(request, self.source.model, self.seconds)
-                return found
-            return task(self.source, request)
-        except (InterpretError, CaptureError, SourceError, JobError, DataError, OutputError) as error:
-            raise cli.CommandError(str(error), 1) from error
+        source = self.source
+        if not isinstance(source, ModelCapture):
+            return task(source, request)
+        return models.answer(request, source.model, self.seconds, lambda asked: task(source, asked))
 
 
 def read_source(options: argparse.Namespace) -> InterpretedNet:
     """Build the model or read the project of SOURCE. Raises CommandError."""
-    from app.cli.autograd import model_graph
-
-    if options.on is None and (source := model_graph.source_of(options)) is not None:
-        return _model(options, source.as_run)
-    return InterpretedNet(_evaluator(options), False, 0.0)
+    if options.on is None and models.is_model(options):
+        return _model(options)
+    return InterpretedNet(_evaluator(options), 0.0)
 
 
-def _model(options: argparse.Namespace, source: Any) -> InterpretedNet:
+def _model(options: argparse.Namespace) -> InterpretedNet:
+    from dataclasses import replace
+
     from app import cli
-    from app.cli.autograd import model_graph
-    from app.engine.requests.import_model import ImportRequestError, parse_arguments
-    from app.engine.requests.observe import ModelCapture, Observe
-    from app.sources.spec import SourceError, parse_input
-    from app.util.frozen import FrozenMap
+    from app.engine.requests.observe import ModelCapture
 
-    given = [f"--{name}" for name in ("weights", "checkpoint", "data", "set", "device") if getattr(options, name)]
-    if given:
-        raise cli.CommandError(f"{', '.join(given)}: for a project, or a model with --on DATA")
-    if not options.timeout > 0:
-        raise cli.CommandError("--timeout must be a number of seconds above 0")
-    try:
-        arguments = FrozenMap(parse_arguments(options.args))
-        inputs = tuple(map(parse_input, options.input))
-    except (SourceError, ImportRequestError) as error:
-        raise cli.CommandError(str(error)) from error
-    if source.own_code and not (options.trust or model_graph.is_trusted(source)):
-        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
-    model = Observe(source, arguments, inputs, str(Path.cwd()) if source.own_code else "")
-    return InterpretedNet(ModelCapture(model, seed=options.seed), source.own_code, options.timeout)
+    unfit = [f"--{name}" for name in ("weights", "checkpoint", "data", "set", "device") if getattr(options, name)]
+    if unfit:
+        raise cli.CommandError(f"{', '.join(unfit)}: for a project, or a model with --on DATA")
+    model = replace(models.request_of(options, str(options.project)), meta=False)
+    return InterpretedNet(ModelCapture(model, seed=options.seed), options.timeout)
 
 
 def _evaluator(options: argparse.Namespace) -> Evaluator:
@@ -129,22 +97,15 @@ def _evaluator(options: argparse.Namespace) -> Evaluator:
 
     from app import cli
     from app.cli import evaluate
-    from app.data.sources import DataError
-    from app.export.errors import WeightsError
     from app.preflight import preflight
-    from app.runs.record import RunError
     from app.training.evaluation.evaluator import Evaluator
-    from app.training.job import JobError
 
     project = cli.read(options)
     if options.device is not None:
         project = replace(project, training=replace(project.training, device=cli.device(options.device)))
     job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
-    try:
-        weights, _ = evaluate.chosen_weights(options)
-        return Evaluator(job, weights)
-    except (JobError, DataError, WeightsError, RunError) as error:
-        raise cli.CommandError(str(error), 1) from error
+    weights, _ = evaluate.chosen_weights(options)
+    return Evaluator(job, weights)
 
 
 def samples(options: argparse.Namespace) -> Any:

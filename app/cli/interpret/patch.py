@@ -20,7 +20,6 @@ PATH#2 is the second call of a module; without #, all calls are changed. All cha
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "patch",
@@ -35,8 +34,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
                         help="replace its output by that of sample --from; may be repeated")  # fmt: skip
     parser.add_argument("--from", type=int, dest="source", metavar="N", help="the sample that --take takes from")
     parser.add_argument("--axis", type=int, help="axis of channels, if not the usual one of the layer's type")
-    cli.add_trust(parser)
-    cli.add_traceback(parser)
     parser.set_defaults(command=run)
     return parser
 
@@ -61,16 +58,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _changes(options: argparse.Namespace) -> tuple[Intervention, ...]:
     from app import cli
-    from app.interpret.results import InterpretError, parse_part
+    from app.interpret.results import parse_part
 
     if not options.mute and not options.take:
         raise cli.CommandError("pass --mute PART, or --take PART with --from N")
     if bool(options.take) != (options.source is not None):
         raise cli.CommandError("--take PART and --from N require each other")
-    try:
-        changes = [*map(parse_part, options.mute), *(parse_part(one, options.source) for one in options.take)]
-    except InterpretError as error:
-        raise cli.CommandError(str(error)) from error
+    changes = [*map(parse_part, options.mute), *(parse_part(one, options.source) for one in options.take)]
     return tuple(replace(one, axis=options.axis) if one.channel is not None else one for one in changes)
 
 

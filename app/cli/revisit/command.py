@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
 from app.cli.revisit.report import parted_text, plain_parted, plain_step, print_step
 from app.cli.run_output import CLEARED
 
@@ -35,14 +36,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("project", metavar="RUN", type=Path)
     parser.add_argument("--run", metavar="NAME", help="the run of a project, by number or name (default: the newest)")
     wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--step", type=cli.positive, metavar="N", help="the step to recompute")
+    wanted.add_argument("--step", type=arguments.positive, metavar="N", help="the step to recompute")
     wanted.add_argument(
         "--first",
         metavar="CONDITION",
         help="find the first step at which this held: norm(LAYER) > 10, dead(LAYER) >= 0.9, weight(LAYER) > 3, loss > "
         "5; without (LAYER) of any layer",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    arguments.add(parser, "--json")
     parser.add_argument(
         "--out",
         type=Path,
@@ -53,9 +54,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
     parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes of the picture")
     cli.add_paper(parser)
-    parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
-    cli.add_trust(parser)
-    cli.add_traceback(parser)
+    arguments.add(parser, "--data", "--trust")
     parser.set_defaults(command=run)
     return parser
 
@@ -63,12 +62,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Recompute the step, print it and write its graph; return 1 where the hashes part."""
     from app import cli
-    from app.autograd.errors import CaptureError
-    from app.data.spec import DataError
     from app.engine.tasks.past.revisit import revisited
-    from app.runs.record import RunError
-    from app.training.job import JobError
-    from app.training.revisit.errors import RecomputeError
 
     _check_out(options)
     kept = run_of(options.project, options.run)
@@ -77,8 +71,6 @@ def run(options: argparse.Namespace) -> int:
         if options.first is not None:
             return _first(kept, job, options)
         found, held = revisited(kept, job, options.step, labels, _progress(options))
-    except (RunError, RecomputeError, JobError, DataError, CaptureError) as error:
-        raise cli.CommandError(str(error)) from error
     finally:
         _clear()
     for note in found.notes:
@@ -95,12 +87,9 @@ def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
     """Print the first step at which a condition held; return 1 if the recomputed run differed before."""
     from app import cli
     from app.engine.tasks.past.bisect import first_step
-    from app.training.revisit.conditions import ConditionError, parse_condition
+    from app.training.revisit.conditions import parse_condition
 
-    try:
-        found = first_step(kept, job, parse_condition(options.first), _progress(options))
-    except ConditionError as error:
-        raise cli.CommandError(str(error)) from error
+    found = first_step(kept, job, parse_condition(options.first), _progress(options))
     _clear()
     if options.json:
         value = found.value if found.value is not None and math.isfinite(found.value) else None
@@ -152,23 +141,19 @@ def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
 
 def run_of(given: Path, name: str | None) -> Kept:
     """Return the run that a command names. Raises CommandError."""
-    from app import cli
     from app.cli.runs import folder_of
     from app.runs import record, store
     from app.runs.record import RunError
 
-    try:
-        if (given / record.FILE).is_file():
-            return store.Kept(given, record.read(given))
-        if given.exists():
-            folder = folder_of(given)
-            found = store.listed(folder)
-            if not found:
-                raise RunError(f"{given}: no runs are stored")
-            return store.find(folder, name) if name else found[0]
-        return _named(str(given))
-    except RunError as error:
-        raise cli.CommandError(str(error)) from error
+    if (given / record.FILE).is_file():
+        return store.Kept(given, record.read(given))
+    if given.exists():
+        folder = folder_of(given)
+        found = store.listed(folder)
+        if not found:
+            raise RunError(f"{given}: no runs are stored")
+        return store.find(folder, name) if name else found[0]
+    return _named(str(given))
 
 
 def _named(name: str) -> Kept:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tapedeck
+from app.cli import arguments
 from app.util.resources import PROGRAM
 from tapedeck import frames
 
@@ -25,7 +26,6 @@ waits until the file is written, then continues unchanged. Of several ranks, ran
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
     from app.cli import autograd
 
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -37,7 +37,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--quiet", action="store_true", help="do not print the folder that it is watched in")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter that runs it")
     graph = parser.add_argument_group("a captured step")
-    graph.add_argument("--capture", type=cli.positive, metavar="STEP", help="write the graph of this step, from 1")
+    graph.add_argument(
+        "--capture", type=arguments.positive, metavar="STEP", help="write the graph of this step, from 1"
+    )
     graph.add_argument("--rank", type=int, default=0, metavar="R", help="of several ranks, the one to capture (0)")
     autograd.add_output(graph)
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as of `python -m`")

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
+
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.project.project import Project
@@ -25,7 +27,6 @@ the run in progress and the sweep.
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     sweep: argparse.ArgumentParser = commands.add_parser(
         "sweep", help="train a project over a grid or a random draw of settings", description=WORDS
@@ -33,14 +34,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
     sweep.add_argument("project", type=Path)
     sweep.add_argument("--set", action="append", required=True, dest="settings", metavar="NAME=A,B,...",
                        help="values of a setting; may be repeated")  # fmt: skip
-    sweep.add_argument("--random", type=cli.positive, metavar="N", help="N runs with drawn values, not the whole grid")
-    sweep.add_argument("--seed", type=cli.seed, default=0, help="seed of the draws of --random (0)")
-    sweep.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    sweep.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    sweep.add_argument(
+        "--random", type=arguments.positive, metavar="N", help="N runs with drawn values, not the whole grid"
+    )
+    arguments.add(sweep, "--seed", help="seed of the draws of --random (0)")
+    arguments.add(sweep, "--device", "--data")
     sweep.add_argument("--own-process", action="store_true", help="each run in a separate process")
-    sweep.add_argument("--json", action="store_true", help="one line of JSON per run on stdout, best first")
-    cli.add_trust(sweep)
-    cli.add_traceback(sweep)
+    arguments.add(sweep, "--json", "--trust")
     sweep.set_defaults(command=run)
     return sweep
 

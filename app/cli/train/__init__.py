@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import arguments
 from app.cli.run_output import CLEARED, JsonLines, ProgressBar, RunOutput
 from app.engine.placement import RunPlacement
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
-    from app.cli import opened, positive, seed
     from app.cli.train import surgeries
 
     train: argparse.ArgumentParser = commands.add_parser(
@@ -40,12 +39,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="a .tape file, or a model as `tapedeck draw` takes it: file.py:Class, torchvision:resnet18",
     )
     train.add_argument("--out", type=Path, required=True, help="output folder")
-    train.add_argument("--epochs", type=positive, help="overrides the project's")
-    train.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    train.add_argument("--seed", type=seed, help="overrides the project's")
+    train.add_argument("--epochs", type=arguments.positive, help="overrides the project's")
+    arguments.add(train, "--device")
+    train.add_argument("--seed", type=arguments.seed, help="overrides the project's")
     train.add_argument(
         "--save-every",
-        type=positive,
+        type=arguments.positive,
         metavar="N",
         help="save a checkpoint every N batches, besides the best epoch and the end",
     )
@@ -63,25 +62,23 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     train.add_argument(
         "--leave-out",
-        type=positive,
+        type=arguments.positive,
         action="append",
         default=[],
         metavar="N",
         help="do not train on the batch of step N; with --resume a new run continues from a checkpoint before it",
     )
     surgeries.add(train)
-    train.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    arguments.add(train, "--data")
     train.add_argument("--own-process", action="store_true", help="run in a separate process, whose crash is reported")
     train.add_argument(
         "--processes",
-        type=positive,
+        type=arguments.positive,
         metavar="N",
         help="split every batch between N processes of this machine (loopback only)",
     )
-    train.add_argument("--json", action="store_true", help="one line of JSON per event on stdout")
-    opened.add_source(train)
-    cli.add_trust(train)
-    cli.add_traceback(train)
+    arguments.add(train, "--json")
+    arguments.add(train, *arguments.MODEL, *arguments.SETTINGS, "--trust")
     train.set_defaults(command=run)
     return train
 

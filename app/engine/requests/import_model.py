@@ -32,6 +32,8 @@ class ModelImportError(CodedError, ValueError):
 class ImportRequestError(ModelImportError):
     """Invalid arguments: no source, no input, no such file."""
 
+    exit_code = 2
+
     def __init__(self, message: str, code: str = "request") -> None:
         super().__init__(message, code)
 

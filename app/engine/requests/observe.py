@@ -14,7 +14,16 @@ from app.engine.requests.import_model import parse_arguments
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.sources.opened import OpenedModel
-from app.sources.spec import COLLECTIONS, AskedModel, InputSpec, SourceError, SourceSpec, parse_input, parse_source
+from app.sources.spec import (
+    COLLECTIONS,
+    AskedModel,
+    InputSpec,
+    ModelRaisedError,
+    SourceError,
+    SourceSpec,
+    parse_input,
+    parse_source,
+)
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -50,8 +59,9 @@ def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedMod
     """Return a model that was observed as one to train; `sha256` is the digest of its file before it ran. Raises
     SourceError for one that raised, or that nothing was run of."""
     if found.interface is None:
-        why = found.error or "it was drawn as its file describes it, without being run"
-        raise SourceError(f"{request.source} cannot be trained: {why}")
+        if found.error:
+            raise ModelRaisedError(f"{request.source} cannot be trained: {found.failure}")
+        raise SourceError(f"{request.source} is drawn as its file describes it and not run, so it cannot be trained")
     return OpenedModel(request.source, request.arguments, request.inputs, request.folder, sha256, found.interface)
 
 

@@ -24,6 +24,8 @@ _TEXT = re.compile(r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(?:(>=|<=|>|<)\s*(\S+)|(is no
 class ConditionError(CodedError, ValueError):
     """Raised for a condition that cannot be parsed; the message gives the syntax."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True)
 class Condition:

@@ -11,6 +11,8 @@ from app.util.late_dataclass import dataclass
 class SurgeryError(CodedError, ValueError):
     """Raised for a surgery that is not possible; the message says why, and what to do."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True)
 class Surgery:

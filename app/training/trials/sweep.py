@@ -29,6 +29,8 @@ Values = FrozenMap[str, Any]
 class SweepError(CodedError, ValueError):
     """Raised for a sweep that cannot be started; `setting` names the setting to change, "" for none."""
 
+    exit_code = 2
+
     def __init__(self, message: str, setting: str = "") -> None:
         super().__init__(message)
         self.setting = setting

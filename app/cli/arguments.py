@@ -1,0 +1,103 @@
+"""The options that several commands share. Each is declared here once; a command names those that it has."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+SECONDS = 120.0  # for code of the user's own
+
+# How a model is made and called.
+MODEL = ("--args", "--input")
+# What is trained on, and how.
+SETTINGS = ("--on", "--set")
+
+
+def positive(text: str) -> int:
+    """Parse an integer of at least 1."""
+    return _integer(text, 1)
+
+
+def seed(text: str) -> int:
+    """Parse an integer of at least 0."""
+    return _integer(text, 0)
+
+
+def _integer(text: str, lowest: int) -> int:
+    """Parse an integer that fits into 63 bits; argparse reports other values with this name."""
+    try:
+        number = int(text)
+    except ValueError:  # of thousands of digits too
+        number = -1
+    if not lowest <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{text:.40} is not an integer of at least {lowest}")
+    return number
+
+
+def above_zero(text: str) -> float:
+    """Parse a number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"{text:.40} is not a number above 0")
+    return number
+
+
+_SHARED: dict[str, dict[str, Any]] = {
+    "--args": {
+        "default": "{}",
+        "metavar": "JSON",
+        "help": 'of a model: arguments of its constructor as JSON: {"num_classes": 10}',
+    },
+    "--input": {
+        "action": "append",
+        "default": [],
+        "metavar": "[NAME=]1x3x32x32[:int64]",
+        "help": "of a model: sizes, with the batch first, and dtype of an argument of forward; may be repeated. "
+        "Proposed if missing",
+    },
+    "--on": {
+        "metavar": "DATA",
+        "help": "data: a name such as digits or made.moons, a folder of images, a .csv, .npz, .pt or .txt",
+    },
+    "--set": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "a setting of the training, as in a project file: batch_size=32, loss=MSELoss, "
+        "optimizer.params.lr=0.1, inputs.labels=(target), data.options.size=[32,32]",
+    },
+    "--trust": {
+        "action": "store_true",
+        "help": "run the code of your own files, which you have reviewed, this time only",
+    },
+    "--timeout": {
+        "type": above_zero,
+        "default": SECONDS,
+        "metavar": "SECONDS",
+        "help": "time limit for your code (%(default).0f)",
+    },
+    "--device": {"help": "auto, cpu, cuda:0, mps"},
+    "--data": {"type": Path, "metavar": "DIR", "help": "folder for downloaded datasets"},
+    "--json": {"action": "store_true", "help": "JSON on stdout, one object, or one a line"},
+    "--seed": {"type": seed, "default": 0, "metavar": "N", "help": "seed of weights and of dropout (%(default)s)"},
+    "--train": {"action": "store_true", "help": "run in train mode"},
+    "--eval": {"action": "store_true", "help": "run in eval mode"},
+}  # fmt: skip
+
+
+def add(parser: Any, *names: str, **changed: Any) -> None:
+    """Add shared options to a parser or a group; `changed` replaces what is declared, such as the `help` of one."""
+    for name in names:
+        parser.add_argument(name, **{**_SHARED[name], **changed})
+
+
+def value_of(options: argparse.Namespace, name: str) -> Any:
+    """Return the value of a shared option, its default for a command that has no such option."""
+    declared = _SHARED[name]
+    fallback = False if declared.get("action") == "store_true" else declared.get("default")
+    return getattr(options, name.removeprefix("--").replace("-", "_"), fallback)

@@ -1,0 +1,114 @@
+"""The model that a command names: how it is made and called, whether its code may run, and where it runs."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from app.cli import arguments
+
+if TYPE_CHECKING:
+    from app.engine.requests.observe import Observe
+    from app.sources.spec import AskedModel, SourceSpec
+
+FORMS = """
+SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
+diffusers:Class.
+"""
+
+A = TypeVar("A")
+
+
+def asked_model(options: argparse.Namespace, source: str, constructor: str | None = None) -> AskedModel:
+    """Return a model as the options of a command describe it; `constructor` replaces --args."""
+    from app.sources.spec import AskedModel
+
+    made_with = arguments.value_of(options, "--args") if constructor is None else constructor
+    inputs = tuple(arguments.value_of(options, "--input"))
+    meta, trust = getattr(options, "meta", False), options.trust
+    return AskedModel(source, made_with, inputs, arguments.value_of(options, "--train"), meta, trust)
+
+
+def request_of(
+    options: argparse.Namespace, source: str, constructor: str | None = None, viewed: bool = False
+) -> Observe:
+    """Return the request for a model whose code may run, as `asked_model`. If it can be `viewed`, a file that describes
+    its own graph is not run without trust.
+
+    Raises SourceError, ImportRequestError, and CommandError for code that is not trusted.
+    """
+    from dataclasses import replace
+
+    from app.engine.requests import observe
+
+    request = observe.request_of(asked_model(options, source, constructor))
+    request = request if viewed else replace(request, source=request.source.as_run)
+    admit(request, options.trust)
+    return request
+
+
+def admit(request: Observe, trust: bool) -> str:
+    """Return the digest of the file that a model's code begins in, "" without one; it may run in this process and its
+    engines from now on. Raises CommandError if it is trusted neither by the command nor in the window."""
+    from app import cli
+    from app.source import layer_files
+    from app.source.trust import TrustStore, default_file
+    from app.sources import finding
+
+    source = request.source
+    if not source.own_code:
+        return ""
+    sha256 = finding.digest_of(source, request.folder)
+    TrustStore(default_file()).admit()
+    if not (trust or (sha256 and layer_files.allowed(sha256))):
+        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
+    if sha256:
+        layer_files.allow(sha256)
+    return sha256
+
+
+def answer(request: Any, model: Observe, seconds: float, task: Callable[[Any], A]) -> A:
+    """Answer a request about a model: code of the user's own in a process that ends after `seconds`, else here, by
+    `task`. Raises what the handler raises."""
+    from app.engine import observe_process
+
+    if not model.source.own_code:
+        return task(request)
+    found: A = observe_process.answer(request, model, seconds)
+    return found
+
+
+def is_model(options: argparse.Namespace) -> bool:
+    """Return whether SOURCE names a model, and neither a project, nor a snippet, nor a function of a file.
+
+    A function of a file is a model where it is called, `FILE.py:make()`, or constructor arguments are given.
+    """
+    source = _named(str(options.project))
+    if source is None:
+        return False
+    is_called = source.call or arguments.value_of(options, "--args") != "{}"
+    return source.kind != "file" or is_called or _is_class(Path(source.where), source.name)
+
+
+def _named(text: str) -> SourceSpec | None:
+    from app.sources.spec import FILES, SourceNameError, parse_source
+
+    path = Path(text)
+    if path.exists() and path.suffix.removeprefix(".") not in FILES:
+        return None
+    try:
+        return parse_source(text)
+    except SourceNameError:
+        return None
+
+
+def _is_class(file: Path, name: str) -> bool:
+    """Return whether a file defines a class of this name; it is not run."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    return any(isinstance(node, ast.ClassDef) and node.name == name.partition(".")[0] for node in tree.body)
