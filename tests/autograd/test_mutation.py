@@ -16,7 +16,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from app.autograd.batch import TrainingBatch, compile_batch
+from app.autograd.diagnostics.findings import find_all
 from app.autograd.diagnostics.inplace_changes import BrokenNode, WriteWatcher, find_broken
+from app.autograd.diagnostics.results import Finding
 from app.autograd.walk import short_name, walk
 from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
@@ -232,3 +234,48 @@ def test_a_checkpointed_part_runs_again_in_backward_alone_and_nothing_is_kept() 
     assert model.runs == 2
     gc.collect()
     assert seen[0]() is None
+
+
+class Replaced(nn.Module):
+    """A scale whose `.data` is set after it was used: by a product with itself, or with a view of it."""
+
+    def __init__(self, view: bool, before: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.scale, self.view, self.before = nn.Parameter(torch.rand(4, 4)), view, before
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.before:
+            self.scale.data = self.scale.data / 2
+            return x @ self.scale
+        h = x.requires_grad_() * 1
+        y = h @ self.scale.t() if self.view else h * self.scale
+        self.scale.data = self.scale.data * 3
+        return y
+
+
+def silent(model: nn.Module) -> list[Finding]:
+    batch = TrainingBatch(model, (torch.ones(4, 4),), lambda output, _target: output.sum())
+    return [each for each in find_all(batch).found if each.kind == "silent"]
+
+
+def test_data_that_is_set_after_it_was_saved_is_told_with_its_effect() -> None:
+    (read,) = silent(Replaced(view=False))
+    assert read.severity == "error" and "scale is replaced through .data" in read.sentence
+    assert "Backward reads the new values" in read.sentence and read.line is not None
+    (unread,) = silent(Replaced(view=True))
+    assert unread.severity == "warning" and "The gradient is that of the values before" in unread.sentence
+    assert silent(Replaced(view=False, before=True)) == [], "set before it is used"
+    for view, factor in ((False, 3), (True, 1)):  # torch itself
+        model, x = Replaced(view), torch.ones(4, 4, requires_grad=True)
+        first = model.scale.detach().clone()
+        model(x).sum().backward()
+        used = first if not view else first.sum(0).expand(4, 4)
+        assert torch.allclose(x.grad, factor * used)  # type: ignore[arg-type]
+
+
+def test_data_that_forward_sets_is_as_before_after_a_capture() -> None:
+    model = Replaced(view=True)
+    first = model.scale.detach().clone()
+    TrainingBatch(model, (torch.ones(4, 4),), lambda output, _target: output.sum()).hold().release()
+    assert torch.equal(model.scale, first)

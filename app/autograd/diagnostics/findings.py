@@ -137,12 +137,21 @@ def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
     layer = batch.model.get_submodule(culprit.layer) if culprit.layer else None
     if getattr(layer, "inplace", False) and "inplace" not in said:
         said = f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
+    unread = any(write.replaced == "unread" for write in broken.writes)
     return Finding(
-        "silent" if broken.silent else "in place", "error", tape.title_of(tape.nodes[broken.node]), broken.sentence,
-        said, broken.place.layer, broken.node, culprit.node or broken.place.node,
-        culprit.line if cure is None else cure.line, cure.before if cure else "", cure.after if cure else "",
+        "silent" if broken.silent else "in place",
+        "warning" if unread else "error",
+        tape.title_of(tape.nodes[broken.node]),
+        broken.sentence,
+        said,
+        broken.place.layer,
+        broken.node,
+        culprit.node or broken.place.node,
+        culprit.line if cure is None else cure.line,
+        cure.before if cure else "",
+        cure.after if cure else "",
         cure.file if cure else "",
-    )  # fmt: skip
+    )
 
 
 def _of_paths(paths: GradientPaths) -> Iterator[Finding]:

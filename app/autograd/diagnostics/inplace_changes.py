@@ -11,6 +11,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -44,7 +45,8 @@ class Write:
     """One operation that wrote into a saved tensor.
 
     `view` means through a view of it, `parameter` names the parameter written to, and `silent` means through `.data`,
-    which does not bump the version. `count` counts equal writes at the same line, as in a loop.
+    which does not bump the version. `count` counts equal writes at the same line, as in a loop. `replaced` means that
+    `.data` was set to another tensor: "read" where backward reads the new values, "unread" where it has the old ones.
     """
 
     location: OpLocation
@@ -52,6 +54,7 @@ class Write:
     view: bool
     parameter: str = ""
     count: int = 1
+    replaced: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class _Seen:
     silent: bool
     view: bool
     before: bytes | None = None
+    replaced: str = ""
 
 
 def find_broken(batch: TrainingBatch) -> Mutations:
@@ -170,9 +174,11 @@ class WriteWatcher:
             return func(*args, **kwargs)
         if name == "__get__":
             result = func(*args, **kwargs)
-            if getattr(getattr(func, "__self__", None), "__name__", "") == "data":
+            if _property(func) == "data":
                 self._data_aliases[result] = True
             return result
+        if name == "__set__" and _property(func) == "data":
+            self._replace(args[0], args[1], self.places.here(frame, "data"))
         started = _sequence()
         with torch._C.DisableTorchFunction():
             self._calls.append((started, self.places.here(frame, name)))
@@ -181,6 +187,15 @@ class WriteWatcher:
         finally:
             _, place = self._calls.pop()
             self.places.note(started, _sequence(), place)
+
+    def _replace(self, tensor: torch.Tensor, value: torch.Tensor, place: OpLocation) -> None:
+        """Record that `.data` of a tensor is about to be set: nodes saved its memory, or the tensor itself."""
+        with torch._C.DisableTorchFunction():
+            for replaced, each in (("unread", tensor), ("read", value)):
+                for dense in parts_of(each):
+                    block = StorageWeakRef(dense.untyped_storage())
+                    self._parameters.setdefault(block.cdata, self._names.get(id(tensor), ""))
+                    self._writes.append(_Seen(block, place, _sequence(), None, True, False, replaced=replaced))
 
     def wrote(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> None:
         """Record the writes of a kernel that is about to run."""
@@ -232,11 +247,11 @@ class WriteWatcher:
               seen: list[_Seen]) -> BrokenNode:  # fmt: skip
         place, silent = self.places.location_of(node), version is None
         parameter = next(filter(None, (self._parameters.get(block) for block in _blocks(tensor))), "")
-        counts: dict[tuple[OpLocation, bool, bool], int] = {}
+        counts: dict[Write, int] = {}
         for write in seen:
-            key = (write.place, write.silent, write.view)
+            key = Write(write.place, write.silent, write.view, parameter, replaced=write.replaced)
             counts[key] = counts.get(key, 0) + 1
-        writes = tuple(Write(at, quiet, view, parameter, count) for (at, quiet, view), count in counts.items())
+        writes = tuple(replace(write, count=count) for write, count in counts.items())
         sentence = _sentence(short_name(node), place, name, version, now, writes)
         return BrokenNode(
             number, short_name(node), place, name, tuple(tensor.shape), now if silent else version, now, silent,
@@ -253,6 +268,8 @@ def _sentence(
     )  # fmt: skip
     who, ending = who or "An unrecorded operation", "" if len(writes) > 1 else "s"
     kept = f"what {node} {place.where} saves for backward ({saved})"
+    if replacing := [write for write in writes if write.replaced]:
+        return _replaced(replacing[0], kept)
     if version is None:
         return (
             f"{who} write{ending} through .data into {kept}. The version counter does not change, so torch cannot "
@@ -262,6 +279,24 @@ def _sentence(
         f"{who} change{ending} in place {kept}: saved at version {version}, now at version {now}. Backward will raise "
         "“one of the variables needed for gradient computation has been modified by an inplace operation”."
     )
+
+
+def _replaced(write: Write, saved: str) -> str:
+    tensor = write.parameter or "A tensor"
+    effect = (
+        "Backward reads the new values, which the forward pass did not use: the gradient is silently wrong."
+        if write.replaced == "read"
+        else "The gradient is that of the values before, while the step changes the new ones."
+    )
+    return (
+        f"{tensor} is replaced through .data {write.location.where}, after it became {saved}. torch cannot notice "
+        f"that. {effect}"
+    )
+
+
+def _property(func: Any) -> str:
+    """Return the name of the property that a getter or a setter belongs to."""
+    return getattr(getattr(func, "__self__", None), "__name__", "")
 
 
 def _saved_versions(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
