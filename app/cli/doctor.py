@@ -31,7 +31,6 @@ TORCH = (2, 10)
 PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
 PYQTGRAPH = (0, 14)
 OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "graphviz", "pygments")
-FONTS = ("Inter", "JetBrains Mono")
 
 _PIP = f"{Path(sys.executable).name} -m pip install"
 
@@ -285,21 +284,16 @@ def _dot() -> DoctorCheck:
 
 
 def _fonts() -> DoctorCheck:
-    """Check for fonts: on Linux, fontconfig must find at least one. The two fonts of the design are optional."""
+    """Check for fonts of the system, on Linux: they have the characters that the window's own lack."""
     if not sys.platform.startswith("linux"):
-        return DoctorCheck("fonts", "ok", "the system's")
+        return DoctorCheck("fonts", "ok", "the window's own, and the system's for what they lack")
     lister = shutil.which("fc-list")
-    if lister is None:
-        return DoctorCheck(
-            "fonts", "note", "fc-list not found, fonts not checked", install_line(["fontconfig", "fonts"])
-        )
-    listing = subprocess.run([lister, ":", "family"], capture_output=True, text=True, check=False).stdout
-    families = {name.strip() for line in listing.splitlines() for name in line.split(",")} - {""}
-    if not families:
-        return DoctorCheck("fonts", "missing", "none installed: the window would show no text", install_line(["fonts"]))
-    absent = [name for name in FONTS if name not in families]
-    instead = f"; without {' and '.join(absent)}, the system's are used" if absent else ""
-    return DoctorCheck("fonts", "ok", f"{len(families)} families{instead}")
+    listing = subprocess.run([lister, ":", "family"], capture_output=True, text=True, check=False) if lister else None
+    families = {name.strip() for line in (listing.stdout if listing else "").splitlines() for name in line.split(",")}
+    if count := len(families - {""}):
+        return DoctorCheck("fonts", "ok", f"the window's own, and {count} families of the system for what they lack")
+    missing = "none of the system: what the window's own lack, as Chinese, is shown as boxes"
+    return DoctorCheck("fonts", "note", missing, install_line(["fonts"]))
 
 
 def _data_folder() -> DoctorCheck:

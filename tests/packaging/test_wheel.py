@@ -43,7 +43,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     quiet = {"check": True, "capture_output": True, "cwd": ROOT}
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], **quiet)
     (wheel,) = folder.glob("tapedeck_torch-*.whl")
-    top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    names = zipfile.ZipFile(wheel).namelist()
+    fonts = [name.rpartition("/")[2] for name in names if name.startswith("tapedeck/_program/_resources/fonts/")]
+    assert sorted(fonts) == sorted(file.name for file in (ROOT / "resources" / "fonts").iterdir())
+    assert sum(name.endswith(".ttf") for name in fonts) == 6 and {"Inter-OFL.txt", "JetBrainsMono-OFL.txt"} <= {*fonts}
+    top = {name.split("/")[0] for name in names}
     assert top == {"tapedeck", wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"}
     venv.create(folder / "env", with_pip=False)
     (packages,) = (folder / "env" / "lib").glob("python*/site-packages")

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer
-from PySide6.QtGui import QColor, QFont, QFontInfo, QIcon, QImage, QPaintEvent
+from PySide6.QtGui import QColor, QFont, QFontInfo, QFontMetricsF, QIcon, QImage, QPaintEvent, QRawFont
 from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
 
+from app.util import resources
 from app.views.ui import icons, scaling, theme
 
 MODES = theme.THEMES
@@ -99,19 +100,53 @@ def test_system_follows_the_desktop(qapp):
     assert theme.current().name in MODES
 
 
-def test_fonts_have_their_size_and_fall_back(qapp, monkeypatch):
+def test_fonts_have_their_size(qapp):
     theme.apply(qapp, "dark")
     assert theme.font("body").pixelSize() == 13
     assert round(QFontInfo(theme.font("node")).pixelSize()) in (12, 13)
-    assert theme.font("section").weight() == 600
-    monkeypatch.setattr(theme, "SANS", ("No Such Font", "DejaVu Sans"))
-    theme._font.cache_clear()
-    try:
-        assert theme.font("body").family() != "No Such Font"
-    finally:
-        theme._font.cache_clear()
     with pytest.raises(KeyError):
         theme.font("headline")
+
+
+@pytest.mark.parametrize("role", theme.ROLES)
+def test_the_window_draws_with_the_fonts_that_it_brings(qapp, role):
+    theme.apply(qapp, "dark")
+    _, weight, mono = theme.ROLES[role]
+    drawn = QFontInfo(theme.font(role))
+    assert drawn.family() == (theme.MONO if mono else theme.SANS) and drawn.weight() == weight
+    assert QFontInfo(QFont()).family() == theme.SANS, "of what nobody gave a font"
+
+
+def test_widths_are_those_of_the_fonts_files(qapp):
+    """Whatever the machine hints, embolds or has installed: units of an em, as the files have them."""
+    theme.apply(qapp, "dark")
+    sans, mono = (QFontMetricsF(theme.scene_font(role)) for role in ("body", "code"))
+    assert sans.horizontalAdvance("0.1234") == pytest.approx(sans.horizontalAdvance("9.8756")), "tabular figures"
+    assert sans.horizontalAdvance("Conv2d") == pytest.approx(48.42, abs=0.1)
+    assert mono.horizontalAdvance("!=->") == pytest.approx(4 * 0.6 * 12, abs=0.1), "no ligature of another width"
+
+
+FOREIGN = set("ᵀ∇∗")  # in formulas: of the system's fonts, where those have them
+
+
+def test_the_fonts_have_every_character_of_the_programs_own_texts(qapp):
+    theme.apply(qapp, "dark")
+    faces = [QRawFont.fromFont(theme.font(role)) for role in ("body", "code")]
+    files = [*resources.path().parent.rglob("app/**/*.py"), *resources.path().glob("*.json")]
+    letters = set().union(*(file.read_text("utf-8") for file in files)) - set("\n")
+    assert len(files) > 900 and len(letters) > 150
+    assert {each for each in letters if not any(face.supportsCharacter(ord(each)) for face in faces)} <= FOREIGN
+
+
+def test_no_widget_names_a_font_of_its_own(qapp):
+    """Else it looks and measures differently on each machine."""
+    files = sorted((resources.path().parent / "app" / "views").rglob("*.py"))
+    named = re.compile(r"QFont\([^)\s]|setFamil|QFontDatabase\.(systemFont|font\()")
+    lines = [f"{file.name}: {line.strip()}" for file in files for line in file.read_text("utf-8").splitlines()
+             if named.search(line) and file.name not in ("theme.py", "scaling.py")]  # fmt: skip
+    assert len(files) > 400 and not lines
+    sheets = list(resources.path("themes").glob("*.qss"))
+    assert sheets and not any("font-family" in sheet.read_text("utf-8") for sheet in sheets)
 
 
 def test_mix_heat_and_names_of_colours():
@@ -327,7 +362,7 @@ def test_a_step_that_fails_leaves_no_window_without_a_picture(qapp, qtbot, monke
 
     with qtbot.captureExceptions() as failures:
         monkeypatch.setattr(scaling, "_scaled", fail)
-        button.setFont(QFont("DejaVu Sans", 31))  # of no role
+        button.setFont(QFont(theme.MONO, 31))  # of no role
         QTimer.singleShot(0, lambda: theme.apply(qapp, "light", 1.5))
         qtbot.waitUntil(lambda: bool(failures))
     monkeypatch.undo()

@@ -33,8 +33,10 @@ CHOICES = (*THEMES, "system")
 
 LEAST_SCALE, MOST_SCALE = 1.0, 2.0  # of the text
 
-SANS = ("Inter", "DejaVu Sans")
-MONO = ("JetBrains Mono", "DejaVu Sans Mono")
+# Families of `resources/fonts`, which the program brings: what is drawn has the same widths on every machine. A
+# character that one lacks is taken from the other, and of the system's only where both lack it.
+SANS = "Tapedeck Inter"
+MONO = "Tapedeck JetBrains Mono"
 
 # role: (pixels, weight, mono)
 ROLES: dict[str, tuple[float, int, bool]] = {
@@ -214,19 +216,18 @@ def tile_fill(key: str) -> QColor:
 
 
 @cache
-def _family(wished: tuple[str, ...], system: QFontDatabase.SystemFont) -> str:
-    for family in wished:
-        if QFontDatabase.hasFamily(family):
-            return family
-    return QFontDatabase.systemFont(system).family()
+def _register_fonts() -> None:
+    """Make the fonts of `resources/fonts` known to the application."""
+    for file in sorted((RESOURCES / "fonts").glob("*.ttf")):
+        QFontDatabase.addApplicationFont(str(file))
 
 
 @cache
 def _font(role: str, scale: float) -> QFont:
+    _register_fonts()
     size, weight, mono = ROLES[role]
     size *= scale
-    kind = QFontDatabase.SystemFont.FixedFont if mono else QFontDatabase.SystemFont.GeneralFont
-    result = QFont(_family(MONO if mono else SANS, kind))
+    result = QFont([MONO, SANS] if mono else [SANS, MONO])
     result.setWeight(QFont.Weight(weight))
     if size == int(size):
         result.setPixelSize(int(size))
@@ -360,7 +361,7 @@ class ThemeManager(QObject):
         if self._app is not app:
             self._app = app
             _font.cache_clear()
-            _family.cache_clear()
+            _register_fonts.cache_clear()
             hints.colorSchemeChanged.connect(self._follow)
             hints.accessibility().contrastPreferenceChanged.connect(self._follow)
         self._choice = choice

@@ -230,7 +230,7 @@ def test_a_group_opened_at_the_side_of_a_low_view_leaves_no_empty_side(room) -> 
     room.set_tape(small_tape())
     room.toggle("loss")
     room.resize(room.width(), 250)
-    room.view.zoom_to(0.5)
+    room.view.zoom_to(0.6)
     part = room.scene.part("fold:loss")
     room.view.pan(room.view.viewport().width() - 20 - room.view.mapFromScene(part.extent.topLeft()).x(), 0)
     room.toggle("loss")

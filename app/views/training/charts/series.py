@@ -49,7 +49,7 @@ class Smoother:
         least = np.minimum(np.minimum.accumulate(np.where(finite, raw, math.inf)), self._least)
         largest = np.maximum(np.maximum.accumulate(np.where(finite, raw, -math.inf)), self._largest)
         self._least, self._largest = float(least[-1]), float(largest[-1])
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             mean = top / bottom
         self._values[self._count : self._count + len(raw)] = np.clip(mean, least, largest)
         self._count += len(raw)
