@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from app.builder.graph import Edge, Graph, Node
 from app.builder.results import Analysis
 from app.builder.value_types import Dim, TensorType
 from app.project.file import read
+from app.source.compiled import load_class
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.builder_nets import around, net, run
@@ -101,6 +103,78 @@ def test_every_dimension_of_every_op_has_a_formula_that_agrees_with_torch(spec: 
             assert story.words
             assert story.formula is not None or spec.key in BY_TORCH_ALONE, f"no rule: {story}"
             assert story.formula is None or story.formula.result == story.result
+
+
+def changed_by(spec: OpSpec, train: bool) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Pairs of places, of an element of the input and of one of the output that changes with it, by real torch."""
+    analysis = analyse(around(spec))
+    torch.manual_seed(0)
+    model = load_class(analysis.source)().train(train)
+    inputs = analysis.source.inputs
+    first, *others = (
+        torch.rand(BATCH, *each.shape).mul(0.8).add(0.1).to(getattr(torch, each.dtype)) for each in inputs
+    )
+    if spec.key == "torch.acosh":
+        first += 1
+    if not first.is_floating_point():
+        first = torch.arange(first.numel()).view(first.shape).to(first.dtype)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def answer(tensor: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(1)
+        model.load_state_dict(state)
+        with torch.no_grad():
+            result = model(tensor.clone(), *others)
+        return (result[0] if isinstance(result, tuple) else result).clone()
+
+    before, pairs = answer(first), set()
+    for place in [(0,) * first.ndim, tuple(size // 2 for size in first.shape), tuple(size - 1 for size in first.shape)]:
+        moved = first.clone()
+        moved[place] = ~moved[place] if first.dtype is torch.bool else moved[place] * 0.5 + 0.04
+        pairs |= {(place, tuple(at)) for at in (answer(moved) != before).nonzero().tolist()}
+    return pairs
+
+
+SHAPE_KEEPERS = {key: spec for key, spec in catalog().items() if spec.category in ("act", "norm", "drop")}
+
+
+@every(SHAPE_KEEPERS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_called_elementwise_changes_only_the_element_that_changed(spec: OpSpec) -> None:
+    texts = " ".join(story.words for story in told(around(spec), "it"))
+    for train in (True, False):
+        apart = {(start, end) for start, end in changed_by(spec, train) if start != end}
+        assert not ("elementwise" in texts and apart), f"{spec.key} mixes values, train={train}: {texts}"
+
+
+_MIXING = (
+    "nn.Softmax nn.Softmax2d nn.Softmin nn.LogSoftmax F.softmax F.log_softmax torch.cumsum torch.cumprod torch.cummax "
+    "torch.logcumsumexp nn.BatchNorm1d nn.BatchNorm2d nn.BatchNorm3d nn.LayerNorm nn.RMSNorm nn.GroupNorm F.layer_norm "
+    "nn.InstanceNorm1d nn.InstanceNorm2d nn.LocalResponseNorm F.normalize F.rms_norm F.group_norm F.instance_norm"
+)
+MIXING = {key: SHAPE_KEEPERS[key] for key in _MIXING.split()}
+
+
+@every(MIXING)
+@pytest.mark.filterwarnings("ignore")
+def test_an_op_that_mixes_values_names_the_dimensions_along_which_torch_mixes_them(spec: OpSpec) -> None:
+    words = told(around(spec), "it")[1].words
+    apart = {(start, end) for start, end in changed_by(spec, True) if start != end}
+    along = {place for start, end in apart for place, (a, b) in enumerate(zip(start, end, strict=True)) if a != b}
+    listed = re.findall(r"dims? ([\d, and]+)", words.partition(" at each")[0])
+    named = {int(number) for dims in listed for number in re.findall(r"\d+", dims)}
+    if "of a group of a sample" in words:
+        named = {1, 2, 3}
+    if "over the batch" in words:
+        named.add(0)
+    assert apart and along <= named, f"{words}: {along}"
+    assert re.search(r"\d+ (values|neighbouring)", words), words
+
+
+def test_the_numbers_of_a_sample_stand_in_the_sentence() -> None:
+    assert "over dim 1: the 10 values of a sample" in in_a_row((10,), "nn.Softmax", dim=1)[1].words
+    story = in_a_row((4, 6, 6), "nn.BatchNorm2d")[1].words
+    assert "4 channels: in training over the batch and dims 2 and 3: the N × 36 values of a channel" in story
 
 
 @given(data=st.data())

@@ -7,7 +7,7 @@ import re
 from app.builder.catalog.catalog import OpSpec
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions import fft as spectra
-from app.builder.dimensions import functions, layers, matrices, shapes, values
+from app.builder.dimensions import functions, layers, matrices, mixing, shapes, values
 from app.builder.dimensions.calls import Rule, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
@@ -88,7 +88,18 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.Fold|F\.fold", windows.folding),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
     (r"torch\.gather", functions.gather),
-    (r"F\.batch_norm|torch\.scatter", functions.same_shape),
+    (r"torch\.scatter", functions.same_shape),
+    (r"nn\.(Softm(ax|in)|LogSoftmax|Softmax2d)|F\.(log_)?softmax", mixing.saying(mixing.softmax)),
+    (r"torch\.(cum(sum|prod|max|min)|logcumsumexp)", mixing.saying(mixing.running)),
+    (r"nn\.(Lazy)?BatchNorm[123]d|nn\.SyncBatchNorm|F\.batch_norm", mixing.saying(mixing.batch_norm)),
+    (r"(nn|F)\.(LayerNorm|RMSNorm|layer_norm|rms_norm)", mixing.saying(mixing.layer_norm)),
+    (r"nn\.GroupNorm|F\.group_norm", mixing.saying(mixing.group_norm)),
+    (r"nn\.(Lazy)?InstanceNorm[123]d|F\.instance_norm", mixing.saying(mixing.instance_norm)),
+    (r"nn\.(LocalResponseNorm|CrossMapLRN2d)|F\.local_response_norm", mixing.saying(mixing.across_channels)),
+    (r"F\.normalize", mixing.saying(mixing.normalize)),
+    (r"nn\.(Dropout[123]d|FeatureAlphaDropout)|F\.dropout[123]d", mixing.saying(mixing.channels_dropped)),
+    (r"ops\.StochasticDepth", mixing.saying(mixing.samples_dropped)),
+    (r"nn\.(Alpha)?Dropout|F\.(alpha_)?dropout", mixing.saying(mixing.values_dropped)),
     (r"parameter|buffer|packed|torch\.(zeros|ones|full|randn?|randint)|Tensor\.new_\w+", values.literal_shape),
     (r"constant", values.constant),
     (r"torch\.arange", values.counting),
@@ -134,8 +145,11 @@ def rule_of(call: SizeCall, spec: OpSpec) -> Rule | None:
     for pattern, rule in _COMPILED:
         if pattern.fullmatch(call.op):
             return rule
-    tensors = sum(len(many) for many in call.inputs.values())
-    return shapes.elementwise if spec.category in ("act", "norm", "drop") and tensors == 1 else None
+    if sum(len(many) for many in call.inputs.values()) != 1:
+        return None
+    if spec.category in ("norm", "drop"):
+        return functions.same_shape
+    return mixing.saying(mixing.by_itself) if spec.category == "act" else None
 
 
 def stretches(op: str) -> bool:

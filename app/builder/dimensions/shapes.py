@@ -160,12 +160,7 @@ def elementwise(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the shape of one tensor as unchanged, of several as broadcast."""
     tensors = tuple(one for many in call.inputs.values() for one in many)
     if len(tensors) == 1:
-        alone = call.category == "act" and "soft" not in call.op.lower().replace("softplus", "")
-        does = "elementwise, so the shape stays the same" if alone else "elementwise: changes values, not the shape"
-        words = f"{call.label} {does}." if call.category in ("act", "norm", "drop") else ""
-        return tuple(
-            unchanged(tensors[0], i, words if size != Dim(1) else "") for i, size in enumerate(tensors[0].shape)
-        )
+        return tuple(unchanged(tensors[0], i) for i in range(len(tensors[0].shape)))
     return tuple(stretched(tensors))
 
 
