@@ -87,7 +87,9 @@ TORCH_MODULES = """
     builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes
     builder.shapes.try_sizes compare.borders compare.compare compare.containers compare.draws compare.facts
     compare.metrics compare.operations compare.other_python compare.other_python_pass compare.passes compare.weights
-    data.loaders data.own_files.readers data.preview data.readers data.splits data.stand_ins data.streams data.targets
+    data.loaders data.own_files.pictures data.own_files.picture_survey data.own_files.readers data.own_files.survey
+    data.own_files.table_survey data.own_files.tables
+    data.preview data.readers data.splits data.stand_ins data.streams data.targets
     data.transforms engine.tasks export interpret.attention interpret.attention_maps interpret.attribution
     interpret.interventions interpret.subject observe.interface observe.observe observe.recorder observe.tensors
     preflight.net_cost preflight.random_batch preflight.surgery_plan sources.examples sources.loading sources.positional

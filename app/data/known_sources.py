@@ -8,11 +8,14 @@ from typing import Any
 
 from app.data import synthetic_fields
 from app.data.downloads.archives import COLLECTIONS
+from app.data.own_files.encodings import AUTO, ENCODINGS
 from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo, Option, SourceSpec
 from app.util.frozen import FrozenMap
 
 DIGITS = "sklearn.digits"
 MNIST = "torchvision.MNIST"
+PICTURES = "file.pictures"
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 _TEN_DIGITS = tuple("0123456789")
 STANDARDISE = Option(
     "standardise", "bool", True, doc="Standardise each column with mean and standard deviation of the training part."
@@ -70,6 +73,8 @@ _CSV = (
     STANDARDISE,
     Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="Field separator."),
     Option("header", "bool", True, doc="The first row contains column names."),
+    Option("encoding", "choice", AUTO, choices=(AUTO, *ENCODINGS), doc="Encoding of the text, by Python's name."),
+    Option("decimal", "choice", AUTO, choices=(AUTO, ".", ","), doc="Decimal sign; thousands are grouped by another."),
 )  # fmt: skip
 _TENSORS = (
     Option(
@@ -273,7 +278,7 @@ _SOURCES = (
     SourceSpec("file.tensors", "Tensors (.npz, .npy, .pt)…",
                "Two arrays of a file: inputs and labels, one row per sample. No code in the file is executed.",
                picks="file", pattern="*.npz *.npy *.pt", options=_TENSORS),
-    SourceSpec("file.pictures", "Image folder…",
+    SourceSpec(PICTURES, "Image folder…",
                "One folder of images per class, as for torchvision's ImageFolder; images are resized.",
                picks="folder", options=_PICTURES),
     SourceSpec("file.text", "Text file as characters…",

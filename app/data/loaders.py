@@ -21,8 +21,8 @@ from app.data.config import DataConfig
 from app.data.dataset import Dataset
 from app.data.drawn_samples import drawn_by_batch
 from app.data.fields import Fields
-from app.data.known_sources import DIGITS
-from app.data.own_files import cache, dataset_class, own_dataset
+from app.data.known_sources import DIGITS, PICTURES
+from app.data.own_files import cache, dataset_class, own_dataset, pictures, tables
 from app.data.own_files import readers as file_readers
 from app.data.own_files import survey as surveys
 from app.data.samples import TensorSamples
@@ -136,8 +136,9 @@ def _read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
     spec, path = SOURCES[config.source], Path(config.path)
     try:
         _check_kind(path, spec.picks)
-        survey = surveys.SURVEYS[spec.key](path, options_of(config))
-        more = {"watch": watch} if spec.key in ("file.pictures", dataset_class.KEY) else {}
+        reports = {"watch": watch}
+        survey = surveys.SURVEYS[spec.key](path, options_of(config), **(reports if spec.key == PICTURES else {}))
+        more = reports if spec.key in (PICTURES, dataset_class.KEY) else {}
         inputs, labels, bad = _FILES[spec.key](path, **survey.arguments, **more)
     except dataset_class.NotTrustedError:
         raise
@@ -368,7 +369,7 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
 
 
 def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, list[str]]:
-    return (streams.stream_pictures if "pin" in how else file_readers.read_pictures)(path, watch=watch, **how)
+    return (streams.stream_pictures if "pin" in how else pictures.read_pictures)(path, watch=watch, **how)
 
 
 def _read_own_class(
@@ -383,9 +384,9 @@ def _read_own_class(
 
 
 _FILES: dict[str, Callable[..., tuple[Tensor, Tensor, list[str]]]] = {
-    "file.csv": file_readers.read_csv,
+    "file.csv": tables.read_csv,
     "file.tensors": file_readers.read_tensors,
-    "file.pictures": _pictures,
+    PICTURES: _pictures,
     "file.text": file_readers.read_text,
     dataset_class.KEY: _read_own_class,
 }

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data.own_files.readers import kind_of, open_picture, picture_files, read_dataset, read_picture, targets_of
+from app.data.own_files.pictures import name_of, open_picture, picture_files, read_picture
+from app.data.own_files.readers import kind_of, read_dataset, targets_of
 
 
 class SampleLostError(OSError):
@@ -192,9 +193,11 @@ def stream_pictures(
     workers: int,
     timeout: float,
     pin: bool,
+    span: Sequence[float] | None = None,
+    deep: bool = False,
     watch: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Streamed, Tensor, list[str]]:
-    """Stream a folder of images per class like `read_pictures`; only readability is checked in advance."""
+    """Stream a folder of images per class like `read_pictures`; that each can be decoded is checked in advance."""
     files, ids, bad = [], [], []
     found = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
     for done, (file, number) in enumerate(found):
@@ -202,16 +205,17 @@ def stream_pictures(
             watch(done, len(found), file.name)
         try:
             with open_picture(file) as opened:
-                opened.verify()
+                opened.draft("L", (1, 1))  # JPEG: the whole file, at an eighth of the size
+                opened.load()
             files.append(file)
             ids.append(number)
         except Exception as error:  # decoders raise any error for damaged or too large files
-            bad.append(f"{file.parent.name}/{file.name}: {error}")
+            bad.append(f"{name_of(file)}: {error}")
 
     def read(number: int) -> Tensor:
         file = files[number]
         try:
-            return read_picture(file, size, colour)
+            return read_picture(file, size, colour, span, deep)
         except Exception as error:
             raise SampleLostError(
                 f"{file} can no longer be read: {getattr(error, 'strerror', None) or error}"

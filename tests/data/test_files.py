@@ -69,10 +69,10 @@ def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
     [
         ("a,b\n", {}, "has no rows"),
         ("a\n1\n", {}, "one column"),
-        ("a,a\n1,2\n", {}, "Two columns"),
+        ("a,b\n1,2\n", {}, "one row"),
         ("a,b\n1,2\n", {"target": "c"}, "no column “c”"),
         ("a,b\n1,2\n", {"target": "a", "inputs": ("a",)}, "the target and an input"),
-        ("a,b\nx,\n", {}, "no readable sample"),
+        ("a,b\nx,\n", {}, "b is ignored: it is empty"),
     ],
 )
 def test_a_table_that_cannot_be_used_says_why(tmp_path, text, options, words):

@@ -15,7 +15,7 @@ import torch
 from app.data import drawn_samples
 from app.data.config import DataConfig, Transform
 from app.data.loaders import load, read_spec
-from app.data.own_files import survey
+from app.data.own_files import picture_survey
 from app.data.readers import make_noise
 from app.data.streams import SampleLostError, Streamed, stream_noise
 from app.export.script.script import training_script
@@ -123,7 +123,7 @@ def test_pictures_removed_while_it_runs_are_named(folder: Path) -> None:
 
 def test_what_does_not_fit_in_memory_stays_on_the_disk(folder: Path, monkeypatch: Any) -> None:
     assert "workers" not in read_spec(config(folder)).arguments
-    monkeypatch.setattr(survey, "fits", lambda size: size < 5_000)  # room for some of them
+    monkeypatch.setattr(picture_survey, "fits", lambda size: size < 5_000)  # room for some of them
     shutil.copytree(folder, folder.parent / "again")
     spec = read_spec(config(folder.parent / "again"))
     assert spec.arguments["workers"] == 0 and "stay on disk" in spec.notes[0]

@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QFocusEvent, QFontMetricsF, QImage
 
-from app.data.config import DataConfig
+from app.data.config import DataConfig, Transform
+from app.data.spec import DataError
 from app.training.evaluation.evaluator import Evaluator
-from app.training.evaluation.predict import shown, survey, try_input
-from app.training.evaluation.trying import Shown, as_digit, as_input, resized
-from app.views.training.evaluation.drawing_pad import Pad, read_picture
+from app.training.evaluation.predict import read_file, shown, survey, try_input
+from app.training.evaluation.trying import PictureFile, Shown, as_digit, as_input, resized
+from app.views.training.evaluation.drawing_pad import Pad
 from app.views.training.evaluation.page import EvaluationPage
 from app.views.training.evaluation.predict import TryPage
 from app.views.training.evaluation.samples import SampleTiles
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, SMALL_NET, example, job, net
 
+COLOUR_NET = net(["self.linear1 = nn.Linear(192, 2)"], ["return self.linear1(x.flatten(1))"], (3, 8, 8))
 TABLE_NET = net(["self.linear1 = nn.Linear(4, 3)"], ["return self.linear1(x)"], (4,))
 
 
@@ -195,15 +197,32 @@ def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_d
     page.set_survey(survey(evaluator, "start weights"))
     with qtbot.waitSignal(page.prediction_requested) as asked:
         page.take_picture(tmp_path / "red.png")
-    assert asked.args[0].shape == (1, 8, 8) and asked.args[0] == pytest.approx(0.299, abs=1e-3)
+    taken, _ = read_file(evaluator, asked.args[0], page.survey)
+    assert taken.shape == (1, 8, 8) and taken == pytest.approx(0.299, abs=1e-3)
+    assert try_input(evaluator, asked.args[0], survey=page.survey).seen.shape == (8, 8, 3)
     assert "red.png" in page.words.text()
     page.invert.setChecked(True)
-    assert page.sample() == pytest.approx(0.701, abs=1e-3)
-    assert read_picture(tmp_path / "red.png").shape == (3, 20, 40)
+    assert read_file(evaluator, page.sample(), page.survey)[0] == pytest.approx(0.701, abs=1e-3)
     (tmp_path / "no.png").write_bytes(b"no picture")
-    with qtbot.waitSignal(page.refused) as told:
-        page.take_picture(tmp_path / "no.png")
-    assert "no.png" in told.args[1]
+    with pytest.raises(DataError, match="no.png cannot be read"):
+        try_input(evaluator, PictureFile(tmp_path / "no.png"), survey=page.survey)
+
+
+def test_a_picture_of_a_folder_is_predicted_from_the_values_that_it_is_trained_and_evaluated_with(tmp_path):
+    from app.training.config import Choice
+    from tests.data.test_pictures import folder_of_16_bits
+
+    data = folder_of_16_bits(
+        tmp_path, eval_transforms=(Transform("Normalize"),), train_transforms=(Transform("Normalize"),)
+    )
+    evaluator = Evaluator(job(COLOUR_NET, data=data, loss=Choice("CrossEntropyLoss")))
+    taken = survey(evaluator, "start weights")
+    evaluated = evaluator.read("validation", range(2))[0]
+    files = sorted(tmp_path.rglob("*.png"))
+    values = [read_file(evaluator, PictureFile(file), taken)[0] for file in files]
+    for sample in evaluated.numpy():
+        assert any(np.array_equal(sample, own) for own in values)
+    assert "more than 8 bits" in try_input(evaluator, PictureFile(files[0]), survey=taken).remark
 
 
 def test_a_colour_net_gets_three_channels_each_in_its_own_range():

@@ -4,7 +4,6 @@ Each returns inputs, labels, and the unreadable samples by row or file, which th
 at the top since the code runs alone in that script: import this module lazily.
 """
 
-import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -15,79 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-
-def read_csv(
-    path: Path,
-    separator: str,
-    header: bool,
-    columns: Mapping[int, Sequence[str] | None],
-    targets: Mapping[str, tuple[int, Sequence[str] | None]],
-    fields: Mapping[str, Sequence[int]] | None = None,
-) -> tuple[Any, Any, list[str]]:
-    """Read a text table: inputs (N, values), and class ids (N,) or regression targets (N, 1).
-
-    `columns` are the places of the inputs: a number each, or one value for each of the texts that are named. `targets`
-    are the place of each target and its texts, None for numbers; the labels of several are a dictionary by name.
-    `fields` are the places of the values of several inputs, which are a dictionary then.
-    """
-    inputs: list[list[float]] = []
-    labels: dict[str, list[float]] = {name: [] for name in targets}
-    ids = {name: {text: i for i, text in enumerate(texts or ())} for name, (_, texts) in targets.items()}
-    bad: list[str] = []
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        table = csv.reader(file, delimiter=separator)
-        names: list[str] = []
-        for row in table:
-            first = row and not names
-            if first:
-                names = [name.strip() if header else f"column {place}" for place, name in enumerate(row, 1)]
-            if not row or (header and first):
-                continue
-            if len(row) != len(names):
-                bad.append(f"row {table.line_num}: {len(row)} fields instead of {len(names)}")
-                continue
-            try:
-                values = [value for at, texts in columns.items() for value in cell_values(row[at], texts, names[at])]
-                known = {}
-                for name, (place, texts) in targets.items():
-                    text = row[place].strip()
-                    if texts is not None and text not in ids[name]:
-                        raise ValueError(f"{names[place]}: {text!r} is not a class")
-                    known[name] = cell_values(text, None, names[place])[0] if texts is None else ids[name][text]
-            except ValueError as error:
-                bad.append(f"row {table.line_num}, {error}")
-                continue
-            inputs.append(values)
-            for name, value in known.items():
-                labels[name].append(value)
-    known_all = {name: torch.tensor(values) for name, values in labels.items()}
-    for name, (_, texts) in targets.items():
-        if texts is None:
-            known_all[name] = torch.tensor(labels[name], dtype=torch.float32).unsqueeze(1)
-    read = torch.tensor(inputs, dtype=torch.float32)
-    given = {name: read[:, list(places)] for name, places in (fields or {}).items()} if len(read) else {}
-    return given or read, alone(known_all), bad
-
-
-def alone(parts: dict[str, Any]) -> Any:
-    """Return inputs or labels by name; a single one without its name."""
-    return parts if len(parts) > 1 else next(iter(parts.values()))
-
-
-def cell_values(text: str, texts: Sequence[str] | None, column: str) -> list[float]:
-    """Parse a cell of a column as a number, or one-hot encode it. Raises ValueError that names the column."""
-    text = text.strip()
-    if texts is not None:
-        if text not in texts:
-            raise ValueError(f"{column}: {text!r} is not one of its texts" if text else f"{column} is empty")
-        return [float(text == other) for other in texts]
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{column}: {text!r} is not a number" if text else f"{column} is empty") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{column}: {text} is not finite")
-    return [value]
+from app.data.own_files.tables import alone
 
 
 def read_tensors(
@@ -182,58 +109,6 @@ def field_of(values: Tensor) -> Tensor:
     if values.dtype == torch.uint8:
         return values.to(torch.float32).div(255)
     return values if values.dtype == torch.bool else values.to(kind_of(values))
-
-
-def read_pictures(
-    path: Path,
-    classes: Sequence[str],
-    size: Sequence[int],
-    colour: bool,
-    watch: Callable[[int, int, str], None] | None = None,
-) -> tuple[Tensor, Tensor, list[str]]:
-    """Read a folder of images per class, resized: (N, 3 or 1, height, width) uint8 and class ids (N,)."""
-    files = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
-    pictures, ids, bad = [], [], []
-    for done, (file, number) in enumerate(files):
-        if watch is not None:
-            watch(done, len(files), file.name)
-        try:
-            pictures.append(read_picture(file, size, colour))
-            ids.append(number)
-        except Exception as error:  # decoders raise any error for damaged or too large files
-            bad.append(f"{file.parent.name}/{file.name}: {error}")
-    shape = (3 if colour else 1, *size)
-    return torch.stack(pictures) if pictures else torch.empty(0, *shape), torch.tensor(ids, dtype=torch.int64), bad
-
-
-def picture_files(folder: Path) -> list[Path]:
-    """List the image files below a folder, sorted by name."""
-    kinds = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in kinds)
-
-
-def open_picture(file: Path) -> Any:
-    """Open an image with PIL without decoding it. Raises PIL's errors, and ValueError for non-images."""
-    from PIL import Image
-
-    if file.exists() and not file.is_file():  # a pipe would be waited for
-        raise ValueError("it is not a regular file")
-    try:
-        return Image.open(file)
-    except Image.DecompressionBombError:
-        most = 2 * int(Image.MAX_IMAGE_PIXELS or 0)
-        raise ValueError(f"it has more than {most:,} pixels; replace it by a smaller copy") from None
-
-
-def read_picture(file: Path, size: Sequence[int], colour: bool) -> Tensor:
-    """Read one image, resized to (height, width): (3 or 1, height, width) uint8."""
-    import numpy as np
-    from PIL import Image
-
-    with open_picture(file) as opened:
-        picture = opened.convert("RGB" if colour else "L").resize((size[1], size[0]), Image.Resampling.BILINEAR)
-    values = torch.from_numpy(np.array(picture))
-    return values.permute(2, 0, 1) if colour else values.unsqueeze(0)
 
 
 def read_text(path: Path, characters: str, context: int) -> tuple[Tensor, Tensor, list[str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from app.engine.protocol import Handle, Request
 from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import InputSurvey, Prediction, Sample, Shown
+from app.training.evaluation.trying import Image, InputSurvey, Prediction, Sample, Shown
 from app.training.job import Job
 from app.training.monitoring.looks import LayerInside
 from app.util.late_dataclass import dataclass
@@ -72,7 +73,7 @@ class ShowSamples(Request[tuple[Shown, ...]]):
 
 
 @dataclass(frozen=True)
-class ReadSample(Request[Sample]):
+class ReadSample(Request[Image | Mapping[str, Image]]):
     """A sample of the evaluation, as the net gets it."""
 
     lane: ClassVar[str] = "samples"

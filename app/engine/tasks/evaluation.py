@@ -29,7 +29,7 @@ from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpoi
 from app.training.evaluation import predict
 from app.training.evaluation.evaluator import EvaluationCancelledError, Evaluator, checkpoint_weights
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Prediction, Sample, Shown
+from app.training.evaluation.trying import Image, InputSurvey, Prediction, Shown
 from app.training.monitoring import activations
 from app.training.monitoring.looks import LayerInside
 from app.training.setup.torch_flags import cpu_threads
@@ -50,6 +50,7 @@ class _Net:
 
     evaluator: Evaluator
     found: Evaluation | None
+    survey: InputSurvey
 
 
 _newest: weakref.ref[Evaluator] | None = None  # its data are reused while it is alive
@@ -98,7 +99,7 @@ def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
             found = evaluator.evaluate(scope.part, scope.augment, tell_samples(context), context.cancelled, name)
     if context.cancelled():
         raise EvaluationCancelledError
-    return PreparedEvaluation(context.keep(_Net(evaluator, found)), survey, found)
+    return PreparedEvaluation(context.keep(_Net(evaluator, found, survey)), survey, found)
 
 
 def _weights(wanted: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
@@ -132,7 +133,7 @@ def show_samples(request: ShowSamples, context: Context) -> tuple[Shown, ...]:
 
 
 @handles(ReadSample)
-def read_sample(request: ReadSample, context: Context) -> Sample:
+def read_sample(request: ReadSample, context: Context) -> Image | Mapping[str, Image]:
     net: _Net = context.object_of(request.net)
     assert net.found is not None
     values = net.evaluator.read(net.found.part, [request.number])[0]
@@ -145,7 +146,7 @@ def read_sample(request: ReadSample, context: Context) -> Sample:
 @handles(TryInput)
 def try_input(request: TryInput, context: Context) -> Prediction:
     net: _Net = context.object_of(request.net)
-    return predict.try_input(net.evaluator, request.sample, layers=True)
+    return predict.try_input(net.evaluator, request.sample, layers=True, survey=net.survey)
 
 
 @handles(ReadActivations)

@@ -46,7 +46,7 @@ _NAMES = {
     "pathlib": "Path",
     "typing": "Any",
 }
-_MODULES = "copy csv hashlib io math os random struct subprocess sys tempfile threading time"
+_MODULES = "copy csv hashlib io math os random re struct subprocess sys tempfile threading time"
 
 
 @dataclass(frozen=True)

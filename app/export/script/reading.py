@@ -10,8 +10,8 @@ from app.data import readers, streams
 from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
 from app.data.drawn_samples import drawn_by_batch
-from app.data.known_sources import DIGITS
-from app.data.own_files import dataset_class
+from app.data.known_sources import DIGITS, PICTURES
+from app.data.own_files import dataset_class, pictures, tables
 from app.data.own_files import readers as file_readers
 from app.data.sources import options_of
 from app.data.spec import SourceSpec
@@ -114,15 +114,16 @@ def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
     """Read a user's file with the arguments found when it was surveyed, which are constants at the top of the
     script."""
     by_key: dict[str, tuple[Function, ...]] = {
-        "file.csv": (file_readers.cell_values, file_readers.alone, file_readers.read_csv),
-        "file.tensors": (file_readers.kind_of, file_readers.field_of, file_readers.alone, file_readers.tensor_of,
+        "file.csv": (tables.table_rows, tables.column_names, tables.cut_blank_end, tables.number_of, tables.cell_values,
+                     tables.alone, tables.read_csv),
+        "file.tensors": (file_readers.kind_of, file_readers.field_of, tables.alone, file_readers.tensor_of,
                          file_readers.class_ids, file_readers.read_tensors),
-        "file.pictures": (file_readers.picture_files, file_readers.open_picture, file_readers.read_picture,
-                          file_readers.read_pictures),
+        PICTURES: (pictures.picture_files, pictures.open_picture, pictures.is_deep, pictures.white_of, pictures.span_of,
+                   pictures.brightness, pictures.read_picture, pictures.name_of, pictures.read_pictures),
         "file.text": (file_readers.read_text,),
     }  # fmt: skip
     functions = by_key[spec.key]
-    needs = "torch and Pillow" if spec.key == "file.pictures" else "torch"
+    needs = "torch and Pillow" if spec.key == PICTURES else "torch"
     if is_streamed(spec, job.data):
         functions = (*functions[:-1], streams.SampleLostError, streams.Streamed, streams.stream_pictures)
     reader = functions[-1].__name__
@@ -135,7 +136,7 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     how = f"{own.name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     made = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
-        file_readers.kind_of, file_readers.field_of, file_readers.alone, file_readers.filled,
+        file_readers.kind_of, file_readers.field_of, tables.alone, file_readers.filled,
         file_readers.targets_of, file_readers.parts_of, file_readers.Careful, file_readers.read_dataset,
     )  # fmt: skip
     if is_streamed(spec, job.data):

@@ -9,13 +9,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.data.fields import Fields
+from app.data.known_sources import PICTURES
+from app.data.own_files.picture_survey import traits_of
+from app.data.own_files.pictures import read_picture
 from app.data.preview import fields_text
 from app.data.sources import spec_of
-from app.data.spec import CLASSES, TOKENS, FieldInfo
+from app.data.spec import CLASSES, TOKENS, DataError, FieldInfo
+from app.data.transforms import readying
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Image, InputSurvey, Picture, Prediction, Sample, Shown, is_picture
+from app.training.evaluation.trying import (
+    Entered,
+    Image,
+    InputSurvey,
+    Picture,
+    PictureFile,
+    Prediction,
+    Sample,
+    Shown,
+    as_input,
+    is_picture,
+)
 from app.training.inputs import target_fields
 from app.training.metrics import PLAIN, SIGMOID, reading
 from app.training.task import OwnTask
@@ -202,15 +217,46 @@ def _surveyed(
     )  # fmt: skip
 
 
-def try_input(evaluator: Evaluator, sample: Sample, layers: bool = False) -> Prediction:
+def read_file(evaluator: Evaluator, file: PictureFile, survey: InputSurvey) -> tuple[Image, str]:
+    """Read a picture file as an input of the net, and describe what of it is not as it seems.
+
+    For an image folder it is what evaluation makes of a file there; for other data its black and white are the minimum
+    and the maximum of the training samples. Raises DataError.
+    """
+    spec = spec_of(evaluator.job.data)
+    folder = spec.key == PICTURES and not evaluator.data.info.inputs
+    arguments = {name: spec.arguments[name] for name in ("size", "colour", "span", "deep") if name in spec.arguments}
+    try:
+        pixels = read_picture(file.path, **(arguments if folder else {"size": None, "colour": True, "deep": True}))
+    except Exception as error:  # decoders raise any error
+        raise DataError(f"{file.path.name} cannot be read: {error}") from error
+    if file.inverted:
+        pixels = (1 if pixels.is_floating_point() else 255) - pixels
+    remark = " ".join(traits_of([file.path]).notes())
+    if not folder:
+        return as_input(pixels.numpy(), survey), remark
+    ready = readying(evaluator.job.data.eval_transforms, spec.as_bytes)
+    with borrowed():
+        values = pixels[None] if ready is None else ready(pixels[None])
+    return values[0].numpy(), remark
+
+
+def try_input(
+    evaluator: Evaluator, sample: Sample, layers: bool = False, survey: InputSurvey | None = None
+) -> Prediction:
     """Return the network's output for one sample without batch dimension, of several inputs by name; with `layers`,
-    channels of its first image-like layers.
+    channels of its first image-like layers. A picture file needs the `survey` of the data. Raises DataError.
     """
     import torch
 
-    info = evaluator.data.info
+    info, remarks = evaluator.data.info, list[str]()
+    parts = {part.name: part for part in (survey.parts or (survey,))} if survey is not None else {}
 
-    def batch(values: Image, dtype: str) -> Tensor:
+    def batch(entered: Entered, dtype: str, name: str = "") -> Tensor:
+        values = entered
+        if isinstance(entered, PictureFile):
+            values, remark = read_file(evaluator, entered, parts[name])
+            remarks.append(remark)
         given = torch.from_numpy(np.array(values)).to(getattr(torch, dtype))
         return given.unsqueeze(0).to(evaluator.device)
 
@@ -218,7 +264,7 @@ def try_input(evaluator: Evaluator, sample: Sample, layers: bool = False) -> Pre
     if names:
         known = {one.name: one.dtype for one in info.inputs}
         given = sample if isinstance(sample, Mapping) else {next(n for n in names if n in ("", *known)): sample}
-        inputs: Any = Fields({name: batch(one, known.get(name, info.dtype)) for name, one in given.items()})
+        inputs: Any = Fields({name: batch(one, known.get(name, info.dtype), name) for name, one in given.items()})
         if targets := [name for name in names if name in target_fields(info)]:
             first, _ = evaluator.read("training", [0])
             for name in targets:
@@ -238,7 +284,7 @@ def try_input(evaluator: Evaluator, sample: Sample, layers: bool = False) -> Pre
     only = inputs.parts.get("") if isinstance(inputs, Fields) else inputs
     seen = picture(only[0].float().cpu()) if only is not None and is_picture(info.input_shape) else None
     told = tuple((name, tuple(_map(one) for one in value[0][:MAPS].float().cpu())) for name, value in maps[:LAYERS])
-    return Prediction(values.flatten().cpu().numpy(), seen, told)
+    return Prediction(values.flatten().cpu().numpy(), seen, told, " ".join(remarks))
 
 
 def _hooked(model: Any, maps: list[tuple[str, Any]]) -> list[Any]:

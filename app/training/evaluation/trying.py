@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,21 @@ from app.util.late_dataclass import dataclass
 
 Picture = NDArray[np.uint8]
 Image = NDArray[np.float32]
-Sample = Image | Mapping[str, Image]  # of several inputs by name
 MNIST_BOX = 20 / 28  # fraction of the side that a digit of MNIST fills
 SMALL = 12  # pixels; in smaller pictures a digit fills the whole side, as in scikit-learn's
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue, as PIL weighs them (ITU-R 601)
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """A picture file as an input, read as the data's own reader does; `inverted` swaps dark and light."""
+
+    path: Path
+    inverted: bool = False
+
+
+Entered = Image | PictureFile
+Sample = Entered | Mapping[str, Entered]  # of several inputs by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +75,7 @@ class Prediction:
     values: NDArray[np.float32]
     seen: Picture | None
     layers: tuple[tuple[str, tuple[Picture, ...]], ...] = field(repr=False, default=())
+    remark: str = ""  # about the picture file that was read
 
 
 def is_picture(shape: Sequence[int]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from uuid import uuid4
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app.data.spec import DataError
 from app.engine.protocol import Handle, HandleLostError
 from app.engine.requests.autograd.capture import InitialWeights
 from app.engine.requests.evaluation import (
@@ -26,7 +28,7 @@ from app.engine.requests.evaluation import (
 from app.preflight import preflight
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
-from app.training.evaluation.trying import Prediction, Sample
+from app.training.evaluation.trying import Image, Prediction, Sample
 from app.training.job import Job
 from app.training_thread import TrainingThread
 from app.util import atomic, leftovers
@@ -232,7 +234,7 @@ class EvaluationControl(QObject):
             return
         name = f"{found.part.capitalize()} sample {number}"
 
-        def take(values: Sample) -> None:
+        def take(values: Image | Mapping[str, Image]) -> None:
             self._page.view.set_value("try")
             self._page.trying.show_sample(values, name)
 
@@ -254,7 +256,9 @@ class EvaluationControl(QObject):
             self._net = None
             self.prepare()
             return
-        self._page.refuse("The network rejected this input", str(failure.error))
+        unreadable = isinstance(failure.error, DataError)
+        title = "The image could not be used" if unreadable else "The network rejected this input"
+        self._page.refuse(title, str(failure.error))
 
     # --- Out
 

@@ -12,7 +12,6 @@ from PySide6.QtGui import (
     QDragEnterEvent,
     QDropEvent,
     QImage,
-    QImageReader,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -21,13 +20,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.data.known_sources import PICTURE_SUFFIXES
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
 SIDE = 196  # pixels of the drawing
 BRUSH = 17.0
 SOON = 30  # milliseconds between predictions while the user draws
-LARGEST = 4096  # pixels of a side; a larger image is scaled down
 
 
 class Pad(QWidget):
@@ -136,29 +135,8 @@ class Pad(QWidget):
 
 def picture_of(event: QDropEvent) -> Path | None:
     """Return the path of a dragged image file, None for anything else."""
-    known = {bytes(form.data()).decode() for form in QImageReader.supportedImageFormats()}
     for url in event.mimeData().urls():
         path = Path(url.toLocalFile())
-        if path.suffix.lower().lstrip(".") in known and path.is_file():
+        if path.suffix.lower() in PICTURE_SUFFIXES and path.is_file():
             return path
     return None
-
-
-def read_picture(path: Path) -> NDArray[np.float32]:
-    """Read an image file as values of 0 to 1, (3, H, W). Raises OSError with the reader's message."""
-    reader = QImageReader(str(path))
-    reader.setAutoTransform(True)
-    size = reader.size()
-    if max(size.width(), size.height()) > LARGEST:
-        reader.setScaledSize(size.scaled(LARGEST, LARGEST, Qt.AspectRatioMode.KeepAspectRatio))
-    image = reader.read()
-    if image.isNull():
-        raise OSError(f"{path.name} cannot be read: {reader.errorString()}")
-    flat = QImage(image.size(), QImage.Format.Format_RGB888)
-    flat.fill(Qt.GlobalColor.white)  # behind transparent pixels
-    painter = QPainter(flat)
-    painter.drawImage(0, 0, image)
-    painter.end()
-    rows = np.frombuffer(flat.constBits(), np.uint8).reshape(flat.height(), flat.bytesPerLine())
-    pixels = rows[:, : 3 * flat.width()].reshape(flat.height(), flat.width(), 3)
-    return pixels.transpose(2, 0, 1).astype(np.float32) / np.float32(255)

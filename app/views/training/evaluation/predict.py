@@ -6,15 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QStackedLayout, QWidget
 
-from app.training.evaluation.trying import SMALL, InputSurvey, Prediction, Sample, as_digit, as_input, is_picture
+from app.training.evaluation.trying import (
+    SMALL,
+    Image,
+    InputSurvey,
+    PictureFile,
+    Prediction,
+    Sample,
+    as_digit,
+    as_input,
+    is_picture,
+)
 from app.util.formatting import shape_text, significant
 from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
-from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
+from app.views.training.evaluation.drawing_pad import Pad, picture_of
 from app.views.training.evaluation.several_inputs import SeveralInputs
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
@@ -42,8 +51,8 @@ class TryPage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._survey: InputSurvey | None = None
-        self._picture: NDArray[np.float32] | None = None  # that was dropped
-        self._given: NDArray[np.float32] | None = None  # a sample of the data
+        self._picture: Path | None = None  # that was dropped
+        self._given: Image | None = None  # a sample of the data
         self._name = ""
         self.setAcceptDrops(True)
         self.pad, self.seen, self.bars, self.layers = Pad(), InputPicture(), Bars(), LayerPictures()
@@ -152,16 +161,11 @@ class TryPage(QWidget):
         if self._survey is None or self._survey.parts or not is_picture(self._survey.shape):
             self.refused.emit("The image could not be used", "The network does not take images.")
             return
-        try:
-            self._picture = read_picture(path)
-        except OSError as error:
-            self.refused.emit("The image could not be used", str(error))
-            return
-        self._name, self._given = path.name, None
+        self._picture, self._name, self._given = path, path.name, None
         self._show_note()
         self._request()
 
-    def show_sample(self, values: Sample, name: str) -> None:
+    def show_sample(self, values: Image | Mapping[str, Image], name: str) -> None:
         """Try a sample of the data, as the net gets it."""
         self._name = name
         if isinstance(values, Mapping):
@@ -214,40 +218,40 @@ class TryPage(QWidget):
         if self._given is not None:
             return self._given
         if self._picture is not None:
-            values = self._picture
-        elif self.pad.empty:
+            return PictureFile(self._picture, self.invert.isChecked())
+        if self.pad.empty:
             return None
-        else:
-            height, width = survey.shape[-2:]
-            values = as_digit(self.pad.ink(), (height, width))[None]
+        height, width = survey.shape[-2:]
+        values = as_digit(self.pad.ink(), (height, width))[None]
         return as_input(1 - values if self.invert.isChecked() else values, survey)
 
-    def _show_note(self) -> None:
-        """Show how the input is preprocessed."""
+    def _show_note(self, remark: str = "") -> None:
+        """Show how the input is preprocessed, and a remark about a file."""
         survey = self._survey
-        if survey is None or survey.parts or not is_picture(survey.shape):
-            return
+        if survey is not None and not survey.parts and is_picture(survey.shape):
+            self.words.setText(" ".join(filter(None, (self._note(survey), remark))))
+
+    def _note(self, survey: InputSurvey) -> str:
         if self._given is not None:
-            self.words.setText(f"{self._name}, as the network receives it.")
-            return
+            return f"{self._name}, as the network receives it."
         height, width = survey.shape[-2:]
         size = f"{height}×{width}"
-        span = f"{significant(float(survey.low.min()), 3)} to {significant(float(survey.high.max()), 3)}"
         if self._picture is not None:
             colour = "colour" if survey.shape[0] == 3 and len(survey.shape) == 3 else "grey"
-            self.words.setText(f"{self._name}, resized to {size} in {colour}; black to white is {span}.")
-            return
+            return f"{self._name}, resized to {size} in {colour}."
+        span = f"{significant(float(survey.low.min()), 3)} to {significant(float(survey.high.max()), 3)}"
         if min(height, width) < SMALL:
             how = "scaled to fill it, as in scikit-learn's digits"
         else:
             how = "scaled to 20/28 of it with its centre of mass in the middle, as in MNIST"
-        self.words.setText(f"Your drawing at {size}, {how}; black to white is {span}.")
+        return f"Your drawing at {size}, {how}; black to white is {span}."
 
     # answers
 
     def show_answer(self, answer: Prediction) -> None:
         assert self._survey is not None
         self.bars.show_values(self._survey.classes, answer.values, self._survey.unit)
+        self._show_note(answer.remark)
         self.seen.show_picture(answer.seen)
         self.layers.show_layers(answer.layers)
         self.layers.setVisible(bool(answer.layers))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QWidget
 
-from app.training.evaluation.trying import Image, InputSurvey, as_digit, as_input, is_picture
+from app.training.evaluation.trying import Entered, Image, InputSurvey, PictureFile, as_digit, as_input, is_picture
 from app.util.formatting import shape_text, significant
-from app.views.training.evaluation.drawing_pad import Pad, read_picture
+from app.views.training.evaluation.drawing_pad import Pad
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fields import TextField
@@ -30,6 +31,7 @@ class InputEntry(QWidget):
         super().__init__(parent)
         assert survey.first is not None
         self.survey, self._value = survey, survey.first
+        self._file: PictureFile | None = None  # that was dropped
         self.pad: Pad | None = None
         self.line: TextField | None = None
         self.fields: list[NumberField] = []
@@ -47,13 +49,13 @@ class InputEntry(QWidget):
             self.words.setText(f"{shape} {survey.dtype}, as in the first training sample.")
         self._column.addWidget(self.words)
 
-    def value(self) -> Image:
+    def value(self) -> Entered:
         """Return the input without the batch axis."""
-        return self._value
+        return self._value if self._file is None else self._file
 
     def set_value(self, values: Image, name: str) -> None:
         """Show the input of a sample of the data."""
-        self._value = values
+        self._value, self._file = values, None
         if self.line is not None:
             self.line.set_value(_numbers(values))
         for field, one in zip(self.fields, values.tolist() if self.fields else (), strict=True):
@@ -73,6 +75,7 @@ class InputEntry(QWidget):
 
     def _drawn(self) -> None:
         assert self.pad is not None and self.survey.first is not None
+        self._file = None
         if self.pad.empty:
             self._value = self.survey.first
             self.words.setText("Initially the first training sample. Draw, or drop an image.")
@@ -82,14 +85,9 @@ class InputEntry(QWidget):
             self.words.setText(f"Your drawing at {height}×{width}.")
         self.changed.emit()
 
-    def _dropped(self, path: object) -> None:
-        try:
-            picture = read_picture(path)  # type: ignore[arg-type]
-        except OSError as error:
-            self.words.setText(f"The image could not be used: {error}.")
-            return
-        self._value = as_input(picture, self.survey)
-        self.words.setText(f"{path.name}, resized to {shape_text(self.survey.shape[-2:])}.")  # type: ignore[attr-defined]
+    def _dropped(self, path: Path) -> None:
+        self._file = PictureFile(path)
+        self.words.setText(f"{path.name}, resized to {shape_text(self.survey.shape[-2:])}.")
         self.changed.emit()
 
     # -- text
@@ -185,7 +183,7 @@ class SeveralInputs(QScrollArea):
         column.addStretch(1)
         self.setWidget(body)
 
-    def sample(self) -> dict[str, Image]:
+    def sample(self) -> dict[str, Entered]:
         """Return the inputs by name."""
         return {name: entry.value() for name, entry in self.entries.items()}
 
