@@ -283,7 +283,7 @@ def test_the_command_says_what_the_data_are_and_names_every_bad_row(tmp_path, ca
     told = json.loads(capsys.readouterr().out)
     assert told["per_class"] == [31, 30] and len(told["bad"]) == 4 and told["batch"]["inputs"][0] == [49, 2]
     write(Project(data=DataConfig("file.csv")), tmp_path / "p.tape")
-    assert cli.run(["data", str(tmp_path / "p.tape")]) == 1 and "no file is chosen" in capsys.readouterr().err
+    assert cli.run(["data", str(tmp_path / "p.tape")]) == 2 and "no file is chosen" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["values of a table", "a text", "a text, one-hot"])
