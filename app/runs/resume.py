@@ -67,6 +67,7 @@ def check(job: Job, path: Path) -> None:
     import torch
 
     from app.training.checkpoints.checkpoint import CheckpointError, go_on, stage_of
+    from app.training.checkpoints.fixed_settings import settings_of
     from app.training.setup.prepare import set_up
     from app.util.rng import borrowed
 
@@ -77,10 +78,10 @@ def check(job: Job, path: Path) -> None:
     job = job.at_stage(stage)
     with borrowed(job.training.seed):
         try:
-            stepper, _ = set_up(job, "cpu")
+            stepper, data = set_up(job, "cpu")
         except Exception:  # errors of user code too: the run raises and reports them again
             return
-        go_on(path, job.source.text, torch.Generator(), stepper)
+        go_on(path, job.source.text, torch.Generator(), stepper, settings_of(job, data.info))
 
 
 def going_on(kept: Kept, path: Path) -> GoingOn:

@@ -39,7 +39,8 @@ class Stage:
 @dataclass(frozen=True)
 class Job:
     """`data_root` is the folder of downloaded data; None is the usual one. `stages` are those after the first, in their
-    order; `source` and `training` are those of the first stage.
+    order; `source` and `training` are those of the first stage. `begin` is the file of the checkpoint that the run
+    begins with, if settings were changed there; its script begins there too.
     """
 
     source: Source
@@ -47,6 +48,7 @@ class Job:
     training: TrainingConfig = TrainingConfig()
     data_root: str | None = None
     stages: tuple[Stage, ...] = ()
+    begin: str = ""
 
     def at_stage(self, number: int) -> Job:
         """Return the job as it is in a stage, from 1, as a run that begins there."""

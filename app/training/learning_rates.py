@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-_SCHEDULED = ("initial_lr", "max_lr", "min_lr")  # what schedules keep in a group of the optimizer
-
 
 class Rates(NamedTuple):
     """The rate of each group, at one step."""
@@ -75,13 +73,16 @@ class LearningRates:
         From a rate of 0 there is no proportion: the schedule continues unscaled. Raises ValueError for an unknown
         group.
         """
+        from app.training.script_recipes import scale_schedule
+
         name = name or self.names[0]
         if name not in self._places:
             known = ", ".join(one or "the main group" for one in self.names)
             raise ValueError(f"The run has no parameter group “{name}”; it has {known}.")
         now = self._rate(name)
         for at in self._places[name]:
-            self._scale(at, rate / now if now > 0 else None)
+            if now > 0:
+                scale_schedule(self._optimizer, self._schedule, at, rate / now)
             self._optimizer.param_groups[at]["lr"] = rate
         return name
 
@@ -90,16 +91,3 @@ class LearningRates:
         now = self.main
         for name, other in zip(self.names, self.all, strict=True):
             self.set(rate * (other / now) if now > 0 else rate, name)
-
-    def _scale(self, at: int, factor: float | None) -> None:
-        """Scale the schedule of an optimizer group."""
-        if factor is None:
-            return
-        group = self._optimizer.param_groups[at]
-        group.update({key: group[key] * factor for key in _SCHEDULED if key in group})
-        for schedule in (self._schedule, *getattr(self._schedule, "_schedulers", ())):
-            for key in ("base_lrs", "max_lrs"):
-                if hasattr(schedule, key):
-                    rates = list(getattr(schedule, key))
-                    rates[at] *= factor
-                    setattr(schedule, key, rates)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from app.data.spec import ReadingCancelledError
 from app.training.checkpoints import checkpoint
 from app.training.checkpoints.checkpoint import Position
+from app.training.checkpoints.fixed_settings import settings_of
 from app.training.checkpoints.placing import Placing
 from app.training.checkpoints.writer import Saver
 from app.training.choices import CLOSURE
@@ -241,14 +242,15 @@ class _Run:
         live, data = self._now, self._now.data
         begun = self.at.epoch == epoch and self.at.batch > 0
         if not begun:
-            self.at.batch, self.at.total, self.at.correct, self.at.left_out = 0, 0.0, 0, 0
+            self.at.batch, self.at.samples, self.at.total, self.at.correct, self.at.left_out = 0, 0, 0.0, 0, 0
             self.at.order = self._shuffle.get_state()
         self._correct = None
-        chunks = ordered(self.job, data.info.train_count, self._shuffle)
+        chunks = ordered(self.job, data.info.train_count, self._shuffle, self.at.samples)
+        end = self.at.batch + len(chunks)
         live.model.train()
         self._watching.idle_until = 0.0  # an epoch may lack a look
-        batches = data.train.batches(chunk.to(live.device) for chunk in chunks[self.at.batch :])
-        for number in range(self.at.batch, len(chunks)):
+        batches = data.train.batches(chunk.to(live.device) for chunk in chunks)
+        for chunk in chunks:
             if self._planned:
                 yield from self._operate_as_planned()
             if self.control.attention:
@@ -262,10 +264,10 @@ class _Run:
             if self.stepper.set_by_hand:
                 yield from self.stepper.rates_set(self.at.step)
             if self._left_out and self.at.step + 1 in self._left_out:
-                yield from self._leave_out(epoch, len(chunks[number]), batches)
+                yield from self._leave_out(epoch, len(chunk), batches)
             else:
-                last = number + 1 == len(chunks) or (self._limited and self._is_last_step())
-                yield from self._take_step(epoch, len(chunks[number]), last, batches)
+                last = self.at.batch + 1 == end or (self._limited and self._is_last_step())
+                yield from self._take_step(epoch, len(chunk), last, batches)
             reports = self._now_at >= self._watching.flush_due
             if reports:
                 yield from self._report()
@@ -276,8 +278,7 @@ class _Run:
             if reports and self._placing is not None and self._placing.due(self._seconds(), self.at.step):
                 yield from self._keep_to_revisit()
         yield from self._flush()
-        seen = sum(map(len, chunks[: self.at.batch])) - self.at.left_out
-        yield from self._end_epoch(epoch, seen, whole=self.at.batch == len(chunks))
+        yield from self._end_epoch(epoch, self.at.samples - self.at.left_out, whole=self.at.batch == end)
 
     def _over(self) -> bool:
         """Return whether a limit ends the run after this batch."""
@@ -298,7 +299,7 @@ class _Run:
             return
         if whole:  # else a limit came first, and a resumed run continues with the remaining batches
             self.stepper.end_epoch(val_loss)
-            self.at.done, self.at.batch = epoch, 0
+            self.at.done, self.at.batch, self.at.samples = epoch, 0, 0
         better = val_loss is not None and (self.at.best is None or val_loss < self.at.best)
         self.at.best, self.at.stale = (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
         told = (*parts, *gathered.compute())
@@ -330,7 +331,7 @@ class _Run:
                 batch = stepper.take(inputs, labels, last, watcher if observed else None, read)
             except NonFiniteLoss as error:
                 return self._skip_step(error, epoch, count, inputs, labels)
-        at.step, at.epoch, at.batch = at.step + 1, epoch, at.batch + 1
+        at.step, at.epoch, at.batch, at.samples = at.step + 1, epoch, at.batch + 1, at.samples + count
         live.epoch, live.step, live.batch = epoch, at.step, at.batch
         self._now_at = now = perf_counter()
         if batch.correct is not None:
@@ -377,6 +378,7 @@ class _Run:
     def _pass_over(self, epoch: int, count: int) -> None:
         """Count a batch that was not trained on."""
         self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
+        self.at.samples += count
         self.at.left_out += count
         live = self._now
         live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
@@ -438,7 +440,8 @@ class _Run:
         with GENERATOR:
             self._count_correct()
             self.at.seconds = self._seconds()
-            state = checkpoint.state_of(self.job.source.text, self.at, self._shuffle, self.stepper, self._stage)
+            source, settings = self.job.source.text, self._settings()
+            state = checkpoint.state_of(source, self.at, self._shuffle, self.stepper, settings, self._stage)
             self._saver.put(name, self.at.step, state)
 
     def _begin_placing(self, set_up: float) -> Placing:
@@ -468,7 +471,12 @@ class _Run:
 
     def _restore(self, path: Path) -> None:
         with GENERATOR:  # a borrower of the generators restores them afterwards
-            self.at, self._changed = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)
+            source, settings = self.job.source.text, self._settings()
+            self.at, self._changed = checkpoint.go_on(path, source, self._shuffle, self.stepper, settings)
+
+    def _settings(self) -> dict[str, str]:
+        """Return the settings that a run which resumes from here must have."""
+        return settings_of(self.job, self._now.data.info)
 
     def _count_correct(self) -> None:
         """Fetch the number of correct predictions from the device, which synchronises with it."""

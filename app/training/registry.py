@@ -192,6 +192,15 @@ def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
     return make_optimizer(choice, [parameter]), (lambda: parameter.sum()) if choice.name == CLOSURE else None
 
 
+def missing_state(choice: Choice, optimizer: Optimizer) -> str:
+    """Return what the state of an optimizer lacks that one of `choice` has after a step, such as "momentum_buffer"."""
+    tried, closure = _tried(choice)
+    tried.step(closure)
+    needed = {name for state in tried.state.values() for name, value in state.items() if value is not None}
+    missing = {name for state in optimizer.state.values() if state for name in needed - state.keys()}
+    return ", ".join(sorted(missing))
+
+
 def loss_call(choice: Choice) -> str:
     """Return the Python expression of the loss: `nn.CrossEntropyLoss(label_smoothing=0.1)`."""
     if choice.name == OWN_LOSS:

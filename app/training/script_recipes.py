@@ -43,6 +43,42 @@ def recompute(model: nn.Module, paths: Sequence[str]) -> None:
         module.forward = partial(checkpoint, module.forward, use_reentrant=False)
 
 
+def scale_schedule(optimizer: torch.optim.Optimizer, schedule: Any, at: int, factor: float) -> None:
+    """Scale the rates that a schedule has for the parameter group `at`; it moves on in proportion."""
+    group = optimizer.param_groups[at]
+    group.update({key: group[key] * factor for key in ("initial_lr", "max_lr", "min_lr") if key in group})
+    for part in (schedule, *getattr(schedule, "_schedulers", ())):
+        for key in ("base_lrs", "max_lrs"):
+            if hasattr(part, key):
+                rates = list(getattr(part, key))
+                rates[at] *= factor
+                setattr(part, key, rates)
+
+
+def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Return the options of each parameter group of a new optimizer: those of the settings, before any schedule."""
+    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def take_options(
+    optimizer: torch.optim.Optimizer,
+    schedule: Any,
+    before: Sequence[Mapping[str, Any]],
+    now: Sequence[Mapping[str, Any]],
+) -> None:
+    """Set the options that are other ones `now` than `before`, when the state of the optimizer was saved.
+
+    All others stay as they were saved, such as a rate that was set by hand. A schedule moves on in proportion.
+    """
+    for at, (group, old, new) in enumerate(zip(optimizer.param_groups, before, now, strict=True)):
+        changed = {key: value for key, value in new.items() if key in old and old[key] != value}
+        if schedule is not None and "lr" in changed and old["lr"] > 0:
+            factor = changed["lr"] / old["lr"]
+            scale_schedule(optimizer, schedule, at, factor)
+            changed["lr"] = group["lr"] * factor
+        group.update(changed)
+
+
 def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
     """Blend each sample with another (mixup, Zhang et al. 2018): return the samples, the partners, and the weight of
     the first.

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from app.training.checkpoints.fixed_settings import SETS_RATES
 from app.training.choices import CLOSURE, PLATEAU
-from app.training.config import TrainingConfig
+from app.training.config import Choice, TrainingConfig
 from app.training.events import Event, GroupRates, LossParts, RateSet, StepDone
 from app.training.inputs import arguments
 from app.training.learning_rates import LearningRates, Rates
-from app.training.registry import make_loss, make_optimizer, make_schedule
+from app.training.registry import make_loss, make_optimizer, make_schedule, missing_state
 from app.training.task import Task
+from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -96,7 +98,7 @@ class Stepper:
     ) -> None:
         import torch
 
-        from app.training.script_recipes import parameter_groups, recompute
+        from app.training.script_recipes import options_of, parameter_groups, recompute
 
         self.model, self.config, self.task, self.fields = model, config, task, tuple(fields)
         self.kind = device.partition(":")[0]
@@ -105,6 +107,7 @@ class Stepper:
         own = {group.path: dict(group.options) for group in config.groups}
         groups = parameter_groups(model, own, config.no_decay) if own or config.no_decay else {}
         self.optimizer: Optimizer = make_optimizer(config.optimizer, list(groups.values()) or model.parameters())
+        self._options = options_of(self.optimizer)
         self.schedule: Any = make_schedule(config.schedule, self.optimizer) if config.schedule else None
         self.scaler = torch.amp.GradScaler(self.kind) if config.amp == "float16" else None
         self.average: Any = None
@@ -356,6 +359,7 @@ class Stepper:
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
+            "options": self._options,
             "schedule": self.schedule.state_dict() if self.schedule is not None else None,
             "scaler": self.scaler.state_dict() if self.scaler is not None else None,
             "average": dict(self.average.state_dict()) if self.average is not None else None,
@@ -364,7 +368,12 @@ class Stepper:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a state. Raises torch's error for a state that does not match."""
+        """Restore a state, and take the options of the optimizer that differ from those that it was saved with.
+
+        Raises torch's error for a state that does not match, ValueError for an option that cannot be changed.
+        """
+        from app.training.script_recipes import take_options
+
         for group, kept in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
             # torch accepts the state of another optimizer, and fails at the next step. Additional settings on one side
             # only indicate another version of torch.
@@ -375,11 +384,30 @@ class Stepper:
         for own, name in ((self.schedule, "schedule"), (self.scaler, "scaler"), (self.average, "average")):
             if own is not None and state[name] is not None:
                 own.load_state_dict(state[name])
+        if self.average is not None and state["average"] is None:  # it begins with the weights as they are
+            self.average.module.load_state_dict(state["model"])
+        before = state.get("options", self._options)
+        self._check_options(before)
+        take_options(self.optimizer, self.schedule, before, self._options)
         self.waiting = state["waiting"]
         if self.waiting:
             for name, parameter in self.model.named_parameters():
                 gradient = state["gradients"].get(name)
                 parameter.grad = gradient.to(parameter) if gradient is not None else None
+
+    def _check_options(self, before: Sequence[Mapping[str, Any]]) -> None:
+        """Raise ValueError for options that are other ones than `before` and that cannot be changed amid a run."""
+        pairs = zip(before, self._options, strict=True)
+        changed = {key for old, new in pairs for key in new if key in old and old[key] != new[key]}
+        schedule = self.config.schedule.choice.name if self.config.schedule is not None else ""
+        if "lr" in changed and schedule in SETS_RATES:
+            raise ValueError(f"lr of {self.config.optimizer.name} has no effect, since {schedule} sets the rate")
+        choice = self.config.optimizer
+        for options in ({}, *(group.options for group in self.config.groups)) if changed else ():
+            one = Choice(choice.name, FrozenMap({**choice.params, **options}))
+            if missing := missing_state(one, self.optimizer):
+                names = ", ".join(sorted(changed))
+                raise ValueError(f"{names} of {choice.name} needs {missing}, which the optimizer's state does not have")
 
 
 def _finite(loss: Tensor) -> float:

@@ -23,6 +23,7 @@ from app.export.script import launch
 from app.export.script.reading import Function, is_streamed, quoted, reading_of
 from app.training import multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
+from app.training.checkpoints.fixed_settings import WAITING, fixed_settings
 from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, OWN_LOSS, PLATEAU
 from app.training.config import INPUT, Choice
 from app.training.inputs import fields_of, target_fields
@@ -63,13 +64,17 @@ class BatchCode:
     target: str
 
 
-def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, Any]:
-    """Return the variables of the template.
+def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool) -> dict[str, Any]:
+    """Return the variables of the template. `start_file` has the start weights, `begin_file` the checkpoint of a job
+    that begins with one.
 
     With `hands` the script accepts the commands pause, step and stop on standard input. Raises JobError, DataError or
     ChoiceError.
     """
     training, spec = job.training, read_spec(job.data)
+    if job.begin:  # its weights are in the checkpoint
+        training = replace(training, start=None)
+        job = replace(job, training=training)
     if job.stages:  # its checkpoints would be of several nets
         training = replace(training, save_every=0)
     rows = rows_of(job, spec.known_targets, spec.shape, spec.label) if training.losses else ()
@@ -81,11 +86,14 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
         "recomputed": _recomputed(job),
         "batch_norm": job.source.opened or "BatchNorm" in job.source.text,
         "start_file": start_file,
+        "begin_file": begin_file if job.begin and not hands else "",
+        "settings": fixed_settings(training, job.data),
+        "waiting_settings": WAITING,
         "training": training,
         "data": job.data,
         "spec": spec,
         "hands": hands,
-        "keeps": (hands or training.save_every > 0) and not job.stages,
+        "keeps": (hands or training.save_every > 0 or bool(job.begin)) and not job.stages,
         "closure": training.optimizer.name == CLOSURE,
         "waits": training.accumulate > 1 and training.optimizer.name != CLOSURE,
         "plateau": training.schedule is not None and training.schedule.choice.name == PLATEAU,
@@ -99,7 +107,10 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
         "schedule": schedule_call(training.schedule) if training.schedule is not None else "",
         "carried": _carried(job, spec),
         "launching": (launch.on_loopback, launch.launch),
-        "keeping": (checkpoint.generators, checkpoint.restore_generators, checksums.checksums),
+        "keeping": (
+            checkpoint.generators, checkpoint.restore_generators, checksums.checksums, script_recipes.scale_schedule,
+            script_recipes.options_of, script_recipes.take_options,
+        ),
         "hashing": (hashes.bits_of, hashes.hash_of, hashes.odd_numbers, hashes.GradientHasher) if hands else (),
         "hash_share": recording.SHARE,
         "checkpoint_version": checkpoint.VERSION,

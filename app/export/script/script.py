@@ -20,6 +20,7 @@ from app.export.script.reading import beside, quoted
 from app.export.weights import save_pt
 from app.training.job import Job, JobError, check_numbers
 from app.training.setup.initial_weights import tensors
+from app.util import atomic
 
 
 def start_file(script: Path) -> Path:
@@ -27,13 +28,22 @@ def start_file(script: Path) -> Path:
     return script.with_name(f"{script.stem}_start.pt")
 
 
-def write_start(job: Job, script: Path) -> list[Path]:
-    """Write the files that a script reads to its folder: start weights, and the file of a Dataset class; return their
-    paths.
+def begin_file(script: Path) -> Path:
+    """Return the file of the checkpoint that a script begins with, in its folder."""
+    return script.with_name(f"{script.stem}_begin.pt")
 
-    Raises StartError, WeightsError, DataError.
+
+def write_start(job: Job, script: Path) -> list[Path]:
+    """Write the files that a script reads to its folder: start weights or the checkpoint that it begins with, and the
+    file of a Dataset class; return their paths.
+
+    Raises StartError, WeightsError, DataError, OSError.
     """
     files = beside(job, script)
+    if job.begin:
+        path = begin_file(script)
+        atomic.write_bytes(path, Path(job.begin).read_bytes())
+        return [path, *files]
     if job.training.start is None:
         return files
     path = start_file(script)
@@ -56,7 +66,8 @@ def training_script(
     for name in (model_module_name, job.source.class_name):
         if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
             raise JobError(f"“{name}” is not a name that Python can import.")
-    values = context(job, model_module_name, start_file(Path(script)).name, hands)
+    start, begin = start_file(Path(script)).name, begin_file(Path(script)).name
+    values = context(job, model_module_name, start, begin, hands)
     template = _template()
     return template.render(values, imports=imports_of(template.render(values, imports=[])))
 

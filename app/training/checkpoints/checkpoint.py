@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.training.checkpoints import checksums
+from app.training.checkpoints.fixed_settings import FROM_WEIGHTS, refusal, refusals
 from app.training.job import JobError
 from app.util import atomic, leftovers, tensor_files
 from app.util.formatting import plural
@@ -72,13 +73,22 @@ class Position:
     stale: int = 0
     order: Tensor | None = field(default=None, repr=False)
     left_out: int = 0
+    samples: int = 0
 
 
 def state_of(
-    source: str, at: Position, shuffle: Generator, stepper: Stepper, stage: int = FIRST_STAGE
+    source: str,
+    at: Position,
+    shuffle: Generator,
+    stepper: Stepper,
+    settings: Mapping[str, str],
+    stage: int = FIRST_STAGE,
 ) -> dict[str, Any]:
-    """Return the state_dict of a run between two steps. The caller must hold `app.util.rng.GENERATOR`."""
+    """Return the state_dict of a run between two steps; `settings` are those of `fixed_settings.with_samples`. The
+    caller must hold `app.util.rng.GENERATOR`.
+    """
     return {
+        "settings": dict(settings),
         "position": dict(vars(at)),
         "source": source,
         "stage": stage,
@@ -117,14 +127,20 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
     return f"It resumes with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
 
 
-def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tuple[Position, str]:
+def go_on(
+    path: Path, source: str, shuffle: Generator, stepper: Stepper, settings: Mapping[str, str]
+) -> tuple[Position, str]:
     """Restore a run from a checkpoint; return its position and the differences of the environment, see `changed`.
 
-    Raises CheckpointError for another net or other settings.
+    Raises CheckpointError for another net, and for other `settings` where these cannot be changed amid a run.
     """
     state = load(path)
     check_source(state, path, source)
+    if wrong := refusal(refusals(state.get("settings", {}), settings, state["waiting"] > 0)):
+        raise CheckpointError(f"{path.name} was saved with {wrong}")
     at = Position(**state["position"])
+    if at.batch and not at.samples:  # as programs before this one saved it
+        at.samples = at.batch * stepper.config.batch_size
     try:
         stepper.restore(state)
         # Within an epoch its order is drawn again; after it, the next epoch's.
@@ -132,7 +148,7 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tupl
         restore_generators(state["generators"])
     except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
-            f"{path.name} was saved with other settings: {error}. Restore the project of that run."
+            f"{path.name} was saved with other settings: {error}. Leave them, or {FROM_WEIGHTS}."
         ) from error
     return at, " ".join(filter(None, (unverified(state, path), changed(state.get("ran_on", {}), ran_on()))))
 

@@ -10,15 +10,19 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 
-def ordered(job: Job, count: int, shuffle: Generator) -> list[Tensor]:
-    """Return the sample indices of each batch of an epoch."""
+def ordered(job: Job, count: int, shuffle: Generator, passed: int = 0) -> list[Tensor]:
+    """Return the sample indices of each batch of an epoch that is left, after the first `passed` samples of its order.
+
+    These may have been in batches of another size.
+    """
     import torch
 
+    size = job.training.batch_size
     order = torch.randperm(count, generator=shuffle) if job.data.shuffle else torch.arange(count)
-    chunks = list(order.split(job.training.batch_size))
     if job.training.one_batch:
         # The same samples each time, whatever the order of the others.
-        chunks = [torch.arange(min(count, job.training.batch_size))]
-    elif job.data.drop_last and len(chunks) > 1 and len(chunks[-1]) < job.training.batch_size:
+        return [] if passed else [torch.arange(min(count, size))]
+    chunks = list(order[passed:].split(size)) if passed < count else []
+    if job.data.drop_last and chunks and len(chunks[-1]) < size and (passed or len(chunks) > 1):
         chunks.pop()
     return chunks
