@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.project.project import Project
 from app.project.run_records import data_record, training_record
 from app.runs import store
 from app.runs.record import RunError
@@ -12,7 +13,7 @@ from app.runs.store import Kept
 from app.util.formatting import counted
 from app.util.late_dataclass import dataclass
 
-NOTHING = "–"
+NOTHING, DEFAULT = "–", "the default"
 # Rows other than fields of data and training, before and after those.
 NET, WHERE = ("net", "parameters"), ("device", "torch", "threads", "python", "platform")
 START = "start weights"
@@ -40,13 +41,29 @@ def settings(runs: Sequence[Kept]) -> tuple[Setting, ...]:
     return tuple(Setting(name, tuple(values.get(name, NOTHING) for values in told)) for name in ordered)
 
 
+def differences(before: Project, now: Project) -> dict[str, tuple[str, str]]:
+    """Return the settings of data and training that differ between two projects, with both values, by dotted name.
+
+    Start weights are left out: they are those of the beginning.
+    """
+    old, new = (_data_and_training(project) for project in (before, now))
+    names = dict.fromkeys((*old, *new))
+    pairs = {name: (old.get(name, DEFAULT), new.get(name, DEFAULT)) for name in names}
+    return {name.removeprefix("training."): pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _data_and_training(project: Project) -> dict[str, str]:
+    training = training_record(project.training)
+    training.pop("start", None)
+    return _flat("data", data_record(project.data)) | _flat("training", training)
+
+
 def _settings_of(kept: Kept) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         project = store.project_of(kept)
-        training = training_record(project.training)
-        start = training.pop("start", None)
-        found |= _flat("data", data_record(project.data)) | _flat("training", training)
+        start = training_record(project.training).get("start")
+        found |= _data_and_training(project)
         if start is not None:
             found[START] = _start_text(start)
         found["net"] = (kept.folder / store.SOURCE).read_text(encoding="utf-8")

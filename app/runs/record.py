@@ -42,6 +42,13 @@ class Parent(msgspec.Struct, frozen=True):
     step: int | None = None
 
 
+class Changed(msgspec.Struct, frozen=True):
+    """Settings that a run has from the step after `step` on, where its parent has others: both values by name."""
+
+    step: int
+    settings: dict[str, tuple[str, str]]
+
+
 class Ending(msgspec.Struct, frozen=True):
     """How a run ended; of one that failed with its words and its traceback."""
 
@@ -134,6 +141,7 @@ class Record(msgspec.Struct, frozen=True):
     are those after the first, and `stage` is the one that the run is in: later ones follow again in a resumed run.
     `name`, `note` and `tags` are the user's. `rates_set` counts how often the learning rate was set by hand, `skipped`
     the steps that were not taken because their loss was not finite; records of earlier versions have no `settings`.
+    A run that resumes its `parent` with other settings has these in `changed`.
     """
 
     tapedeck_run: int
@@ -161,6 +169,7 @@ class Record(msgspec.Struct, frozen=True):
     settings: Hyperparameters | None = None
     rates_set: int = 0
     skipped: int = 0
+    changed: Changed | None = None
 
     @property
     def title(self) -> str:
@@ -208,6 +217,13 @@ def hyperparameters(training: TrainingConfig) -> Hyperparameters:
         training.optimizer.name, float(lr) if isinstance(lr, int | float) else None, training.batch_size,
         f"{schedule.choice.name}{warmup}" if schedule is not None else "", training.seed,
     )  # fmt: skip
+
+
+def continuing(record: Record, parent: Record, changed: Changed | None = None) -> Record:
+    """Return the record of a run that continues another one, whose history it has, with what was `changed` there."""
+    return msgspec.structs.replace(
+        record, beginning=parent.beginning, stages=parent.stages, stage=parent.stage, changed=changed or parent.changed
+    )
 
 
 def with_annotations(record: Record, folder: Path) -> Record:

@@ -9,10 +9,12 @@ from typing import Any
 
 from app.project.project import Project
 from app.project.weights import files
-from app.runs import store
+from app.runs import compare, store
+from app.runs import record as records
 from app.runs.checkpoint_files import GoingOn
-from app.runs.record import RunError
+from app.runs.record import Changed, RunError
 from app.runs.store import Kept
+from app.training.checkpoints.fixed_settings import FROM_WEIGHTS, fixed_settings, refusal, refusals, settings_of
 from app.training.config import StartWeights, TrainingConfig
 from app.training.job import Job
 
@@ -67,7 +69,6 @@ def check(job: Job, path: Path) -> None:
     import torch
 
     from app.training.checkpoints.checkpoint import CheckpointError, go_on, stage_of
-    from app.training.checkpoints.fixed_settings import settings_of
     from app.training.setup.prepare import set_up
     from app.util.rng import borrowed
 
@@ -112,6 +113,53 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
     if aside.exists() and aside != path and not best.exists():
         aside.replace(best)
     return GoingOn(step, done, stage)
+
+
+# Settings that change no number of a run: with others it is the same run, up to where it ends.
+_FREE = frozenset((
+    "epochs", "max_steps", "max_minutes", "patience", "save_every", "revisit_seconds", "leave_out", "device", "threads",
+    "anomaly", "data.path",
+))  # fmt: skip
+
+
+def changes(before: Project, now: Project) -> dict[str, tuple[str, str]]:
+    """Return the settings with which a run would be resumed as another run, with both values by name."""
+    return {name: pair for name, pair in compare.differences(before, now).items() if name not in _FREE}
+
+
+def check_changes(kept: Kept, before: Project, now: Project) -> None:
+    """Raise RunError for settings that cannot be changed amid a run. Gradients that wait for the optimizer's step are
+    seen by `check`, which reads the checkpoint.
+    """
+    old, new = (
+        {**fixed_settings(project.training, project.data), "seed": str(project.training.seed)}
+        for project in (before, now)
+    )
+    if wrong := refusal(refusals(old, new, waiting=False)):
+        raise RunError(f"{kept.record.title} has {wrong}")
+    if kept.record.stages and (names := ", ".join(changes(before, now))):
+        raise RunError(
+            f"{names} cannot be changed: the net of {kept.record.title} was edited amid it, and such a run keeps its "
+            f"settings. Leave them, or {FROM_WEIGHTS}."
+        )
+
+
+def continued(kept: Kept, before: Kept, path: Path, changed: Changed | None) -> Kept:
+    """Give a new run the history of the one that it continues, and the checkpoint if settings are changed there.
+
+    Raises OSError.
+    """
+    store.copy_history(before, kept)
+    if changed is not None:
+        store.keep_begin(path, kept)
+    record = records.continuing(kept.record, before.record, changed)
+    records.write(kept.folder, record)
+    return replace(kept, record=record)
+
+
+def with_begin(job: Job, kept: Kept) -> Job:
+    """Return the job of a stored run with the checkpoint that it begins with, if its settings were changed there."""
+    return replace(job, begin=str(kept.begin)) if kept.begin.exists() else job
 
 
 def as_before(job: Job, project: Project, path: Path) -> Job:

@@ -49,6 +49,11 @@ class Kept:
         return self.folder / CHECKPOINTS
 
     @property
+    def begin(self) -> Path:
+        """The checkpoint that the run begins with, if its settings were changed there; else the file is absent."""
+        return self.checkpoints / "stage-01-start.pt"
+
+    @property
     def goes_on(self) -> bool:
         """True while a process writes it: its lock is held."""
         return file_lock.is_held(self.folder / LOCK)
@@ -220,6 +225,14 @@ def copy_history(before: Kept, kept: Kept) -> None:
     for name in (*told, PROJECT, SOURCE):
         if (before.folder / name).exists():
             shutil.copyfile(before.folder / name, kept.folder / name)
+    if before.begin.exists():
+        keep_begin(before.begin, kept)
+
+
+def keep_begin(checkpoint: Path, kept: Kept) -> None:
+    """Keep the checkpoint that a run begins with in its folder. Raises OSError."""
+    kept.checkpoints.mkdir(parents=True, exist_ok=True)
+    _copied(str(checkpoint), str(kept.begin))
 
 
 def _copied(file: str, target: str) -> str:

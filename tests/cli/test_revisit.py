@@ -187,6 +187,6 @@ def test_a_resumed_run_keeps_its_seed_and_its_first_step_is_recomputed(
     assert store.project_of(kept).training.seed == 5
     answer = revisit(capsys, out, "--run", "1", "--step", "1")
     assert answer["parted"] is None and answer["verified"] > 0, answer
-    assert main([*TRAIN, "--out", out, "--resume", out, "--epochs", "3", "--seed", "7", "--json"]) == 0
-    assert "the run began with seed 5 and continues with it; --seed 7 has no effect" in capsys.readouterr().err
+    assert main([*TRAIN, "--out", out, "--resume", out, "--epochs", "3", "--seed", "7", "--json"]) == 2
+    assert "seed is 5 in the run and not 7" in capsys.readouterr().err
     assert store.project_of(store.listed(tmp_path / "out" / "runs")[0]).training.seed == 5

@@ -48,10 +48,10 @@ def test_a_command_goes_on_where_another_one_ended(tmp_path: Path, capsys: pytes
     assert rows[0] == rows[1] and rows[0][0][1:4] == list(columns[:3]), "also what the first command told is there"
     # From one of its checkpoints into another folder.
     (kept,) = store.listed(two / "runs")
-    file = kept.checkpoints / checkpoint.step_file(20)
+    file = kept.checkpoints / checkpoint.step_file(40)
     assert file.exists()
     assert main([*TRAIN, "--out", str(three), "--resume", str(file), "--json"]) == 0
-    assert steps(capsys.readouterr().out) == whole[20:]
+    assert steps(capsys.readouterr().out) == whole[40:]
     assert (two / "weights.safetensors").read_bytes() == (three / "weights.safetensors").read_bytes()
     assert main(["runs", str(three), "--json"]) == 0
     (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -182,7 +182,6 @@ def test_a_checkpoint_that_does_not_belong_to_the_project_leaves_nothing_behind(
 
     from app.project import file
     from app.runs import store
-    from app.training.config import Choice
 
     first, project = tmp_path / "first", read(DIGITS)
     train = ["--epochs", "1", "--device", "cpu", "--save-every", "5"]
@@ -191,14 +190,12 @@ def test_a_checkpoint_that_does_not_belong_to_the_project_leaves_nothing_behind(
     before = sorted(path.name for path in kept.checkpoints.iterdir())
     last = next(node for node in project.graph.nodes.values() if node.name == "fc1")
     other_net = replace(project, graph=project.graph.with_param(last.id, "out_features", 17))
-    other_settings = replace(project, training=replace(project.training, optimizer=Choice("Adagrad")))
-    earliest = str(kept.checkpoints / before[-2])
-    for name, other in (("net", other_net), ("settings", other_settings)):
-        path = tmp_path / f"{name}.tape"
-        file.write(other, path)
+    earliest, path = str(kept.checkpoints / before[-2]), tmp_path / "net.tape"
+    file.write(other_net, path)
+    for other in ([str(path)], [str(DIGITS), "--set", "optimizer.name=Adagrad"]):
         for out in (first, tmp_path / "new"):
             capsys.readouterr()
-            assert main(["train", str(path), "--out", str(out), *train, "--resume", earliest]) in (1, 2)
+            assert main(["train", *other, "--out", str(out), *train, "--resume", earliest]) in (1, 2)
             assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "new").exists() and len(store.listed(first / "runs")) == 1
     assert sorted(path.name for path in kept.checkpoints.iterdir()) == before

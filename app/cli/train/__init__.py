@@ -16,9 +16,9 @@ from app.cli.run_output import CLEARED, JsonLines, ProgressBar, RunOutput
 from app.engine.placement import RunPlacement
 
 if TYPE_CHECKING:
+    from app.cli.train.resumed import Resumed
     from app.project.project import Project
     from app.runs.recorder import Recorder
-    from app.runs.store import Kept
     from app.training.checkpoints.save_report import SaveReport
     from app.training.control import Control
     from app.training.events import Event
@@ -87,14 +87,18 @@ def run(options: argparse.Namespace) -> int:
     """Train to the end, and write the results."""
     from app import cli
     from app.cli import failures
-    from app.cli.train import run_results, surgeries
+    from app.cli.train import resumed, run_results, surgeries
     from app.engine.dispatch import control_for
     from app.preflight import preflight
     from app.training.control import Control
     from app.training.events import Failed, Finished
 
     place = _execution_target(options)
-    project = _with_options(cli.read(options), options)
+    resume = resumed.find(options)
+    project = cli.read(options)
+    if resume is not None:
+        project = resumed.with_settings_of(resume, project, options)
+    project = _with_options(project, options)
     analysis = cli.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     if job.training.start is not None and not options.json:
@@ -104,14 +108,14 @@ def run(options: argparse.Namespace) -> int:
     folder: Path = options.out
     if options.surgery and place is not None and place.processes > 1:
         raise cli.CommandError("--surgery is not supported with --processes; omit one of them")
-    recorder, resume, job = _open_store(folder, project, job, options)
+    recorder, checkpoint, job = _open_store(resume, project, job, options)
     if not options.json:
         _say_disk(job, analysis.total_parameters)
-    job = _as_before(job, project, resume)
+    job = _as_before(job, project, checkpoint)
     control = Control() if place is None else control_for(place)
     with interruptible(control):
         out: RunOutput = JsonLines() if options.json else ProgressBar(project.training.epochs)
-        history, last, unread = watch(job, control, out, recorder, resume, place)
+        history, last, unread = watch(job, control, out, recorder, checkpoint, place)
     if isinstance(last, Finished) and (late := [step for step in options.leave_out if step > last.steps]):
         _warn(f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read")
     made = max((cut.stage for cut in history.cuts), default=1)
@@ -179,90 +183,21 @@ def _say_kept(folder: Path) -> None:
 
 
 def _open_store(
-    folder: Path, project: Project, job: Job, options: argparse.Namespace, afresh: bool = False
+    resume: Resumed | None, project: Project, job: Job, options: argparse.Namespace
 ) -> tuple[Recorder, Path | None, Job]:
-    """Return the store of the run: that of the checkpoint if it is in `folder`, else a new one, as also for a run that
-    leaves out batches from there on; the checkpoint, and the job with the surgeries of a stored run and the command.
-    """
+    """Return the store of the run, the checkpoint to resume from, and the job with the surgeries of the command."""
     from app import cli
-    from app.cli.train import surgeries
-    from app.runs import resume as going_on
+    from app.cli.train import resumed, surgeries
     from app.runs import store
-    from app.runs.record import RunError
     from app.runs.recorder import Recorder
-    from app.training.checkpoints.checkpoint import CheckpointError, stage_of
 
-    runs = folder / "runs"
-    resume, left_out = options.resume, options.leave_out
-    root = str(options.data) if options.data else None
-    if resume is None or afresh:
-        begun = going_on.run_of(going_on.find_checkpoint(resume)) if resume is not None else None
-        project, job = _with_seed_of(begun, project, job, options)
-        projects, job = surgeries.stored(begun, project, job, root)
-        projects, job = surgeries.planned(options, projects, job)
-        with cli.writing(folder):
-            recorder = Recorder(store.begin(runs, projects[0]), projects[0], job.source.text)
-        surgeries.plan(recorder, projects, job.stages, 1)
-        return recorder, None, job
-    try:
-        path = _before(resume, min(left_out)) if left_out else going_on.find_checkpoint(resume, _warn)
-        if path is None:  # its start is that of any run
-            return _open_store(folder, project, job, options, afresh=True)
-        before = going_on.run_of(path)
-        if before is not None and before.goes_on:
-            raise RunError(f"{before.folder} is in use by a running run. Stop it first.")
-        project, job = _with_seed_of(before, project, job, options)
-        projects, job = surgeries.stored(before, project, job, root)
-        projects, job = surgeries.planned(options, projects, job)
-        going_on.check(job, path)
-        stage = stage_of(path)
-        with cli.writing(folder):
-            if before is None or left_out or before.folder.parent.resolve() != runs.resolve():
-                kept = store.begin(runs, project)
-                if before is not None:
-                    known = before.record
-                    kept = store.changed(kept, beginning=known.beginning, stages=known.stages, stage=known.stage)
-                    store.copy_history(before, kept)
-            else:
-                kept = before
-            there = going_on.going_on(kept, path)
-    except (RunError, CheckpointError) as error:
-        raise cli.CommandError(str(error)) from error
-    if there.epochs >= job.training.epochs:
-        _warn(f"{path.name} is at epoch {there.epochs} of {job.training.epochs}: nothing is left to train; pass "
-              "--epochs with more")  # fmt: skip
-    recorder = Recorder(kept, projects[stage - 1], job.at_stage(stage).source.text, lambda: there)
-    surgeries.plan(recorder, projects, job.stages, stage)
-    return recorder, path, job
-
-
-def _with_seed_of(begun: Kept | None, project: Project, job: Job, options: argparse.Namespace) -> tuple[Project, Job]:
-    """Return project and job with the seed that a stored run began with: its first steps are recomputed from that."""
-    seed = begun.record.beginning.seed if begun is not None and begun.record.beginning is not None else None
-    if seed is None or seed == job.training.seed:
-        return project, job
-    if options.seed is not None:
-        _warn(f"the run began with seed {seed} and continues with it; --seed {options.seed} has no effect")
-    project = replace(project, training=replace(project.training, seed=seed))
-    return project, replace(job, training=replace(job.training, seed=seed))
-
-
-def _before(resume: Path, step: int) -> Path | None:
-    """Return the checkpoint to resume from so that the batch of a step can be left out; None for the run's start.
-
-    Raises RunError, CheckpointError and CommandError.
-    """
-    from app import cli
-    from app.runs import resume as going_on
-    from app.training.checkpoints.checkpoint import step_of
-
-    path = going_on.find_checkpoint(resume, _warn)
-    if resume.is_file():
-        if (at := step_of(path)[0]) >= step:
-            raise cli.CommandError(f"{path} is of step {at:,}; to leave out step {step:,} pass one before it")
-        return path
-    kept = going_on.run_of(path)
-    return going_on.nearest(kept, step - 1, _warn) if kept is not None else path
+    if resume is not None:
+        return resumed.open_store(resume, project, job, options)
+    projects, job = surgeries.planned(options, (project,), job)
+    with cli.writing(options.out):
+        recorder = Recorder(store.begin(options.out / "runs", project), project, job.source.text)
+    surgeries.plan(recorder, projects, job.stages, 1)
+    return recorder, None, job
 
 
 def _warn(words: str) -> None:

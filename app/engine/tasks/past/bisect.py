@@ -37,7 +37,7 @@ def first_step(
     if not missing or condition.figure == "loss":
         return FirstStep(hit.step if hit else None, hit.layer if hit else "", hit.value if hit else None, True)
     last = hit.step if hit is not None else recorded.last
-    check(kept, job, last, recorded)
+    check(kept, job, min(recorded.losses, default=last), recorded)
     if kept.record.environment is not None and kept.record.environment.processes > 1:
         raise RunError(
             f"{kept.record.title} ran on several processes, of which only the losses are recorded at every step."

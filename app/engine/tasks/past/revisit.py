@@ -212,6 +212,12 @@ def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:
     if not 1 <= step <= recorded.reach:
         has = f"it has steps 1 to {recorded.reach:,}" if recorded.reach else "it recorded none"
         raise RunError(f"{kept.record.title} has no step {step:,}: {has}.")
+    if kept.record.changed is not None and step <= kept.record.changed.step:
+        parent = kept.record.parent
+        raise RunError(
+            f"{kept.record.title} has its settings since step {kept.record.changed.step:,}: step {step:,} is of "
+            f"{parent.run if parent is not None else 'another run'}. Recompute it there."
+        )
     number = kept.record.stage
     path = kept.folder / store.SOURCE
     try:
