@@ -146,9 +146,7 @@ def open_store(
     return recorder, path, resume.with_begin(job, kept)
 
 
-def _from_the_start(
-    resumed: Resumed, project: Project, job: Job, options: argparse.Namespace
-) -> tuple[Recorder, Job]:
+def _from_the_start(resumed: Resumed, project: Project, job: Job, options: argparse.Namespace) -> tuple[Recorder, Job]:
     """Return the store of a run that repeats another one from its start, as it leaves out a batch before the first
     checkpoint.
     """

@@ -37,6 +37,8 @@ def fork_from(before: Kept, kept: Kept, checkpoint: Path) -> GoingOn:
     Raises OSError, RunError, RuntimeError.
     """
     store.copy_history(before, kept)
+    if kept.record.changed is not None and kept.record.changed != before.record.changed:
+        store.keep_begin(checkpoint, kept)
     return resume_from(kept.folder, checkpoint)
 
 
