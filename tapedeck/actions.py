@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tapedeck import models, ranks
+from tapedeck import frames, models, ranks
 from tapedeck.capture import Capturing
 from tapedeck.commands import SILENCE, Client, CommandSocket
 
@@ -57,14 +57,14 @@ class Actions:
             if self._credits or not main:
                 return 0.0
         began = perf_counter()
-        self._watcher.file.tell("paused", epoch=1, step=self._watcher.step)
+        self._watcher.file.tell(frames.Paused(1, self._watcher.step))
         patience = ranks.patience()
         while self._pausers and not self._credits and not self.capturing.armed:
             self.do_all(LOOK_EVERY)
             if perf_counter() - began > patience:
                 self._pausers.clear()
-                self._watcher.file.tell("said", step=self._watcher.step, message=ranks.went_on())
-        self._watcher.file.tell("resumed", epoch=1, step=self._watcher.step)
+                self._watcher.say(ranks.went_on())
+        self._watcher.file.tell(frames.Resumed(1, self._watcher.step))
         return perf_counter() - began
 
     def do_all(self, timeout: float) -> None:
@@ -143,7 +143,7 @@ class Actions:
             group["lr"] = rate
         if before > 0:
             _scale_schedules(optimizer, group, rate / before)
-        self._watcher.file.tell("rate", step=self._watcher.step, rate=rate, **({"group": name} if name else {}))
+        self._watcher.file.tell(frames.Rate(self._watcher.step, rate, name))
         return {"before": before}
 
     def _group(self, name: str) -> tuple[torch.optim.Optimizer, dict[str, Any]]:
@@ -166,7 +166,7 @@ class Actions:
             "step": watcher.step,
         }
         write_checkpoint(path, whole)
-        watcher.file.tell("saved", step=watcher.step, path=str(path), problem="")
+        watcher.file.tell(frames.Saved(watcher.step, str(path), ""))
         return {"path": str(path)}
 
     def _batch(self, client: Client, command: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tapedeck import models, program, ranks
+from tapedeck import frames, models, program, ranks
 from tapedeck.commands import SILENCE, Client
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Capturing:
         self._released.clear()
         self._connections, self._connected, self.standing = queue.SimpleQueue(), False, True
         file, step = self._watcher.file, self._watcher.step
-        file.tell("paused", epoch=1, step=step)
+        file.tell(frames.Paused(1, step))
         client.answer(number, ok=True, step=step + 1, script=os.path.basename(sys.argv[0]), notes=list(held.notes))
         attending = threading.Thread(target=self._attend, args=(client,), name="tapedeck: commands", daemon=True)
         attending.start()
@@ -207,7 +207,7 @@ class Capturing:
             with suppress(Exception):
                 self._actions.do_all(0.0)  # another capture may have been asked for just before it resumed
             self.standing, self._server = False, None
-            file.tell("resumed", epoch=1, step=step)
+            file.tell(frames.Resumed(1, step))
         if self.armed:
             self._record()  # what was recorded before is of the next graph too, where it was run already
         else:
@@ -234,7 +234,7 @@ class Capturing:
                 if late or not client.open or now - client.heard > SILENCE:
                     break
                 if now - began > patience:
-                    self._watcher.file.tell("said", step=self._watcher.step, message=ranks.went_on())
+                    self._watcher.say(ranks.went_on())
                     break
         self.release()
 

@@ -13,10 +13,8 @@ import json
 import os
 import secrets
 import selectors
-import shutil
 import socket
 import struct
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -24,11 +22,8 @@ from typing import Any
 
 from tapedeck import frames
 
-NAME = "commands.sock"
-SECRET = "secret"
 SILENCE = 10.0  # seconds
 LONGEST = 1 << 16  # bytes of a command, and of unread answers
-_LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
 
 
 class Client:
@@ -83,14 +78,13 @@ class Client:
 
 
 class CommandSocket:
-    """Listens in `folder`. `where` are the fields of the frame that announces the address. Raises OSError."""
+    """Listens for clients that know `folder`, that of the frames. Raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.clients: list[Client] = []
         self._kept: list[tuple[Client, dict[str, Any]]] = []
-        self._own_folder: Path | None = None
         self._secret = ""
-        self.where: dict[str, Any]
+        self._file: Path  # the socket, or what says the port and the secret
         self._listener = self._bound(folder)
         self._listener.setblocking(False)
         self._listener.listen(4)
@@ -100,25 +94,32 @@ class CommandSocket:
     def _bound(self, folder: Path) -> socket.socket:
         if not hasattr(socket, "AF_UNIX"):
             return self._loopback(folder)
-        path = folder / NAME
-        if len(os.fsencode(path)) > _LONGEST_PATH or not frames.is_private(folder):
-            self._own_folder = Path(tempfile.mkdtemp(prefix="tapedeck-"))
-            path = self._own_folder / NAME
+        self._file = path = frames.socket_path(folder)
+        if path.parent != folder.resolve():
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            if not frames.is_private(path.parent):
+                raise PermissionError(f"{path.parent} can be opened by another user")
+        _remove_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(str(path))
-        path.chmod(0o600)
-        self.where = {"socket": str(path)}
+        before = os.umask(0o177)  # it is never open to others, not even until a chmod
+        try:
+            listener.bind(str(path))
+        except OSError:
+            listener.close()
+            raise
+        finally:
+            os.umask(before)
         return listener
 
     def _loopback(self, folder: Path) -> socket.socket:
         self._secret = secrets.token_hex(32)
-        path = folder / SECRET
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(file, self._secret.encode())
-        os.close(file)
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
-        self.where = {"port": listener.getsockname()[1], "secret": str(path)}
+        self._file = folder / frames.PORT
+        self._file.unlink(missing_ok=True)
+        file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(file, f"{listener.getsockname()[1]:05} {self._secret}".encode())
+        os.close(file)
         return listener
 
     def poll(self, timeout: float = 0.0) -> Iterator[tuple[Client, dict[str, Any]]]:
@@ -184,9 +185,20 @@ class CommandSocket:
         self._listener.close()
         if remove:
             with contextlib.suppress(OSError):
-                os.unlink(self.where.get("socket") or self.where["secret"])
-            if self._own_folder is not None:
-                shutil.rmtree(self._own_folder, ignore_errors=True)
+                os.unlink(self._file)
+                if self._file.parent.parent == Path("/tmp"):
+                    self._file.parent.rmdir()
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a process that was killed: nobody listens on it any more. Raises OSError."""
+    if not path.is_socket():
+        return
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
 
 
 def _is_own(connection: socket.socket) -> bool:

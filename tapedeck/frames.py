@@ -1,34 +1,233 @@
 """The frames of a watched script: JSON lines in an append-only file, in a folder that only its owner can open.
 
-The lines are those of `train.py --json` with a few more kinds; a number that is not finite is null:
+Each frame is a NamedTuple here, by which the watcher writes it and the program reads it: its line has the name of the
+class as `event`, and its fields; one that equals its default is left out. A number that is not finite is null. The
+lines of `train.py --json` are frames too.
 
-- "script": `argv`, `pid`, `rank`, and where commands go: the path of a Unix `socket`, or a `port` with a `secret` file;
-  of several ranks also the size of their `world`, and the `job` that all of them name
-- "started": as of a run, with `train_count` 0, since a script tells no number of samples
-- "layers": the names of the rows of all later "norms"; "norms": L2 norms of gradients, one a layer
-- "step": also `seconds` since the first step without pauses, and `rate` where it changed
-- "rates": `groups` and `rates` of several parameter groups; "memory"; "looking": what watching has cost so far
-- "said": a `message` for the person who watches
+A file of frames names no address: where a script listens for commands follows from the folder that it lies in.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 FRAMES = "frames.jsonl"
 MOST_KEPT = 30  # folders of scripts
 FLUSH_EVERY = 0.05  # seconds
 _LONG_LINES = 256  # lines that are written at once without waiting for that
+SOCKET, PORT = "commands.sock", "commands.port"  # in the folder of the frames
+_LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
+MOST_COUNT = 2**53  # integers up to it are exact as floats
+MOST_TEXT = 4096  # characters
+MOST_ITEMS = 20_000  # of a list
+
+
+class Range(NamedTuple):
+    """The least and the greatest value of a number."""
+
+    least: float
+    most: float
+
+
+class MaxLength(NamedTuple):
+    """The most characters of a text, or items of a list."""
+
+    most: int
+
+
+Count = Annotated[int, Range(0, MOST_COUNT)]
+StepNumber = Annotated[int, Range(1, MOST_COUNT)]
+Size = Count | None  # bytes
+Number = Annotated[float, Range(-1e300, 1e300)] | None  # None: not finite
+Seconds = Annotated[float, Range(0, 1e12)]
+Text = Annotated[str, MaxLength(MOST_TEXT)]
+Texts = Annotated[list[Text], MaxLength(MOST_ITEMS)]
+Numbers = Annotated[list[Number], MaxLength(MOST_ITEMS)]
+
+
+class Script(NamedTuple):
+    """The first frame of a script. `job` and `world` are of one on several ranks. `commands` says that it listens."""
+
+    argv: Texts
+    pid: Count
+    rank: Count = 0
+    world: Count = 1
+    job: Text = ""
+    commands: bool = False
+
+
+class Started(NamedTuple):
+    """The first step of a run is due; a script knows of no epochs, batches, seed and samples."""
+
+    device: Text
+    parameters: Count
+    epochs: StepNumber = 1
+    batch_size: StepNumber | None = None
+    seed: Annotated[int, Range(-(2**63), 2**63 - 1)] | None = None
+    train_count: Count = 0
+    validation_count: Count = 0
+    resumed_at: Count = 0
+
+
+class Step(NamedTuple):
+    """`seconds` are since the first step without pauses; `rate` is there where it changed."""
+
+    epoch: Count
+    step: StepNumber
+    loss: Number
+    seconds: Seconds | None = None
+    rate: Number = math.nan
+
+
+class Losses(NamedTuple):
+    """Losses of several outputs at a step; each is another field, `loss_` and its name."""
+
+    epoch: Count
+    step: StepNumber
+
+
+class Skipped(NamedTuple):
+    """A batch that was not trained on, when `step` was the next one; `reason` is a sentence."""
+
+    epoch: Count
+    step: StepNumber
+    reason: Text = ""
+
+
+class Layers(NamedTuple):
+    """The names of the rows of all later norms."""
+
+    layers: Texts
+
+
+class Norms(NamedTuple):
+    """L2 norms of gradients, one a layer."""
+
+    step: StepNumber
+    norms: Numbers
+
+
+class Rates(NamedTuple):
+    """Learning rates of several parameter groups."""
+
+    step: Count
+    groups: Texts
+    rates: Numbers
+
+
+class Rate(NamedTuple):
+    """A learning rate was set by hand."""
+
+    step: Count
+    rate: Annotated[float, Range(0, 1e300)]
+    group: Text = ""
+
+
+class Memory(NamedTuple):
+    """Memory of the `device` by torch, or of the `process`, in bytes."""
+
+    step: Count
+    seconds: Seconds
+    scope: Text
+    allocated: Size
+    reserved: Size
+    peak: Size
+    resident: Size
+
+
+class Looking(NamedTuple):
+    """The seconds that watching has cost so far, out of those since the first step."""
+
+    step: Count
+    steps: Count
+    spent: Seconds
+    seconds: Seconds
+
+
+class Said(NamedTuple):
+    """A message for the person who watches."""
+
+    step: Count
+    message: Text
+
+
+class Saved(NamedTuple):
+    """A checkpoint was saved; `problem` says why not otherwise."""
+
+    step: Count
+    path: Text
+    problem: Text
+
+
+class Paused(NamedTuple):
+    epoch: Count
+    step: Count
+
+
+class Resumed(NamedTuple):
+    epoch: Count
+    step: Count
+
+
+class Finished(NamedTuple):
+    """The end: `reason` is "done", "stopped", or "left" where the script goes on and is watched no longer."""
+
+    reason: Text
+    epoch: Count
+    steps: Count
+    note: Text = ""
+
+
+class Failed(NamedTuple):
+    """The end by an exception."""
+
+    kind: Text
+    message: Text
+    cure: Text
+    node: Text | None
+    epoch: Count
+    step: Count
+
+
+KINDS: tuple[type[Any], ...] = (
+    Script, Started, Step, Losses, Skipped, Layers, Norms, Rates, Rate, Memory, Looking, Said, Saved, Paused, Resumed,
+    Finished, Failed,
+)  # fmt: skip
+
+
+def event_of(kind: type[Any]) -> str:
+    """Return the `event` of a kind of frame, the name of its class with underscores."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+def line_of(frame: Any) -> str:
+    """Return the line of a frame, its texts and lists cut to what a reader takes.
+
+    >>> line_of(Rate(3, 0.1))
+    '{"event": "rate", "step": 3, "rate": 0.1}'
+    """
+    defaults = frame._field_defaults
+    fields = {name: value for name, value in frame._asdict().items() if value != defaults.get(name, defaults)}
+    return json.dumps({"event": event_of(type(frame))} | {name: _plain(value) for name, value in fields.items()})
+
+
+def line_of_step(step: int, loss: float, seconds: float, rate: float | None) -> str:
+    """Return the line of a `Step`, at less cost: scripts write one at every step. A rate of None is as before."""
+    changed = "" if rate is None else f', "rate": {number(rate)}'
+    time = f"{max(seconds, 0.0):.6f}{changed}"
+    return f'{{"event": "step", "epoch": 1, "step": {step}, "loss": {number(loss)}, "seconds": {time}}}'
 
 
 def home() -> Path:
@@ -71,6 +270,19 @@ def newest() -> Path | None:
         return None
 
 
+def socket_path(folder: Path) -> Path:
+    """Return where the script whose frames lie in `folder` listens; elsewhere where that path is too long for a socket.
+
+    Elsewhere is a folder of the user's own below /tmp, named by a digest of the path.
+    """
+    folder = folder.resolve()
+    path = folder / SOCKET
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        return path
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
+    return Path("/tmp", f"tapedeck-{os.geteuid()}-{digest}", SOCKET)
+
+
 def is_private(path: Path) -> bool:
     """Return whether a folder belongs to the caller, and no other user can open it."""
     found = os.lstat(path)
@@ -82,6 +294,24 @@ def is_private(path: Path) -> bool:
 def number(value: float | None) -> str:
     """Return a float as JSON, at full precision; null if it is not finite."""
     return repr(value) if value is not None and math.isfinite(value) else "null"
+
+
+class Ending(NamedTuple):
+    """How the watching of a script ended: a `reason` as in `Finished`, or an `error`."""
+
+    reason: str = "done"
+    note: str = ""
+    error: str = ""
+
+    def frame(self, steps: int) -> Finished | Failed:
+        """Return the last frame of a script that has taken so many steps."""
+        epoch = min(steps, 1)
+        if self.error:
+            return Failed("error", self.error, "The terminal shows where.", None, epoch, steps)
+        return Finished(self.reason, epoch, steps, self.note)
+
+
+DONE = Ending()
 
 
 class FrameFile:
@@ -101,9 +331,9 @@ class FrameFile:
             self._flushed = now
             self.flush()
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def tell(self, frame: Any) -> None:
         """Append a rare frame, and write all there is."""
-        self._lines.append(json.dumps({"event": event} | {name: _plain(value) for name, value in fields.items()}))
+        self._lines.append(line_of(frame))
         self.flush()
 
     def flush(self) -> None:
@@ -130,6 +360,8 @@ class FrameFile:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value[:MOST_TEXT].encode("utf-8", "replace").decode()  # no halves of surrogate pairs
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(each) for each in value[:MOST_ITEMS]]
     return value

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.optim import optimizer as optimizers
 
+from tapedeck.frames import Ending
 from tapedeck.watcher import Watcher
 
 
@@ -66,7 +67,8 @@ class Hooks:
             self.remove()
         if watcher is not None:
             with contextlib.suppress(Exception):
-                watcher.finish(reason="stopped", note=f"Watching ended with an error: {type(error).__name__}: {error}")
+                note = f"Watching ended with an error: {type(error).__name__}: {error}"
+                watcher.finish(Ending("left", note))
 
     def _before_step(self) -> Callable[..., None]:
         quick = self._quick

@@ -18,14 +18,14 @@ def rank() -> int:
     return _number("RANK", 0)
 
 
-def job() -> dict[str, Any]:
-    """Return the fields of a "script" frame for job and rank of this process; empty for a single process."""
+def job() -> tuple[int, str]:
+    """Return the number of ranks of this process's job, and a name that all of them have for it; 1 and "" if alone."""
     world = _number("WORLD_SIZE", 1)
     if world < 2:
-        return {}
+        return 1, ""
     names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID")
     launched = (os.environ.get(name) or "-" for name in names)
-    return {"world": world, "job": " ".join((*launched, str(os.getppid())))}
+    return world, " ".join((*launched, str(os.getppid())))
 
 
 def _number(name: str, default: int) -> int:

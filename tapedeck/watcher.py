@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tapedeck import models
+from tapedeck import frames, models
 from tapedeck.actions import Actions
 from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
-from tapedeck.frames import FrameFile, number
+from tapedeck.frames import Ending, FrameFile, number
 
 NORMS = (0.2, 0.01)  # seconds between two looks at the gradients at least, and their share of the time at most
 MEMORY_EVERY = 0.5  # seconds
@@ -53,7 +53,8 @@ class OptimizerState:
         self.norms: list[float] | None = None  # measured in the round under way
 
 
-_Noted = tuple[str, int, float, list[float | Tensor], str, OptimizerState]  # kind, step, seconds, losses, rate
+# kind, step, seconds, losses, rate where it changed
+_Noted = tuple[str, int, float, list[float | Tensor], float | None, OptimizerState]
 
 
 class Quick:
@@ -132,12 +133,11 @@ class Watcher:
             self._step += 1
             if end > start:
                 self.previous = self.losses[start:end]
-            words = ""
+            changed = None
             if rate != state.rate and rate is not None:
-                state.rate = models.rate_of({"lr": rate})
-                state.rates = (state.rate,)
-                words = _rate_words(state.rate)
-            self.noted.append(("step", self._step, now - self.began, self.previous, words, state))
+                changed = state.rate = models.rate_of({"lr": rate})
+                state.rates = (changed,)
+            self.noted.append(("step", self._step, now - self.began, self.previous, changed, state))
             start = end
         state.steps += len(quick.noted)
         state.steps_at_main = state.steps
@@ -264,7 +264,7 @@ class Watcher:
         self.losses.clear()
         if self.speaking:
             self._write_noted()
-            self.file.tell("skipped", epoch=1, step=self.step + 1)
+            self.file.tell(frames.Skipped(1, self.step + 1))
 
     def stepped(self, optimizer: object) -> int:
         """Return how many steps an optimizer has taken."""
@@ -272,20 +272,15 @@ class Watcher:
         state = self.states.get(id(optimizer))
         return state.steps if state is not None else 0
 
-    def finish(self, **ending: object) -> None:
+    def finish(self, ending: Ending) -> None:
         """Write all pending frames and the last one; then close everything."""
         self.settle()
         if self.actions is not None:
             self.actions.capturing.ended()
         if self.speaking:
             self._write_noted()
-        self._ending(dict(ending))
+        self.file.tell(ending.frame(self.step))
         self.release()
-
-    def _ending(self, ending: dict[str, object]) -> None:
-        event = str(ending.pop("event", "finished"))
-        step = {"steps": self.step} if event == "finished" else {"step": self.step}
-        self.file.tell(event, epoch=min(self.step, 1), **step, **ending)
 
     def release(self, remove: bool = True) -> None:
         """Close the file and the socket silently; without `remove` the files stay on disk (a forked process)."""
@@ -317,9 +312,7 @@ class Watcher:
             self._tell_started()
         elif self.speaking and state.count:
             count = sum(each.numel() for each in state.layers.parameters) if state.layers is not None else 0
-            self.file.tell(
-                "said", step=self.step, message=f"Another optimizer steps, {state.name}: {count:,} parameters."
-            )
+            self.say(f"Another optimizer steps, {state.name}: {count:,} parameters.")
         self._tell_layers()
         return state
 
@@ -370,17 +363,18 @@ class Watcher:
         for state in self.states.values():
             held |= {id(each): each for each in (state.layers.parameters if state.layers else ())}
         device = next((str(each.device) for each in held.values()), "cpu")
-        known = {"epochs": 1, "batch_size": 1, "seed": 0, "train_count": 0, "validation_count": 0}
-        self.file.tell("started", device=device, parameters=sum(each.numel() for each in held.values()), **known)
+        self.file.tell(frames.Started(device, sum(each.numel() for each in held.values())))
         for name, model in self.models.items():
             if models.is_compiled(model):
-                self.file.tell(
-                    "said", step=self.step, message=f"{name} is compiled: its layers are only read between two steps."
-                )
+                self.say(f"{name} is compiled: its layers are only read between two steps.")
 
     def _tell_layers(self) -> None:
         if self.speaking:
-            self.file.tell("layers", layers=self._layers)
+            self.file.tell(frames.Layers(list(self._layers)))
+
+    def say(self, message: str) -> None:
+        """Tell the person who watches something."""
+        self.file.tell(frames.Said(self.step, message))
 
     def _note(
         self,
@@ -392,21 +386,21 @@ class Watcher:
     ) -> None:
         """Keep the report of a step until it is written."""
         groups = optimizer.param_groups
-        rate = ""
+        rate = None
         if len(groups) != 1 or type(now := groups[0].get("lr")) is not float or now != state.rate:
             rate = self._rate_changed(state, groups, kind)
         self.noted.append((kind, self.step, seconds, losses, rate, state))
 
-    def _rate_changed(self, state: OptimizerState, groups: list[dict[str, Any]], kind: str) -> str:
-        """Return the text about a changed rate for the frame of a step, "" if unchanged."""
+    def _rate_changed(self, state: OptimizerState, groups: list[dict[str, Any]], kind: str) -> float | None:
+        """Return a changed rate for the frame of a step, None if unchanged."""
         rates = tuple(models.rate_of(group) for group in groups)
         if rates == state.rates:
-            return ""
+            return None
         state.rates, state.rate = rates, rates[0] if len(rates) == 1 else None
         if len(groups) > 1 or len(self.states) > 1:
             self._write_noted()
             self._tell_rates()
-        return _rate_words(rates[0]) if kind == "step" else ""
+        return rates[0] if kind == "step" else None
 
     def _write_noted(self) -> None:
         """Add the lines of the steps that wait; losses on an accelerator are read off it together."""
@@ -422,13 +416,10 @@ class Watcher:
                 loss = first
             else:
                 values = [fetched[id(each)] if isinstance(each, Tensor) else each for each in losses]
-                loss = math.fsum(values) if values else math.nan
+                loss = math.fsum(values) if values and all(map(math.isfinite, values)) else math.nan
             state.loss = loss
             if kind == "step":
-                text = repr(loss) if math.isfinite(loss) else "null"
-                lines.append(
-                    f'{{"event": "step", "epoch": 1, "step": {step}, "loss": {text}, "seconds": {seconds:.6f}{rate}}}'
-                )
+                lines.append(frames.line_of_step(step, loss, seconds, rate))
             elif state is next(reversed(self.states.values())):  # the others of this round have stepped before it
                 parts = "".join(f', "loss_{each.name}": {number(each.loss)}' for each in self.states.values())
                 lines.append(f'{{"event": "losses", "epoch": 1, "step": {step}{parts}}}')
@@ -437,14 +428,15 @@ class Watcher:
 
     def _tell_rates(self) -> None:
         """Tell the rates of all groups, where there are several."""
-        names, rates = [], []
+        names: list[str] = []
+        rates: list[float | None] = []
         for name, optimizer in self.live_optimizers().items():
             several = len(optimizer.param_groups) > 1
             for place, group in enumerate(optimizer.param_groups):
                 names.append(f"{name} {place}" if several else name)
                 rates.append(models.rate_of(group))
         if len(names) > 1:
-            self.file.tell("rates", step=self.step, groups=names, rates=rates)
+            self.file.tell(frames.Rates(self.step, names, rates))
 
     # -- measurements -------------------------------------------------------------------------------------------------
 
@@ -501,15 +493,8 @@ class Watcher:
             scope = "device"
             sizes = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.max_memory_allocated()]
         allocated, reserved, peak = sizes if scope == "device" else (None, None, None)
-        self.file.tell(
-            "memory", step=self.step, seconds=seconds, scope=scope, allocated=allocated, reserved=reserved, peak=peak,
-            resident=resident(),
-        )  # fmt: skip
-        self.file.tell("looking", step=self.step, steps=self.step, spent=self.spent, seconds=seconds)
-
-
-def _rate_words(rate: float) -> str:
-    return f', "rate": {number(rate)}'
+        self.file.tell(frames.Memory(self.step, seconds, scope, allocated, reserved, peak, resident()))
+        self.file.tell(frames.Looking(self.step, self.step, self.spent, seconds))
 
 
 def resident() -> int | None:

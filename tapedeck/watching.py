@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedeck import ranks
 from tapedeck.commands import Client, CommandSocket
-from tapedeck.frames import FRAMES, FrameFile, new_folder
+from tapedeck.frames import DONE, FRAMES, Ending, FrameFile, Script, new_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,10 +48,10 @@ class Watch:
             self._listening = CommandSocket(folder)
         except OSError:
             pass  # it is watched, and cannot be commanded
-        where = self._listening.where if self._listening is not None else {}
-        whose = {"pid": os.getpid(), "rank": self.rank, **ranks.job()}
         arguments = [] if _is_kernel() else sys.argv[1:]
-        self._file.tell("script", argv=[name, *arguments], **whose, **where)
+        world, job = ranks.job()
+        listens = self._listening is not None
+        self._file.tell(Script([name, *arguments], os.getpid(), self.rank, world, job, listens))
         atexit.register(self.stop)
         self._notebook = _notebook()
         if self._notebook is not None:
@@ -82,7 +82,7 @@ class Watch:
             self._waited = any(command.get("do") == "capture" for _, command in commands)
         listening.keep(commands)
 
-    def stop(self, **ending: Any) -> None:
+    def stop(self, ending: Ending = DONE) -> None:
         """Stop watching: remove the hooks and write pending frames."""
         if self._ended:
             return
@@ -92,12 +92,10 @@ class Watch:
             self._notebook.events.unregister("post_run_cell", self._cell_ended)
         if self._hooks is not None:
             self._hooks.remove()
-        ending = ending or {"reason": "done"}
         if self._watcher is not None:
-            self._watcher.finish(**ending)
+            self._watcher.finish(ending)
         else:
-            known = {"steps": 0} if "event" not in ending else {"step": 0}
-            self._file.tell(str(ending.pop("event", "finished")), epoch=0, **known, **ending)
+            self._file.tell(ending.frame(0))
             self._file.close()
             if self._listening is not None:
                 self._listening.close()
@@ -106,12 +104,11 @@ class Watch:
         """End watching with the exception that ended the script."""
         if isinstance(error, SystemExit):
             note = "" if not error.code else f"The script exited with {error.code}."
-            self.stop(reason="done" if not error.code else "stopped", note=note)
+            self.stop(Ending("done" if not error.code else "stopped", note))
         elif isinstance(error, KeyboardInterrupt):
-            self.stop(reason="stopped", note="The script was interrupted.")
+            self.stop(Ending("stopped", "The script was interrupted."))
         else:
-            message = f"{type(error).__name__}: {error}"[:2000]
-            self.stop(event="failed", kind="error", message=message, cure="The terminal shows where.", node=None)
+            self.stop(Ending(error=f"{type(error).__name__}: {error}"))
 
     def _cell_ended(self, *_result: Any) -> None:
         """Write the pending frames at the end of a notebook cell."""
@@ -189,7 +186,7 @@ def watch(
     _now.clear()
     script = _script_name()
     place = Path(folder) if folder is not None else new_folder(script)
-    if folder is not None and ranks.job() and ranks.rank():
+    if folder is not None and ranks.job()[1] and ranks.rank():
         place /= f"rank-{ranks.rank()}"  # each has its own frames
     place.mkdir(parents=True, exist_ok=True)
     made = Watch(place, script)

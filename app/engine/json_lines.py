@@ -6,10 +6,11 @@ import math
 import struct
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
-
+from app.engine import frame_types
+from app.engine.frame_types import Epoch, Hashes, Hashing, HashLayers
+from app.training import events
 from app.training.events import (
     EpochDone,
     Event,
@@ -17,7 +18,6 @@ from app.training.events import (
     Finished,
     GradientNorms,
     GroupRates,
-    Hashing,
     Looking,
     LossParts,
     MemorySample,
@@ -31,10 +31,9 @@ from app.training.events import (
     StepDone,
     StepHashes,
 )
+from tapedeck import frames
 
-_ALWAYS = ("epoch", "step", "train_loss")
-_FIGURES = ("train_accuracy", "val_loss", "val_accuracy")
-_decoder = msgspec.json.Decoder(dict[str, Any])
+_REASONS: dict[str, Literal["done", "stopped", "left"]] = {"done": "done", "left": "left"}
 
 
 class Reader:
@@ -52,102 +51,101 @@ class Reader:
         self._now, self._note, self._batches, self._timed = now, note, batches, timed
         self._started: Started | None = None
         self.epoch = self.step = 0
+        self._newest = 0  # the last step whose loss was read
         self._rate = math.nan
         self._layers: tuple[str, ...] = ()
         self._hash_layers: tuple[str, ...] = ()
 
+    @property
+    def has_started(self) -> bool:
+        """Return whether the run has told how it started."""
+        return self._started is not None
+
     def event(self, line: bytes | str) -> Event | None:
-        """Parse a line; None for an unknown event. Raises ValueError."""
+        """Parse a line; None for an unknown event. Raises ValueError, which quotes nothing of the line."""
         try:
-            fields = _decoder.decode(line)
-            event = self._event(fields.pop("event", ""), fields)
-        except (msgspec.DecodeError, KeyError, TypeError) as error:
-            raise ValueError(f"not a line of a run: {line!r:.200}") from error
+            event = self._event(frame_types.decode(line), line)
+        except ValueError as error:
+            raise ValueError(f"not a line of a run: {error}") from error
         self.epoch = getattr(event, "epoch", self.epoch)
         self.step = getattr(event, "step", self.step)
         return event
 
-    def _event(self, kind: str, fields: dict[str, Any]) -> Event | None:
-        number = {name: math.nan if value is None else value for name, value in fields.items()}
-        match kind:
-            case "started":
-                self._started = self._started_event(fields)
+    def _event(self, frame: Any, line: bytes | str) -> Event | None:
+        match frame:
+            case frames.Started():
+                self._started = self._started_event(frame)
+                self._newest = frame.resumed_at
                 return self._started
-            case "step":
-                epoch, step = int(fields["epoch"]), int(fields["step"])
-                self._rate = float(number.get("rate", self._rate))
-                seconds = float(fields.get("seconds", self._now()))
-                return StepDone(epoch, step, float(number["loss"]), self._samples(epoch, step), seconds, self._rate)
-            case "losses":
-                names = tuple(name for name in fields if name.startswith("loss_"))
-                outputs = tuple(name.removeprefix("loss_") for name in names)
-                return LossParts(fields["epoch"], fields["step"], outputs, tuple(float(number[n]) for n in names))
-            case "epoch":
-                known = {*_FIGURES, *_ALWAYS}
-                others = tuple((k.removeprefix("val_"), float(number[k])) for k in fields if k not in known)
-                train_loss = float(number["train_loss"])
-                accuracy, val_loss, val_accuracy = (fields[name] for name in _FIGURES)
-                figures = (train_loss, accuracy, val_loss, val_accuracy)
-                return EpochDone(fields["epoch"], fields["step"], *figures, self._now(), others)
-            case "said":
-                return Noticed(fields["step"], "", None, fields["message"])
-            case "skipped":
-                step = fields["step"]
-                return Skipped(fields["epoch"], step, f"The batch of step {step} was not trained on.", None)
-            case "saved":
-                return Saved(fields["step"], fields["path"], fields["problem"])
-            case "rate":
-                return RateSet(fields["step"], fields["rate"], fields.get("group", ""))
-            case "paused":
-                return Paused(fields["epoch"], fields["step"])
-            case "resumed":
-                return Resumed(fields["epoch"], fields["step"])
-            case "hash_layers":
-                self._hash_layers = tuple(map(str, fields["layers"]))
-                return None
-            case "hashes":
-                return self._hashes(fields)
-            case "hashing":
-                return Hashing(
-                    fields["step"], fields["steps"], fields["hashed"], float(fields["spent"]), float(fields["seconds"])
+            case frames.Step():
+                return self._step_event(frame)
+            case frames.Losses():
+                losses = frame_types.numbers_named(line, "loss_")
+                return LossParts(frame.epoch, frame.step, tuple(losses), tuple(map(_float, losses.values())))
+            case Epoch():
+                others = frame_types.numbers_named(line, "val_", ("val_loss", "val_accuracy")).items()
+                scores = tuple((name, _float(value)) for name, value in others)
+                figures = (_float(frame.train_loss), frame.train_accuracy, frame.val_loss, frame.val_accuracy)
+                return EpochDone(frame.epoch, frame.step, *figures, self._now(), scores)
+            case frames.Said():
+                return Noticed(frame.step, "", None, frame.message)
+            case frames.Skipped():
+                words = frame.reason or f"The batch of step {frame.step} was not trained on."
+                return Skipped(frame.epoch, frame.step, words, None)
+            case frames.Saved():
+                return Saved(frame.step, frame.path, frame.problem)
+            case frames.Rate():
+                return RateSet(frame.step, frame.rate, frame.group)
+            case frames.Paused():
+                return Paused(frame.epoch, frame.step)
+            case frames.Resumed():
+                return Resumed(frame.epoch, frame.step)
+            case frames.Finished():
+                return Finished(
+                    _REASONS.get(frame.reason, "stopped"), frame.epoch, frame.steps, self._now(), frame.note
                 )
-            case "layers" | "norms" | "rates" | "memory" | "looking":
-                return self._telemetry(kind, fields)
-            case "finished":
-                return Finished(fields["reason"], fields["epoch"], fields["steps"], self._now(), fields.get("note", ""))
-            case "failed":
-                kind, message, cure = fields["kind"], fields["message"], fields["cure"]
-                return Failed(kind, message, cure, "", fields["node"], fields["epoch"], fields["step"])
+            case frames.Failed():
+                ending = (frame.kind, frame.message, frame.cure, "", frame.node)
+                return Failed(*ending, frame.epoch, frame.step)
+        return self._telemetry(frame)
+
+    def _telemetry(self, frame: Any) -> Event | None:
+        """Return the events of measurements."""
+        match frame:
+            case frames.Layers():
+                self._layers = _unique(frame.layers)
+            case frames.Norms() if len(frame.norms) == len(self._layers):
+                return GradientNorms(frame.step, self._layers, tuple(map(_float, frame.norms)))
+            case frames.Rates():
+                if len(frame.groups) != len(frame.rates):
+                    raise ValueError("there must be as many groups as rates")
+                return GroupRates(frame.step, _unique(frame.groups), tuple(map(_float, frame.rates)))
+            case frames.Memory():
+                scope: Literal["device", "process"] = "device" if frame.scope == "device" else "process"
+                sizes = (frame.allocated, frame.reserved, frame.peak, frame.resident)
+                return MemorySample(frame.step, frame.seconds, scope, *sizes)
+            case frames.Looking():
+                return Looking(frame.step, frame.steps, frame.spent, frame.seconds)
+            case HashLayers():
+                self._hash_layers = tuple(frame.layers)
+            case Hashes() if len(frame.layers) == len(self._hash_layers):
+                row = (frame.step, frame.epoch, frame.batch, frame.generator, *frame.layers)
+                return StepHashes(frame.step, self._hash_layers, struct.pack(f"<{len(row)}q", *row))
+            case Hashing():
+                return events.Hashing(frame.step, frame.steps, frame.hashed, frame.spent, frame.seconds)
         return None
 
-    def _hashes(self, fields: dict[str, Any]) -> StepHashes | None:
-        """Return the hashes of one step of a run on several processes."""
-        row = (fields["step"], fields["epoch"], fields["batch"], fields["generator"], *fields["layers"])
-        if len(row) != 4 + len(self._hash_layers):
-            return None
-        try:
-            data = struct.pack(f"<{len(row)}q", *row)
-        except struct.error as error:
-            raise ValueError(f"not the hashes of a step: {row!r:.200}") from error
-        return StepHashes(fields["step"], self._hash_layers, data)
-
-    def _telemetry(self, kind: str, fields: dict[str, Any]) -> Event | None:
-        """Return the further events of a watched script; see `tapedeck.frames`."""
-        step = int(fields.get("step", 0))
-        match kind:
-            case "layers":
-                self._layers = tuple(map(str, fields["layers"]))
-                return None
-            case "norms":
-                norms = tuple(math.nan if norm is None else float(norm) for norm in fields["norms"])
-                return GradientNorms(step, self._layers, norms) if len(norms) == len(self._layers) else None
-            case "rates":
-                rates = (math.nan if rate is None else float(rate) for rate in fields["rates"])
-                return GroupRates(step, tuple(fields["groups"]), tuple(rates))
-            case "memory":
-                sizes = (fields[name] for name in ("allocated", "reserved", "peak", "resident"))
-                return MemorySample(step, float(fields["seconds"]), fields["scope"], *sizes)
-        return Looking(step, fields["steps"], fields["spent"], fields["seconds"])
+    def _step_event(self, frame: frames.Step) -> StepDone:
+        if self._started is None:
+            raise ValueError("a step before the run has started")
+        if frame.step <= self._newest:
+            raise ValueError(f"step {frame.step} after step {self._newest}")
+        self._newest = frame.step
+        if frame.rate is None or not math.isnan(frame.rate):
+            self._rate = _float(frame.rate)
+        seconds = self._now() if frame.seconds is None else frame.seconds
+        samples = self._samples(frame.epoch, frame.step)
+        return StepDone(frame.epoch, frame.step, _float(frame.loss), samples, seconds, self._rate)
 
     def _samples(self, epoch: int, step: int) -> int:
         """Return the number of samples of a step; the last batch of an epoch has the remainder."""
@@ -159,14 +157,28 @@ class Reader:
         left = count - (batches - 1) * size if step == epoch * batches else size
         return min(left, size, count)
 
-    def _started_event(self, fields: dict[str, Any]) -> Started:
-        epochs, size, count = (int(fields[name]) for name in ("epochs", "batch_size", "train_count"))
-        batches = self._batches(count) if self._batches is not None else max(1, math.ceil(count / size))
-        batches = batches if "train_count" in fields and count else 0
+    def _started_event(self, frame: frames.Started) -> Started:
+        count, size = frame.train_count, frame.batch_size
+        if not count or size is None:
+            batches = 0
+        else:
+            batches = self._batches(count) if self._batches is not None else math.ceil(count / size)
         return Started(
-            fields["device"], self._note, epochs, size, batches, fields["seed"], fields["parameters"], (), count,
-            fields["validation_count"], fields.get("resumed_at", 0), timed=self._timed or not batches,
+            frame.device, self._note, frame.epochs, size or 0, batches, -1 if frame.seed is None else frame.seed,
+            frame.parameters, (), count, frame.validation_count, frame.resumed_at, timed=self._timed or not batches,
         )  # fmt: skip
+
+
+def _float(value: float | None) -> float:
+    """Return a number of a line, NaN where it was not finite."""
+    return math.nan if value is None else value
+
+
+def _unique(names: list[str]) -> tuple[str, ...]:
+    """Return names that are columns. Raises ValueError where two are the same."""
+    if len(set(names)) < len(names):
+        raise ValueError("two of the names are the same")
+    return tuple(names)
 
 
 class Clock:

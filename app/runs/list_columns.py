@@ -87,7 +87,8 @@ _figure, _share = formatting.figure, formatting.percent_sign
 
 
 def _epochs_text(run: ListedRun) -> str:
-    return f"{run.summary.epochs:,}/{run.record.epochs:,}"
+    """Return the epochs done of those that were planned; of a script, which tells of none, nothing."""
+    return f"{run.summary.epochs:,}/{run.record.epochs:,}" if run.record.epochs else NOTHING
 
 
 def _lr_text(run: ListedRun) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Answer = Callable[[RunRequest[Any], "LiveRun"], Any]
-Ending = Literal["done", "stopped", "failed", "abandoned"]
+Ending = Literal["done", "stopped", "left", "failed", "abandoned"]
 
 
 class RunEndedError(CodedError, RuntimeError):

@@ -28,8 +28,8 @@ class Started(_Event, frozen=True, eq=False):
     """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms, and
     `parameters` counts those.
 
-    `changed` warns of differences to the environment of the run up to its checkpoint. `steps_per_epoch` is 0 of a
-    script that is watched, which tells of none.
+    `changed` warns of differences to the environment of the run up to its checkpoint. `steps_per_epoch` and
+    `batch_size` are 0 and `seed` is -1 of a script that is watched, which tells of none.
     """
 
     device: str
@@ -289,10 +289,11 @@ class Resumed(_Event, frozen=True):
 
 class Finished(_Event, frozen=True):
     """End of a run. `note` tells why it ended early, `looking` is the fraction of time spent on telemetry. Of the last
-    `since` steps, `skipped` were not taken because their loss was not finite.
+    `since` steps, `skipped` were not taken because their loss was not finite. The reason "left" is of a run elsewhere
+    that goes on, and is watched no longer.
     """
 
-    reason: Literal["done", "stopped"]
+    reason: Literal["done", "stopped", "left"]
     epoch: int
     steps: int
     seconds: float

@@ -76,8 +76,8 @@ def test_lines_without_times_tell_no_speed(tmp_path):
             assert history.samples_per_second() is None and measure_progress(history).eta is None
             control.pause()  # out of reach, and without effect
             control.stop()
-    assert isinstance(event, Finished) and event.reason == "stopped" and "continues" in event.note
-    assert control.result.ending == "stopped" and control.result.state_dict is None
+    assert isinstance(event, Finished) and event.reason == "left" and "continues" in event.note
+    assert control.result.ending == "left" and control.result.state_dict is None
 
 
 def test_a_run_that_fails_elsewhere_fails_here(tmp_path):

@@ -31,6 +31,7 @@ from app.engine.requests.autograd.playback import MovementEnded, Play, PlaybackR
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
 from tapedeck import program
+from tapedeck.frames import socket_path
 from tests.support.forked_python import run_forked
 from tests.tapedeck import loops
 from tests.tapedeck.test_watching import Script, asked, at_every_step, reach, script, told  # noqa: F401
@@ -79,8 +80,8 @@ def with_state() -> Iterator[tuple[float, Any]]:
 class Window:
     """Asks for captures as a window does, and pings meanwhile."""
 
-    def __init__(self, where: dict[str, Any]) -> None:
-        self.where, self.link = where, ScriptLink(where)
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.link = folder, ScriptLink(folder)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
@@ -91,7 +92,7 @@ class Window:
 
     def hold(self, capture: Any) -> tuple[ScriptEngine, HeldStep, CapturedStep]:
         answer = capture.result(60)
-        engine = ScriptEngine(self.where)
+        engine = ScriptEngine(self.folder)
         held = HeldStep(Handle(1, 1), answer["script"], answer["step"])
         return engine, held, engine.ask(held).result(60)
 
@@ -112,13 +113,13 @@ class Window:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, Any]], Window]]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Window]]:
     """Opens windows, and closes them if the test fails: a script would stand for as long as they are there."""
     monkeypatch.setattr("tapedeck.capture.SILENCE", 600.0)  # a machine that stands still is no window that hangs
     windows: list[Window] = []
 
-    def open_one(where: dict[str, Any]) -> Window:
-        windows.append(Window(where))
+    def open_one(folder: Path) -> Window:
+        windows.append(Window(folder))
         return windows[-1]
 
     yield open_one
@@ -173,7 +174,7 @@ def test_every_backward_is_captured_played_and_that_of_the_script(loop, tmp_path
     watch = tapedeck.watch(folder=tmp_path, quiet=True)
     if backwards is not None:
         backwards.watch = watch
-    window, watched, notes, names = opened(told(watch.frames)[0]), [], [], set()
+    window, watched, notes, names = opened(watch.folder), [], [], set()
     capture = window.link.send("capture")
 
     def run() -> None:
@@ -215,7 +216,7 @@ def test_every_backward_is_captured_played_and_that_of_the_script(loop, tmp_path
 
 
 def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # noqa: F811
-    window = opened(script.where)
+    window = opened(script.watch.folder)
     capture = window.link.send("capture")
     script.start()
     engine, held, step = window.hold(capture)
@@ -230,7 +231,7 @@ def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # no
         engine.ask(FindingsRequest(held)).result(60)
 
     taken = len(script.rates)
-    second = ScriptLink(script.where)
+    second = ScriptLink(script.watch.folder)
     with pytest.raises(Exception, match="Another client is connected"):
         asked(second, "engine")
     assert asked(second, "rate", rate=0.25)["before"] == 0.5  # commands are heard meanwhile
@@ -264,13 +265,13 @@ def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # no
 
 def test_who_asks_and_never_looks_holds_no_script(script, monkeypatch):  # noqa: F811
     monkeypatch.setattr("tapedeck.capture.SILENCE", 0.05)
-    link = ScriptLink(script.where)
+    link = ScriptLink(script.watch.folder)
     capture = link.send("capture")
     script.start()
     while not capture.done():
         link.poll()
     assert capture.result()["step"] == 2
-    second = ScriptLink(script.where)  # and the first says nothing any more
+    second = ScriptLink(script.watch.folder)  # and the first says nothing any more
     reach(second, 5)
     link.close()
     second.close()
@@ -281,7 +282,7 @@ def test_a_backward_that_cannot_be_described_is_said_and_runs(script, opened, mo
         raise RuntimeError("broken")
 
     monkeypatch.setattr(program.module("autograd.scripts.step_graph"), "StepGraph", broken)
-    window = opened(script.where)
+    window = opened(script.watch.folder)
     capture = window.link.send("capture")
     script.start()
     with pytest.raises(Exception, match="cannot be captured: broken"):
@@ -353,7 +354,7 @@ def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_it
     while not frames.exists() or not frames.read_text().endswith("\n"):
         assert watched.poll() is None
         threading.Event().wait(0.01)
-    window = started("-c", KILLED, told(frames)[0]["socket"])
+    window = started("-c", KILLED, str(socket_path(folder)))
     assert window.stdout.readline() == "asked\n"
     (tmp_path / "begin").touch()
     assert "'step': 2" in window.stdout.readline() and "True" in window.stdout.readline()
@@ -400,7 +401,7 @@ def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
     while not frames.exists() or not frames.read_text().endswith("\n"):
         assert watched.poll() is None
         threading.Event().wait(0.01)
-    window = opened(told(frames)[0])
+    window = opened(folder)
     capture = window.link.send("capture", step=3)
     (tmp_path / "begin").touch()
     engine, held, _ = window.hold(capture)

@@ -44,7 +44,7 @@ def test_a_compiled_step_is_captured(backend, late, tmp_path, opened: Callable[[
     alone = learn(backend, [], late)
     torch._dynamo.reset()
     watch = tapedeck.watch(folder=tmp_path, quiet=True)
-    window = opened(told(watch.frames)[0])
+    window = opened(watch.folder)
     gradients: list[dict[str, torch.Tensor]] = []
     losses: list[str] = []
     capture = window.link.send("capture")

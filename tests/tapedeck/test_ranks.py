@@ -16,10 +16,9 @@ import torch
 from app.autograd.gradient_norms import measure
 from app.engine.requests.autograd.playback import RecordRequest
 from app.engine.watched.follow import follow
-from app.engine.watched.script_ranks import ranks_of
+from app.engine.watched.script_ranks import ranks_of, script_of
 from app.training.events import Noticed
 from tests.tapedeck.test_capture import Window, opened  # noqa: F401
-from tests.tapedeck.test_watching import told
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -77,7 +76,7 @@ def printed(processes: list[subprocess.Popen[str]]) -> list[str]:
 
 
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
-def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[dict[str, Any]], Window]):  # noqa: F811
+def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[Path], Window]):  # noqa: F811
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     apart, watched = tmp_path / "apart", tmp_path / "watched"
@@ -91,9 +90,10 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[di
     frames = [folder / "frames.jsonl" for folder in folders]
     while not all(path.exists() and path.read_text().endswith("\n") for path in frames):
         assert all(rank.poll() is None for rank in ranks)
-    first = [told(path)[0] for path in frames]
-    assert ranks_of(frames[0], first[0]) == ranks_of(frames[1], first[1]) == dict(enumerate(frames))
-    windows = [opened(where) for where in first]
+    for path in frames:
+        script_frame = script_of(path)
+        assert script_frame is not None and ranks_of(path, script_frame) == dict(enumerate(frames))
+    windows = [opened(path.parent) for path in frames]
     waiting = [window.link.send("capture", step=step) for window, step in zip(windows, (2, 3), strict=True)]
     (watched / "begin").touch()
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import tapedeck
+from app.engine import frame_types
 from app.engine.watched.follow import follow
 from app.engine.watched.script_link import ScriptLink
 from app.training.events import Finished, GradientNorms, GroupRates, LossParts, Noticed, Started, StepDone
@@ -159,7 +160,6 @@ class Script(threading.Thread):
         self.ending = threading.Event()
         self.rates: list[float] = []
         self.watch = tapedeck.watch({"model": self.model}, self.optimizer, folder=folder, quiet=True)
-        self.where = told(self.watch.frames)[0]
 
     def run(self) -> None:
         while not self.ending.is_set():
@@ -195,9 +195,9 @@ def reach(link: ScriptLink, step: int) -> None:
 
 
 def test_commands_act_between_two_steps(script, tmp_path):
-    path = Path(script.where["socket"])
+    path = frames.socket_path(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    link = ScriptLink(script.where)
+    link = ScriptLink(script.watch.folder)
     paused = link.send("pause")
     script.start()
     while not paused.done():
@@ -233,31 +233,31 @@ def test_commands_act_between_two_steps(script, tmp_path):
 def test_a_window_that_is_killed_or_hangs_holds_no_script(script, monkeypatch):
     code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n" \
            "s.sendall(b'{\"do\": \"pause\", \"id\": 1}\\n'); print(s.recv(99), flush=True); input()"  # fmt: skip
-    window = subprocess.Popen([sys.executable, "-c", code, script.where["socket"]], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE)  # fmt: skip
+    path = str(frames.socket_path(script.watch.folder))
+    window = subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     script.start()
     assert b"ok" in window.stdout.readline()
     taken = len(script.rates)
     window.send_signal(signal.SIGKILL)
     window.communicate()
-    link = ScriptLink(script.where)
+    link = ScriptLink(script.watch.folder)
     reach(link, taken + 3)
 
     monkeypatch.setattr("tapedeck.actions.SILENCE", 0.05)
     asked(link, "pause")
     taken = len(script.rates)
-    second = ScriptLink(script.where)  # and the first says nothing any more
+    second = ScriptLink(script.watch.folder)  # and the first says nothing any more
     reach(second, taken + 3)
     second.close()
     link.close()
 
 
 def test_nonsense_is_answered_or_dropped_and_the_script_goes_on(script):
-    link = ScriptLink(script.where)
+    link = ScriptLink(script.watch.folder)
     script.start()
     link._socket.sendall(b"\xff\x00 nonsense\n[1]\n" + b'{"do": "fly", "id": 77}\n')
     reach(link, 2)
-    flood = ScriptLink(script.where)
+    flood = ScriptLink(script.watch.folder)
     try:
         flood._socket.sendall(b"x" * (4 * commands.LONGEST))
     except OSError:
@@ -281,10 +281,10 @@ def test_another_rank_speaks_when_it_is_asked_to(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     tmp_path.chmod(0o700)
     made = Script(tmp_path)
-    link = ScriptLink(made.where)
+    link = ScriptLink(made.watch.folder)
     made.start()
     reach(link, 3)
-    assert {each["event"] for each in told(made.watch.frames)} == {"script"} and made.where["rank"] == 1
+    assert {each["event"] for each in told(made.watch.frames)} == {"script"} and told(made.watch.frames)[0]["rank"] == 1
     asked(link, "speak")
     asked(link, "pause")
     asked(link, "resume")
@@ -298,10 +298,14 @@ def test_what_says_no_secret_is_hung_up_on(tmp_path, monkeypatch):
     """Where there are no Unix sockets."""
     monkeypatch.delattr(commands.socket, "AF_UNIX")
     listening = commands.CommandSocket(tmp_path)
-    assert stat.S_IMODE(Path(listening.where["secret"]).stat().st_mode) == 0o600
-    right = ScriptLink(listening.where)
-    (tmp_path / "wrong").write_text("0" * 64)
-    wrong = ScriptLink({**listening.where, "secret": str(tmp_path / "wrong")})
+    file = tmp_path / frames.PORT
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    right = ScriptLink(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / frames.PORT).write_bytes(file.read_bytes()[:6] + b"0" * 64)
+    (other / frames.PORT).chmod(0o600)
+    wrong = ScriptLink(other)
     answer, refused = right.send("ping"), wrong.send("ping")
     while not (answer.done() and refused.done()):
         for client, command in listening.poll(0.01):
@@ -328,3 +332,16 @@ def test_a_cell_of_a_notebook_leaves_no_step_untold(tmp_path, monkeypatch):
     assert repr(watch) == f"<Watch: tapedeck {watch.frames}>"
     watch.stop()
     assert not called and "has ended" in repr(watch)
+
+
+@pytest.mark.parametrize("loop", loops.LOOPS, ids=lambda loop: loop.__name__)
+def test_each_line_of_a_script_is_a_frame_that_the_window_takes(loop, tmp_path):
+    """Also of a script whose words no file can hold."""
+    with tapedeck.watch(folder=tmp_path, quiet=True) as watch:
+        list(loop())
+        watch._watcher.say("half a pair: \ud800")
+        watch.failed(ValueError("x" * 100_000))
+    kinds = {type(frame_types.decode(line)).__name__.lower() for line in watch.frames.read_bytes().splitlines()}
+    assert {"script", "started", "layers", "step", "norms", "memory", "looking", "said", "failed"} <= kinds
+    events = list(follow(watch.frames, every=0.01))
+    assert not [event for event in events if isinstance(event, Noticed) and "not a line" in event.message]

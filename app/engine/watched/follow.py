@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from app.engine import frame_types
+from app.engine.frame_types import first_frame
 from app.engine.json_lines import Reader
 from app.engine.remote_control import RemoteRunError
 from app.engine.watched.script_link import ScriptLink
@@ -19,10 +22,12 @@ from app.engine.watched.script_ranks import ranks_of
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
 from app.training.control import Control, Ending, Result
-from app.training.events import Event, Failed, Finished
+from app.training.events import Event, Failed, Finished, Noticed
 from app.training.job import Job
 from app.training.run_requests import SetRate
+from app.util import regular_files
 from app.util.frozen import FrozenMap
+from tapedeck.frames import Script
 
 if TYPE_CHECKING:
     from app.training.monitoring.live_model import LiveRun
@@ -33,9 +38,11 @@ T = TypeVar("T")
 EVERY = 0.1  # seconds between two polls of the file
 RANKS_EVERY = 1.0  # seconds
 AT_ONCE = 1 << 20  # bytes
+LONGEST_LINE = 1 << 26  # bytes
 _BEGINS = b'{"event": "script"'
 GONE = "the script ended without a final event"
-LEFT = "the run itself continues where it was started"
+LEFT = "it continues where it was started"
+CHOOSE = "Choose the frames.jsonl of a script under `tapedeck run`, or a file of what train.py --json prints."
 NOTE = "Watched through its file: it was started elsewhere, and is paused and stopped there."
 
 
@@ -45,8 +52,9 @@ class WatchedRunControl(Control):
     def __init__(self) -> None:
         super().__init__()
         self._link: ScriptLink | None = None
-        self.where: Mapping[str, Any] = {}  # the "script" frame of the script that is connected
-        self._missing = False  # it says where it listens, and does not
+        self.folder = Path()  # of the frames of the script that is connected
+        self._script: Script | None = None
+        self._missing = False  # it says that it listens, and does not
         self.ranks: Mapping[int, Path] = {}  # the frames of all ranks by rank, where the script has several
         self._ranks_due = 0.0
 
@@ -55,16 +63,19 @@ class WatchedRunControl(Control):
         """Return whether the script accepts commands."""
         return self._link is not None and not self._link.ended
 
-    def connect(self, where: Mapping[str, Any]) -> None:
-        """Connect to the script of a "script" frame, if it still listens."""
+    def connect(self, path: Path, script: Script) -> None:
+        """Connect to the script that writes the frames of a file, if it still listens."""
         self.disconnect()
         self.ranks, self._ranks_due = {}, 0.0
-        try:
-            self._link, self._missing, self.where = ScriptLink(where), False, where
-        except (OSError, KeyError):
-            self._link, self._missing = None, "socket" in where or "port" in where
+        self._link, self._missing = None, False
+        if not script.commands:
             return
-        if where.get("rank"):
+        try:
+            self._link, self.folder, self._script = ScriptLink(path.parent), path.parent, script
+        except OSError:
+            self._missing = True
+            return
+        if script.rank:
             self._link.send("speak")  # rank 0 alone does so unasked
 
     def disconnect(self) -> None:
@@ -81,10 +92,10 @@ class WatchedRunControl(Control):
 
     def look_for_ranks(self, path: Path) -> None:
         """Find the frames files of the other ranks, which start at different times."""
-        now = monotonic()
-        if self.commands and now >= self._ranks_due and len(self.ranks) < int(self.where.get("world") or 1):
+        now, script = monotonic(), self._script
+        if script is not None and self.commands and now >= self._ranks_due and len(self.ranks) < script.world:
             self._ranks_due = now + RANKS_EVERY
-            self.ranks = ranks_of(path, self.where)
+            self.ranks = ranks_of(path, script)
 
     def pause(self) -> None:
         """Pause a connected script after the current step."""
@@ -153,44 +164,96 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
     def now() -> float:
         return at
 
-    reader = Reader(now, NOTE, timed=False)
+    lines = _Lines(path, Reader(now, NOTE, timed=False))
     ending: Finished | Failed | None = None
-    note = LEFT
+    last = Finished("left", 0, 0, 0.0, LEFT)
     try:
         while not control.stopping:
             gone = control.poll()
-            lines = tail.read()
-            for line in lines:
-                if line.startswith(_BEGINS):
-                    control.connect(_script(line))
-                    reader = Reader(now)
-                try:
-                    event = reader.event(line)
-                except ValueError:
-                    continue  # what the script prints beside its lines
+            try:
+                new = tail.read()
+            except OSError as error:
+                ending = _unreadable(path, error.strerror or str(error))
+                break
+            for line in new:
+                if line.startswith(_BEGINS) and (script := _script(line)) is not None:
+                    control.connect(path, script)
+                    lines.reader = Reader(now)
+                event = lines.event(line)
                 ending = event if isinstance(event, Finished | Failed) else ending if event is None else None
+                if lines.broken:
+                    break
                 if event is not None and ending is None:
                     yield event
-            if not lines and (ending is not None or gone):
-                note = GONE
+            if lines.broken or (not new and (ending is not None or gone)):
+                last = Finished("stopped", 0, 0, 0.0, GONE)
                 break
             if not tail.behind:
+                if (said := lines.nothing_yet()) is not None:
+                    yield said
                 control.look_for_ranks(path)
                 control.rest(every)
                 at = monotonic() - began
     finally:
         tail.close()
         control.disconnect()
-        state: Ending = "stopped" if ending is None else "failed" if isinstance(ending, Failed) else ending.reason
+        reader = lines.reader
+        last = msgspec.structs.replace(last, epoch=reader.epoch, steps=reader.step, seconds=at)
+        state: Ending = "failed" if isinstance(ending, Failed) else (ending or last).reason
         control.finish(Result(state, reader.epoch, reader.step, None))
-    yield ending or Finished("stopped", reader.epoch, reader.step, at, note)
+    yield ending or last
 
 
-def _script(line: bytes) -> Mapping[str, Any]:
-    """Return the fields of a "script" frame; none of an incomplete line."""
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(line, type=dict[str, Any])
-    return {}
+class _Lines:
+    """Turns the lines of a file into events, and says once that some are no frames.
+
+    `broken` becomes True with a malformed frame before the run has started: nothing can be shown then.
+    """
+
+    def __init__(self, path: Path, reader: Reader) -> None:
+        self._path, self.reader = path, reader
+        self._count = 0
+        self._said = self._recognised = False
+        self.broken = False
+
+    def event(self, line: bytes) -> Event | None:
+        """Return the event of a line; None of what the script prints beside its frames."""
+        self._count += 1
+        try:
+            event = self.reader.event(line)
+        except ValueError as error:
+            return self._refused(str(error)) if frame_types.is_frame(line) else None
+        self._recognised = self._recognised or event is not None or frame_types.is_frame(line)
+        return event
+
+    def _refused(self, reason: str) -> Event | None:
+        self._recognised = True
+        words = f"Line {self._count:,} of {self._path.name} is {reason}"
+        if not self.reader.has_started:
+            self.broken = True
+            return Failed("data", words, CHOOSE, "", None, 0, 0)
+        if self._said:
+            return None
+        self._said = True
+        return Noticed(self.reader.step, "", None, f"{words}. Such lines are left out.")
+
+    def nothing_yet(self) -> Event | None:
+        """Say once, at the end of what is there, that no line is one of a run."""
+        if self._recognised or self._said or not self._count:
+            return None
+        self._said = True
+        return Noticed(0, "", None, f"No line of {self._path.name} is one of a run so far. {CHOOSE}")
+
+
+def _unreadable(path: Path, reason: str) -> Failed:
+    return Failed("data", f"{path.name} cannot be watched: {reason}", CHOOSE, "", None, 0, 0)
+
+
+def _script(line: bytes) -> Script | None:
+    """Return the "script" frame that a line is, None of a malformed one."""
+    with suppress(ValueError):
+        return first_frame(line)
+    return None
 
 
 class Tail:
@@ -198,37 +261,44 @@ class Tail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: BinaryIO | None = None
+        self._file: int | None = None
         self._rest = b""
+        self._offset = self._endless = 0  # bytes that were read, and those since the last end of a line
         self.behind = False
 
     def read(self) -> list[bytes]:
-        """Return the new complete lines; none of a file that is missing or cannot be read."""
+        """Return the new complete lines; none of a missing file.
+
+        Raises OSError of what is no regular file, cannot be read, or has a line without an end.
+        """
         try:
-            file = self._opened()
-            data = file.read(AT_ONCE)
-        except OSError:
+            data = os.read(self._opened(), AT_ONCE)
+        except FileNotFoundError:
             self.close()
             return []
+        self._offset += len(data)
         self.behind = len(data) == AT_ONCE
-        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        whole, end, self._rest = (self._rest + data).rpartition(b"\n")
+        self._endless = 0 if end else self._endless + len(data)
+        if self._endless > LONGEST_LINE:
+            raise OSError(errno.EFBIG, f"it has a line of more than {LONGEST_LINE >> 20} MiB")
         if len(self._rest) > AT_ONCE:
             self._rest = b""  # nothing of ours has such lines
         return whole.split(b"\n") if whole else []
 
-    def _opened(self) -> BinaryIO:
-        """Return the open file, from its start if it was replaced or truncated. Raises OSError."""
-        there = self._path.stat()
+    def _opened(self) -> int:
+        """Return the descriptor of the file, from its start if it was replaced or truncated. Raises OSError."""
+        there = os.stat(self._path)
         if self._file is not None:
-            here = os.fstat(self._file.fileno())
-            if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) and there.st_size >= self._file.tell():
+            here = os.fstat(self._file)
+            if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) and there.st_size >= self._offset:
                 return self._file
             self.close()
-        self._file, self._rest = self._path.open("rb"), b""
+        self._file = regular_files.opened(self._path)
         return self._file
 
     def close(self) -> None:
         """Close the file; the next read opens it again."""
         if self._file is not None:
-            self._file.close()
-        self._file, self.behind = None, False
+            os.close(self._file)
+        self._file, self._rest, self.behind, self._offset, self._endless = None, b"", False, 0, 0

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from app.autograd.playback.steps import PassResult
 from app.engine.protocol import Handle
 from app.engine.remote_control import RemoteRunError
@@ -17,6 +15,7 @@ from app.engine.requests.autograd.capture import CapturedStep, HeldStep
 from app.engine.requests.autograd.playback import RecordRequest
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
+from app.engine.watched.script_ranks import script_of
 from app.util.late_dataclass import dataclass
 
 HELD_HANDLE = 1  # the number of what the script's engine holds
@@ -42,8 +41,8 @@ def held_step(frames: Path, step: int, play: bool) -> Iterator[HeadlessStep]:
     Raises RemoteRunError if the script ends before, has passed that step, or cannot describe it; OSError if it cannot
     be reached.
     """
-    where = _where(frames)
-    link = ScriptLink(where)
+    _wait_for_script(frames)
+    link = ScriptLink(frames.parent)
     ended = threading.Event()
     polling = threading.Thread(target=_poll, args=(link, ended), name="answers of a script", daemon=True)
     polling.start()
@@ -51,7 +50,7 @@ def held_step(frames: Path, step: int, play: bool) -> Iterator[HeadlessStep]:
     try:
         answer = link.send("capture", step=step).result()
         held = HeldStep(Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"]))
-        engine = ScriptEngine(where)
+        engine = ScriptEngine(frames.parent)
         captured = engine.ask(held).result()
         if play:
             passed = engine.ask(RecordRequest(held)).result()
@@ -73,15 +72,11 @@ def _poll(link: ScriptLink, ended: threading.Event) -> None:
         link.poll()
 
 
-def _where(frames: Path) -> dict[str, object]:
-    """Return the first frame of a script, which may just be starting. Raises RemoteRunError."""
+def _wait_for_script(frames: Path) -> None:
+    """Wait for the first frame of a script, which may just be starting. Raises RemoteRunError."""
     until = time.monotonic() + BEGINS
     while time.monotonic() < until:
-        try:
-            line, end, _ = frames.read_bytes().partition(b"\n")
-        except FileNotFoundError:
-            end = b""
-        if end:
-            return msgspec.json.decode(line, type=dict[str, object])
+        if script_of(frames) is not None:
+            return
         time.sleep(LOOK_EVERY)
     raise RemoteRunError("The script did not start.")

@@ -7,7 +7,7 @@ import json
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, Any
 
 from app.engine.own_engine import OwnEngine
@@ -20,11 +20,11 @@ WENT_ON = "went on"
 class _Connection:
     """A connection in the place of a process: `kill` closes it, and nothing else."""
 
-    def __init__(self, where: Mapping[str, Any], pid: int) -> None:
-        self.pid = pid
+    def __init__(self, folder: Path) -> None:
+        self.pid = 0  # of no process that is to be measured or ended from here
         self.returncode: int | None = None
         self._ended = threading.Event()
-        self._socket = connected(where)
+        self._socket = connected(folder)
         self._socket.settimeout(ANSWERS)
         try:
             self._socket.sendall(b'{"do": "engine", "id": 0}\n')
@@ -89,13 +89,15 @@ class _Reader:
 
 
 class ScriptEngine(OwnEngine):
-    """Requests about the step at which the script of a "script" frame is paused. Raises OSError if it is unreachable.
+    """Requests about the step at which the script whose frames lie in `folder` is paused.
+
+    Raises OSError if it is unreachable.
 
     It ends when the script resumes; closing it resumes the script.
     """
 
-    def __init__(self, where: Mapping[str, Any]) -> None:
-        super().__init__(lambda: _Connection(where, int(where.get("pid") or 0)))
+    def __init__(self, folder: Path) -> None:
+        super().__init__(lambda: _Connection(folder))
 
     def how_it_ended(self) -> str:
         return WENT_ON

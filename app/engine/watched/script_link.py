@@ -5,34 +5,38 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
+import struct
 import threading
-from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from app.engine.remote_control import RemoteRunError
+from app.util import regular_files
+from tapedeck import frames
 
 PING_EVERY = 2.0  # seconds; a paused script resumes if it gets no ping for longer
 CONNECTS = 2.0  # seconds
 LONGEST = 1 << 20  # bytes of an answer
+PORT_FILE = 70  # bytes: five digits, a blank and the secret
 
 
 class ScriptLink:
-    """Connected to the script whose "script" frame said `where`. Raises OSError.
+    """Connected to the script whose frames lie in `folder`. Raises OSError.
 
     `send` may be called on any thread, `poll` on one. `ended` becomes True when the script is gone.
     """
 
-    def __init__(self, where: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.ended = False
         self._lock = threading.Lock()
         self._count = 0
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._rest = b""
         self._pinged = monotonic()
-        self._socket = connected(where)
+        self._socket = connected(folder)
         self._ping = self.send("ping")
 
     def send(self, do: str, **fields: Any) -> Future[dict[str, Any]]:
@@ -103,24 +107,38 @@ class ScriptLink:
                 future.set_exception(RemoteRunError("The script has ended."))
 
 
-def connected(where: Mapping[str, Any]) -> socket.socket:
-    """Connect to the socket of the same user, or to a port of this machine whose secret can be read, without waiting
-    from then on. Raises OSError, and KeyError without a secret."""
-    if path := where.get("socket"):
-        if hasattr(os, "geteuid") and os.lstat(path).st_uid != os.geteuid():
-            raise PermissionError(f"{path} belongs to another user")
-        made = socket.socket(getattr(socket, "AF_UNIX"), socket.SOCK_STREAM)  # noqa: B009  not on every system
-        made.settimeout(CONNECTS)
-        try:
-            made.connect(str(path))
-        except OSError:
-            made.close()
-            raise
+def connected(folder: Path) -> socket.socket:
+    """Connect to the script whose frames lie in a folder, without waiting from then on. Raises OSError.
+
+    It listens on a socket of this user in that folder, whatever its frames say; where there are no Unix sockets, on the
+    port of this machine that a private file there names.
+    """
+    if hasattr(socket, "AF_UNIX"):
+        made = _connected_socket(frames.socket_path(folder))
     else:
-        if not isinstance(where.get("port"), int):
-            raise ConnectionError("The script takes no commands.")
-        secret = Path(str(where["secret"])).read_bytes()
-        made = socket.create_connection(("127.0.0.1", where["port"]), CONNECTS)
+        port, _, secret = regular_files.read_private(folder / frames.PORT, PORT_FILE + 1).partition(b" ")
+        if len(port) + 1 + len(secret) != PORT_FILE or not port.isdigit():
+            raise ConnectionError(f"{folder / frames.PORT} does not name a port")
+        made = socket.create_connection(("127.0.0.1", int(port)), CONNECTS)
         made.sendall(secret + b"\n")
     made.setblocking(False)
+    return made
+
+
+def _connected_socket(path: Path) -> socket.socket:
+    """Connect to a Unix socket behind which a process of the same user is. Raises OSError."""
+    found = os.lstat(path)
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(f"{path} is no private socket of yours")
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(CONNECTS)
+    try:
+        made.connect(str(path))
+        if hasattr(socket, "SO_PEERCRED"):  # it may have been replaced by a link
+            _pid, user, _group = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if user != os.geteuid():
+                raise PermissionError(f"{path} belongs to another user")
+    except OSError:
+        made.close()
+        raise
     return made

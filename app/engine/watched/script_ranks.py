@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
+from app.engine.frame_types import Script, first_frame
+from app.util import regular_files
 from tapedeck.frames import FRAMES
 
-LONGEST = 1 << 16  # bytes of a first line
+LONGEST = 1 << 20  # bytes of a first line
 
 
-def first_frame(path: Path) -> Mapping[str, Any]:
-    """Return the fields of the first line of frames; none of a file that cannot be read or has no whole line yet."""
-    with suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
-        line = file.readline(LONGEST)
-        if line.endswith(b"\n"):
-            return msgspec.json.decode(line, type=dict[str, Any])
-    return {}
+def script_of(path: Path) -> Script | None:
+    """Return the first frame of the script whose own file of frames this is; None of any other file."""
+    with suppress(OSError, ValueError):
+        line, end, _ = regular_files.read_private(path, LONGEST).partition(b"\n")
+        return first_frame(line) if end else None
+    return None
 
 
-def ranks_of(path: Path, script: Mapping[str, Any]) -> dict[int, Path]:
+def ranks_of(path: Path, script: Script) -> dict[int, Path]:
     """Return the frames of all ranks that are known by now, by rank; `script` is the first frame of `path`.
 
     Empty for a script that has one process.
     """
-    job = script.get("job")
-    if not job:
+    if not script.job:
         return {}
     above = path.parent.parent
-    found = {}
+    ranks = {}
     for file in (*sorted(above.glob(f"*/{FRAMES}")), above / FRAMES, *path.parent.glob(f"*/{FRAMES}"), path):
-        frame = first_frame(file)
-        if frame.get("job") == job and isinstance(rank := frame.get("rank"), int):
-            found[rank] = file
-    return dict(sorted(found.items()))
+        other = script_of(file)
+        if other is not None and other.job == script.job:
+            ranks[other.rank] = file
+    return dict(sorted(ranks.items()))

@@ -78,7 +78,7 @@ class ScriptStep(QObject):
             self.refused.emit(str(answer))
             return
         held = HeldStep(Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"]))
-        connect, connected = partial(ScriptEngine, self._control().where), partial(self._connected, turn, held)
+        connect, connected = partial(ScriptEngine, self._control().folder), partial(self._connected, turn, held)
         self._background.ask(f"{START} {turn}", connect, on_answer=connected, on_error=self._failed)
 
     def _connected(self, turn: int, held: HeldStep, engine: ScriptEngine) -> None:

@@ -20,6 +20,7 @@ import tapedeck
 from app.autograd.gradient_norms import measure
 from app.views.training.runs.transport_deck import CAPTURE
 from tapedeck import watcher
+from tests.slow.hostile_frames import CASES, Outside
 from tests.support.whole_window import WholeWindow
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
 
@@ -92,7 +93,7 @@ def test_a_script_is_seen_paused_stepped_and_given_a_rate(qtbot: QtBot, window: 
     control.run()
     until(lambda: session.state == "running" and len(script.rates) > before + 5)
     control.stop()  # of the watching
-    until(lambda: session.state == "stopped")
+    until(lambda: session.state == "left")
     assert "continues" in session.current.finished.note and script.is_alive()
 
 
@@ -282,3 +283,17 @@ def test_another_rank_is_chosen_and_tells_its_steps(
             process.communicate("end")
     qtbot.waitUntil(lambda: not session.active)
     assert not any(process.returncode for process in ranks)
+
+
+@pytest.mark.parametrize("name", ["a loss of 10^400", "10^400 epochs", "only prints of a script", "a link to a key"])
+def test_a_hostile_file_is_answered_by_a_sentence(qtbot: QtBot, window: WholeWindow, tmp_path: Path, name: str) -> None:
+    case = next(case for case in CASES if case.name == name)
+    outside = Outside(tmp_path)
+    folder = tmp_path / "watched"
+    folder.mkdir(mode=0o700)
+    window.actions_by_key.trigger("watch-file", case.write(folder, outside.neighbours))
+    qtbot.waitUntil(lambda: any(case.says in text for text in window.console.texts))
+    assert window.session.state != "starting" and not outside.reached
+    window.session.stop()
+    qtbot.waitUntil(lambda: not window.session.active)
+    outside.close()

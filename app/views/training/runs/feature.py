@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from app.training.events import Noticed
 from app.views.feature import Action, Feature, Page, Submenu
 from app.views.training.runs.failures import show_failure
 from app.views.training.runs.placement_control import PlacesControl
 from app.views.training.runs.ranks_control import RanksControl
 
 if TYPE_CHECKING:
-    from app.training.events import Failed
+    from app.training.events import Event, Failed
     from app.views.training.runs.console import Console
     from app.views.training.runs.run_panel import RunPanel
     from app.views.training.runs.runs_control import RunsControl
@@ -26,10 +27,12 @@ WATCH = "A script under `tapedeck run`, which can be paused from here, or the fi
 SWEEP = "Train a run for each of several values of the settings, one after the other"
 STATES = {
     "starting": ("Starting", "run"),
+    "waiting": ("Waiting for the first step", "run"),
     "running": ("Training", "run"),
     "paused": ("Paused", "warn"),
     "stopping": ("Stopping", "text2"),
     "failed": ("Stopped by an error", "error"),
+    "left": ("No longer watched", "text2"),
 }
 
 
@@ -90,6 +93,7 @@ class RunsFeature(Feature):
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         workspace.session.stateChanged.connect(self._run_state)
+        workspace.session.told.connect(self._told)
         workspace.session.commandsChanged.connect(lambda: self._run_state(workspace.session.state))
         workspace.document.replaced.connect(self._project_replaced)
 
@@ -108,6 +112,12 @@ class RunsFeature(Feature):
         yield
         self.runs_control = RunsControl(workspace, self.runs)
         self.sweeps = SweepControl(workspace, self.runs)
+
+    def _told(self, events: list[Event]) -> None:
+        """Show the newest message of a run elsewhere; the console lists them all."""
+        said = [event.message for event in events if isinstance(event, Noticed)]
+        if said and self.workspace.session.watched_last:
+            self.workspace.notifier.say(said[-1])
 
     def _failed(self, failed: Failed) -> None:
         """Report a failure; those of a sweep are reported together at its end."""

@@ -41,8 +41,9 @@ class NewestWeightsSource(QObject):
     def of_this_window(self, source: Source) -> bool:
         """Return whether a run in this window has the newest weights, so that obtaining them takes a while."""
         run = self.run
-        started = run is not None and self._session.training_thread is not None and run.state != "starting"
-        return started and run is not None and run.job.source.same_net(source)
+        if run is None or self._session.training_thread is None or run.state in ("starting", "waiting"):
+            return False
+        return run.job.source.same_net(source)
 
     def best(self) -> WeightsChoice:
         """Return those with the smallest validation loss of the newest run: one in this window has stored its own."""

@@ -30,6 +30,9 @@ class ConsoleLine:
     detail: str = ""
 
 
+_ENDINGS = {"done": ("Done", "run"), "stopped": ("Stopped", "text"), "left": ("No longer watched", "text")}
+
+
 def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
     """Return the lines for an event; steps and measurements have none. `epochs` is the planned number."""
     match event:
@@ -43,7 +46,7 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
         case Resumed():
             return [ConsoleLine(f"Resumed after step {grouped_digits(event.step)}.")]
         case Finished():
-            word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
+            word, tone = _ENDINGS[event.reason]
             spent = f"{event.seconds:.1f} s" if event.seconds < 120 else duration(event.seconds)
             looking = f" Telemetry took {percent(event.looking)} % of it." if event.looking else ""
             why = f": {event.reason_text}" if event.reason_text else ""
@@ -67,9 +70,10 @@ def _started(event: Started) -> list[ConsoleLine]:
     count = parameters_text(event.parameters + event.frozen, event.frozen)
     if not event.steps_per_epoch:
         return [ConsoleLine(f"A script trains {count} on {event.device}.", "text")]
+    seed = f", seed {event.seed}" if event.seed >= 0 else ""
     lines = [
         ConsoleLine(
-            f"Training on {event.device}, seed {event.seed}: {count}, "
+            f"Training on {event.device}{seed}: {count}, "
             f"{grouped_digits(event.train_count)} training and {grouped_digits(event.validation_count)} validation "
             f"samples, {grouped_digits(event.epochs)} epochs of {grouped_digits(event.steps_per_epoch)} batches of "
             f"{event.batch_size}.",

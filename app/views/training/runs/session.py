@@ -32,7 +32,7 @@ SHARE = 0.01  # of a CPU core for polls and their painting: the run may need the
 ROOMY = 3  # factor for time and rate of polls if the run leaves a core to the window
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 
-ACTIVE = frozenset({"starting", "running", "paused", "stopping"})
+ACTIVE = frozenset({"starting", "waiting", "running", "paused", "stopping"})
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class RunUnderWay(RuntimeError):
 class Run:
     """One run of this window: its job in the stage that it is in, its history, and how it ended.
 
-    `state` is "starting", "running", "paused", "stopping", "done", "stopped" or "failed".
+    `state` is "starting", "running", "paused", "stopping", "done", "stopped" or "failed"; of a run elsewhere "waiting"
+    for its first step, and "left" when it is watched no longer, though it goes on.
     """
 
     number: int
@@ -76,6 +77,7 @@ class Run:
     failed: Failed | None = None
     recorder: Recorder | None = None  # keeps it in a folder
     series: Series | None = None  # of a run of a sweep
+    watched: Path | None = None  # the file of one that was started elsewhere
 
     @property
     def display_number(self) -> int:
@@ -236,8 +238,8 @@ class RunSession(QObject):
             raise RunUnderWay
         self._count += 1
         run = Run(self._count, job.at_stage(stage), datetime.now(), history or History(), recorder=recorder)
-        run.series = series
         place = self._place if place is None else place
+        run.series, run.watched = series, place.watched
         before = self._before_run() if self._before_run is not None else None
         old, self._thread = (
             self._thread,
@@ -252,14 +254,16 @@ class RunSession(QObject):
         if step:
             self._thread.step()
         self._timer.start()
+        if run.watched is not None:
+            run.state = "waiting"
         self.runStarted.emit(run)
-        self.stateChanged.emit("starting")
+        self.stateChanged.emit(run.state)
         self._thread.start()  # last: it would compete for the interpreter with the handlers of `runStarted`
         return run
 
     def pause(self) -> None:
         """Pause before the next batch. No effect on a run that is not running."""
-        if self._thread is not None and self.state in ("starting", "running"):
+        if self._thread is not None and self.state in ("starting", "waiting", "running"):
             self._thread.pause()
 
     def resume(self) -> None:
@@ -268,14 +272,15 @@ class RunSession(QObject):
 
     def step(self) -> None:
         """Run one more batch, then pause; also pauses a running run."""
-        if self._thread is not None and self.state in ("starting", "running", "paused"):
+        if self._thread is not None and self.state in ("starting", "waiting", "running", "paused"):
             self._thread.step()
 
     def stop(self) -> None:
-        """Stop after the current batch; `runEnded` follows."""
+        """Stop after the current batch; `runEnded` follows. A run elsewhere goes on, and is watched no longer."""
         if self._thread is not None and self.active:
             self._thread.stop()
-            self._enter("stopping")
+            if not self.watches:
+                self._enter("stopping")
 
     def close_and_wait(self, milliseconds: int = 30_000) -> bool:
         """Stop and wait until the thread has ended, for closing the window. False if a batch takes longer than that."""

@@ -25,11 +25,13 @@ EDITED = {"run": "name", "note": "note", "tags": "tags"}  # what an edit of a co
 # icon and words of each state
 STATES: dict[str, tuple[str, str]] = {
     "starting": ("run", "Starting"),
+    "waiting": ("run", "Waiting for its first step"),
     "running": ("run", "Running"),
     "paused": ("pause", "Paused"),
     "stopping": ("stop", "Stopping"),
     "done": ("check", "Done"),
     "stopped": ("stop", "Stopped"),
+    "left": ("run", "No longer watched"),
     "failed": ("error", "Failed"),
     "interrupted": ("warning", "Interrupted"),
 }
@@ -121,10 +123,14 @@ class RunRow:
         settings, rates = record.hyperparameters(training), history.steps["rate"]
         if settings.lr is None and len(rates) and rates[0] == rates[0]:
             settings = msgspec.structs.replace(settings, lr=float(rates[0]))
-        started = history.started
+        started, epochs = history.started, training.epochs
+        if run.watched is not None:  # nothing is known of it but what its lines say
+            size, seed = (started.batch_size, started.seed) if started else (0, -1)
+            settings = msgspec.structs.replace(settings, batch_size=size, seed=seed)
+            epochs = started.epochs if started and started.steps_per_epoch else 0
         known = msgspec.structs.replace(
             known, settings=settings, rates_set=max(known.rates_set, len(history.rates_set)),
-            device=started.device if started else training.device, epochs=training.epochs,
+            device=started.device if started else training.device, epochs=epochs,
         )  # fmt: skip
         return ListedRun(known, self.figures, self.state)
 

@@ -20,11 +20,13 @@ from app.views.ui.widgets.transport import Transport
 LOOKS: dict[str, tuple[str, str, str, str, str]] = {
     "idle": ("ready", "text4", "", "", "text2"),
     "starting": ("running", "run", "Starting…", "", "text2"),
+    "waiting": ("running", "run", "Waiting for the first step", "", "text2"),
     "running": ("running", "run", "", "", "text2"),
     "paused": ("paused", "run", "Paused", "pause", "text2"),
     "stopping": ("blocked", "run", "Stopping…", "", "text2"),
     "done": ("ready", "text4", "Done", "check", "run"),
     "stopped": ("ready", "text4", "Stopped", "stop", "text2"),
+    "left": ("ready", "text4", "No longer watched", "", "text2"),
     "failed": ("ready", "text4", "Failed", "error", "error"),
 }
 # By the state of `ScriptStep`.
@@ -101,7 +103,7 @@ class RunDeck(QWidget):
         """
         LOOKS[state]
         self._state, self._status = state, status
-        if state == "starting":
+        if state in ("starting", "waiting"):
             self.show_progress(None)
         elif state not in ("running", "idle") and self._session is not None:
             self.show_progress(self._session.progress())  # exact to the batch
