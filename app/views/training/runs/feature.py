@@ -93,7 +93,7 @@ class RunsFeature(Feature):
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         workspace.session.stateChanged.connect(self._run_state)
-        workspace.session.told.connect(self._told)
+        workspace.session.told.connect(self._show_notices)
         workspace.session.commandsChanged.connect(lambda: self._run_state(workspace.session.state))
         workspace.document.replaced.connect(self._project_replaced)
 
@@ -113,7 +113,7 @@ class RunsFeature(Feature):
         self.runs_control = RunsControl(workspace, self.runs)
         self.sweeps = SweepControl(workspace, self.runs)
 
-    def _told(self, events: list[Event]) -> None:
+    def _show_notices(self, events: list[Event]) -> None:
         """Show the newest message of a run elsewhere; the console lists them all."""
         said = [event.message for event in events if isinstance(event, Noticed)]
         if said and self.workspace.session.watched_last:
