@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from app.engine import child_process, pool
-from app.engine.json_lines import Clock, Reader
+from app.engine.json_lines.reader import Clock, Reader
 from app.engine.own_engine import once
 from app.engine.placement import RunPlacement
 from app.engine.protocol import EngineDiedError

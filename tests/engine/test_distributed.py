@@ -11,7 +11,7 @@ import pytest
 
 from app.data.config import DataConfig
 from app.engine import distributed, pool
-from app.engine.json_lines import Clock, Reader
+from app.engine.json_lines.reader import Clock, Reader
 from app.engine.placement import RunPlacement
 from app.engine.remote_control import RemoteRunError
 from app.export.script.script import training_script

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from app.engine import frame_types
-from app.engine.frame_types import first_frame
-from app.engine.json_lines import Reader
+from app.engine.json_lines import frame_types
+from app.engine.json_lines.frame_types import first_frame
+from app.engine.json_lines.reader import Reader
 from app.engine.remote_control import RemoteRunError
 from app.engine.watched.script_link import ScriptLink
 from app.engine.watched.script_ranks import ranks_of

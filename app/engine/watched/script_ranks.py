@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from app.engine.frame_types import Script, first_frame
+from app.engine.json_lines.frame_types import Script, first_frame
 from app.util import regular_files
 from tapedeck.frames import FRAMES
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Literal
 
-from app.engine import frame_types
-from app.engine.frame_types import Epoch, Hashes, Hashing, HashLayers
+from app.engine.json_lines import frame_types
+from app.engine.json_lines.frame_types import Epoch, Hashes, Hashing, HashLayers
 from app.training import events
 from app.training.events import (
     EpochDone,
