@@ -122,6 +122,21 @@ _FREE = frozenset((
 ))  # fmt: skip
 
 
+_LIMITS = frozenset(("epochs", "max_steps", "max_minutes", "patience"))
+
+
+def with_settings(project: Project, other: Project) -> Project:
+    """Return a project with the settings of another one, and its own initial weights."""
+    training = replace(other.training, start=project.training.start)
+    return replace(project, training=training, data=other.data)
+
+
+def differing(before: Project, now: Project) -> tuple[str, ...]:
+    """Describe the settings that a run has and another project does not, such as "batch_size 17 (the run: 64)"."""
+    pairs = compare.differences(before, now).items()
+    return tuple(f"{name} {new} (the run: {old})" for name, (old, new) in pairs if name not in _FREE or name in _LIMITS)
+
+
 def changes(before: Project, now: Project) -> dict[str, tuple[str, str]]:
     """Return the settings with which a run would be resumed as another run, with both values by name."""
     return {name: pair for name, pair in compare.differences(before, now).items() if name not in _FREE}

@@ -100,7 +100,8 @@ def test_a_paused_run_goes_on_with_an_edited_net_and_is_kept(qtbot, tmp_path):
     assert losses(run(thread.job)) == losses(events)
     kept = recorder.kept
     assert recorder.problem == "" and [one.step for one in kept.record.cuts] == [1]
-    found = find_resumable(FindResumable(kept.folder, replace(project.training, epochs=3), ""), None)
+    longer = replace(project, training=replace(project.training, epochs=3))
+    found = find_resumable(FindResumable(kept.folder, longer, ""), None)
     assert (found.stage, len(found.projects), found.project.training.epochs) == (2, 2, 3)
     rest = list(train(found.job, resume=found.checkpoint))
     assert isinstance(rest[-1], Finished) and len(losses(rest)) == 6

@@ -8,7 +8,8 @@ from typing import ClassVar
 from app.engine.protocol import Handle, Request
 from app.project.project import Project
 from app.runs.checkpoint_files import GoingOn
-from app.training.config import StartWeights, TrainingConfig
+from app.runs.record import Changed
+from app.training.config import StartWeights
 from app.training.events import Event
 from app.training.job import Job
 from app.util.late_dataclass import dataclass
@@ -18,7 +19,8 @@ from app.util.late_dataclass import dataclass
 class Resumable:
     """What a run needs to resume: the project of every stage, the one that it resumes in, from 1, and the job.
 
-    `passed_over` lists newer checkpoints that are unusable.
+    `passed_over` lists newer checkpoints that are unusable. `changed` are the settings that were taken in place of the
+    run's own, and `others` those that were not, with both values by name; `refusal` says why these cannot be taken.
     """
 
     projects: tuple[Project, ...]
@@ -26,6 +28,9 @@ class Resumable:
     job: Job
     checkpoint: Path
     passed_over: tuple[str, ...]
+    changed: Changed | None = None
+    others: tuple[str, ...] = ()
+    refusal: str = ""
 
     @property
     def project(self) -> Project:
@@ -35,15 +40,15 @@ class Resumable:
 
 @dataclass(frozen=True)
 class FindResumable(Request[Resumable]):
-    """Find the settings and newest checkpoint of a run; a finished run takes the limits of `now`.
-
-    Raises RunError.
+    """Find the settings and newest checkpoint of a run; a finished run takes the limits of the project `now`, and with
+    `takes` any run takes all its settings. Raises RunError.
     """
 
     lane: ClassVar[str] = "runs"
     run: Path
-    now: TrainingConfig
+    now: Project
     data_root: str
+    takes: bool = False
 
 
 @dataclass(frozen=True)

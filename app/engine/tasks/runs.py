@@ -27,9 +27,9 @@ from app.project.file import ProjectFileError
 from app.project.project import Project
 from app.runs import record, resume, stages, store, tensorboard
 from app.runs.checkpoint_files import GoingOn
-from app.runs.record import RunError
+from app.runs.record import Changed, RunError
 from app.runs.store import Kept
-from app.training.checkpoints.checkpoint import CheckpointError, stage_of
+from app.training.checkpoints.checkpoint import CheckpointError, stage_of, step_of
 from app.training.config import StartWeights
 from app.training.job import Job
 
@@ -61,7 +61,8 @@ def job_of_run(kept: Kept, project: Project, data_root: str | None) -> Job:
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise RunError(f"{names} is not trusted yet; restore the project to review it.")
-    return stages.whole_job(kept, stages.projects_of(kept, project), lambda each: job_of(each, data_root))
+    whole = stages.whole_job(kept, stages.projects_of(kept, project), lambda each: job_of(each, data_root))
+    return resume.with_begin(whole, kept)
 
 
 @handles(FindResumable)
@@ -70,14 +71,31 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
         kept = _stored_run(request.run)
         if kept.goes_on:
             raise RunError(f"{kept.record.title} is already running in another window or on the command line.")
-        project = store.project_of(kept)
+        before = store.project_of(kept)
+        given = resume.with_settings(before, request.now)
+        project = before
         if kept.record.state == "done":
-            project = replace(project, training=resume.further(kept, request.now))
+            project = replace(before, training=resume.further(kept, request.now.training))
+        others, refusal, changed = resume.differing(project, given), "", None
+        if others:
+            try:
+                resume.check_changes(kept, before, given)
+            except RunError as error:
+                refusal = str(error)
+        if request.takes:
+            if refusal:
+                raise RunError(refusal)
+            project, changes = given, resume.changes(before, given)
         passed_over: list[str] = []
         checkpoint = resume.newest(kept, passed_over.append)
         job = resume.as_before(job_of_run(kept, project, request.data_root), project, checkpoint)
+        if request.takes:
+            resume.check(job, checkpoint)
+            changed = Changed(step_of(checkpoint)[0], changes) if changes else None
         projects = stages.projects_of(kept, project)
-        return Resumable(projects, stage_of(checkpoint), job, checkpoint, tuple(passed_over))
+        return Resumable(
+            projects, stage_of(checkpoint), job, checkpoint, tuple(passed_over), changed, others, refusal
+        )  # fmt: skip
 
 
 @handles(GoOnFrom)

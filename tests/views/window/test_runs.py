@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.project import file as project_file
 from app.project.project import Project
@@ -302,3 +303,30 @@ def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(qtbot, pa
     qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(place).center())
     qtbot.waitUntil(lambda: hasattr(window, "layer_page") and window.layer_page.isVisible())
     closed(window)
+
+
+@pytest.mark.parametrize("choice", ["Keep its own", "Take those of Training"])
+def test_a_run_is_resumed_with_its_own_settings_or_with_those_of_training(qtbot, window, choice, monkeypatch) -> None:
+    from app.views.ui.dialogs.message import QuestionDialog
+
+    texts: list[str] = []
+
+    def answer(dialog: QuestionDialog) -> None:
+        texts.extend(label.text() for label in dialog.findChildren(QLabel))
+        next(button for button in dialog.findChildren(QPushButton) if button.text() == choice).click()
+
+    monkeypatch.setattr(QuestionDialog, "exec", answer)
+    run(qtbot, window)
+    (first,) = listed(qtbot, window, 1)
+    training = replace(window.document.project.training, batch_size=17, epochs=3)
+    window.document.apply("Smaller batches", replace(window.document.project, training=training))
+    ready(qtbot, window)
+    window.runs_control.go_on(first)
+    qtbot.waitUntil(lambda: len(window.session.runs) == 2)
+    wait_for(qtbot, window, "done")
+    assert any("batch_size 17 (the run: 64)" in text for text in texts)
+    taken, found = choice.startswith("Take"), listed(qtbot, window, 1 + choice.startswith("Take"))
+    assert window.session.current.job.training.batch_size == (17 if taken else 64)
+    assert found[0].record.epochs == 3 and len(found) == 1 + taken
+    if taken:
+        assert found[0].record.parent.run == "Run 1" and "batch_size" in found[0].record.changed.settings

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.builder.blocks import PREFIX, contained
@@ -26,10 +25,12 @@ from app.views.settings import Settings
 from app.views.training.runs.session import Run, RunSession, Series
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from app.builder.results import Analysis
     from app.engine.requests.past.fork import Fork
     from app.engine.requests.runs import Resumable
-    from app.runs.record import Parent
+    from app.runs.record import Changed, Parent
     from app.runs.recorder import Recorder
     from app.runs.store import Kept
     from app.training.config import StartWeights
@@ -226,30 +227,34 @@ class RunControl(QObject):
         self._start(step=False, start=start, parent=parent)
 
     def go_on(self, kept: Kept, found: Resumable, history: History) -> None:
-        """Resume a stored run from one of its checkpoints."""
+        """Resume a stored run from one of its checkpoints; with changed settings, as a new run."""
+        from app.runs.record import Parent
         from app.runs.recorder import Recorder
         from app.views.training.runs.run_files import resume_from
 
         if self._session.active:
             self.refused.emit(f"{kept.record.title} cannot be resumed", "A run is in progress. Stop it first.")
             return
-        project, stage = found.project, found.job.at_stage(found.stage)
+        project, stage, job = found.project, found.job.at_stage(found.stage), found.job
         if self._wants_data(project):
             return
-        watch = self._keeper.watch(stage) if self._keeper is not None else None
-        resumed = partial(resume_from, kept.folder, found.checkpoint)
-        recorder = Recorder(kept, project, stage.source.text, resumed, watch)
-        _plan(recorder, found)
-        run = self._session.start(
-            found.job, recorder=recorder, resume=found.checkpoint, history=history, stage=found.stage
-        )
+        recorder: Recorder | None
+        if found.changed is not None and self._keeper is not None:
+            parent = Parent(kept.record.title, found.checkpoint.name, found.changed.step)
+            recorder = self._continuing(kept, found, found.checkpoint, parent, "", found.changed)
+            job = replace(job, begin=str(recorder.kept.begin)) if recorder is not None else job
+        else:
+            watch = self._keeper.watch(stage) if self._keeper is not None else None
+            resumed = partial(resume_from, kept.folder, found.checkpoint)
+            recorder = Recorder(kept, project, stage.source.text, resumed, watch)
+        if recorder is not None:
+            _plan(recorder, found)
+        run = self._session.start(job, recorder=recorder, resume=found.checkpoint, history=history, stage=found.stage)
         self._on_begin(run, project)
 
     def fork_without(self, kept: Kept, found: Fork, history: History, step: int) -> None:
         """Start a fork of a stored run from before a step whose batch is left out; its name says so."""
         from app.runs.record import Parent
-        from app.runs.recorder import Recorder
-        from app.views.training.runs.run_files import fork_from
 
         if self._session.active:
             self.refused.emit(f"{kept.record.title} cannot be forked", "A run is in progress. Stop it first.")
@@ -258,20 +263,36 @@ class RunControl(QObject):
             return
         checkpoint = found.checkpoint
         parent = Parent(kept.record.title, checkpoint.name if checkpoint is not None else "", found.checkpoint_step)
-        name = f"{kept.record.title} without step {step:,}"
-        recorder = self._keeper.recorder(found.project, found.job, parent, name[:MOST_NAME])
-        if recorder is not None and checkpoint is not None:
-            known, stage = kept.record, found.job.at_stage(found.stage)
-            record = msgspec.structs.replace(
-                recorder.kept.record, beginning=known.beginning, stages=known.stages, stage=known.stage
-            )
-            new, watch = replace(recorder.kept, record=record), self._keeper.watch(stage)
-            recorder = Recorder(new, found.project, stage.source.text, lambda: fork_from(kept, new, checkpoint), watch)
+        name = f"{kept.record.title} without step {step:,}"[:MOST_NAME]
+        recorder = self._continuing(kept, found, checkpoint, parent, name)
         if recorder is not None:
             _plan(recorder, found)
         begun = history if checkpoint is not None else None
         run = self._session.start(found.job, recorder=recorder, resume=checkpoint, history=begun, stage=found.stage)
         self._on_begin(run, found.project)
+
+    def _continuing(
+        self,
+        kept: Kept,
+        found: Resumable | Fork,
+        checkpoint: Path | None,
+        parent: Parent,
+        name: str,
+        changed: Changed | None = None,
+    ) -> Recorder | None:
+        """Return the recorder of a new run that has the history of another one, None if no folder is writable."""
+        from app.runs.record import continuing
+        from app.runs.recorder import Recorder
+        from app.views.training.runs.run_files import fork_from
+
+        keeper = self._keeper
+        recorder = keeper.recorder(found.project, found.job, parent, name) if keeper is not None else None
+        if recorder is None or keeper is None or checkpoint is None:
+            return recorder
+        stage = found.job.at_stage(found.stage)
+        new = replace(recorder.kept, record=continuing(recorder.kept.record, kept.record, changed))
+        resumed = partial(fork_from, kept, new, checkpoint)
+        return Recorder(new, found.project, stage.source.text, resumed, keeper.watch(stage))
 
     def _wants_data(self, project: Project) -> bool:
         """Return whether the data must be downloaded first; then request that."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from app.runs.compare import Setting
     from app.source.generated import Source
     from app.views.training.runs.session import Run
+    from app.views.ui.dialogs.message import DialogAnswer
     from app.views.workspace import Workspace
 
 A = TypeVar("A")
@@ -269,14 +270,23 @@ class RunsControl(QObject):
         if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(kept.folder))):
             self._workspace.notifier.refuse("The folder cannot be opened", f"Open it yourself: {kept.folder}.")
 
-    def go_on(self, kept: Kept) -> None:
-        """Continue a run from its newest checkpoint."""
-        now, root = self._workspace.document.project.training, str(self._workspace.settings.data_folder)
+    def go_on(self, kept: Kept, takes: bool = False) -> None:
+        """Continue a run from its newest checkpoint, with its own settings or with those that Training `takes`."""
+        from app.views.ui.dialogs.message import DialogAnswer
+
+        now, root = self._workspace.document.project, str(self._workspace.settings.data_folder)
         control = self._workspace.run_control
 
         title = f"{kept.record.title} cannot be resumed"
 
         def on_resumable(found: Resumable) -> None:
+            if found.others and not takes and not found.refusal:
+                match self._asked_settings(kept, found.others):
+                    case DialogAnswer.CANCEL:
+                        return
+                    case DialogAnswer.DISCARD:
+                        self.go_on(kept, takes=True)
+                        return
             self._ask("run to resume", title, store.history_of, kept, then=lambda history: ready(found, history))
 
         def ready(found: Resumable, history: History) -> None:
@@ -284,8 +294,27 @@ class RunsControl(QObject):
             if found.passed_over:
                 words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
                 self._workspace.notifier.warn("An older checkpoint was used", words)
+            elif found.refusal:
+                words = f"Training has other ones, which cannot be taken amid a run: {'; '.join(found.others)}."
+                self._workspace.notifier.say(f"{kept.record.title} resumes with its own settings", words)
 
-        self._ask_engine("run to resume", title, FindResumable(kept.folder, now, root), on_resumable)
+        self._ask_engine("run to resume", title, FindResumable(kept.folder, now, root, takes), on_resumable)
+
+    def _asked_settings(self, kept: Kept, others: tuple[str, ...]) -> DialogAnswer:
+        """Ask whether a run resumes with its own settings or with those of Training: SAVE or DISCARD."""
+        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+
+        reason = (
+            f"Training has {'; '.join(others)}. The run keeps its own settings; with those of Training it continues as "
+            "a new run from its newest checkpoint."
+        )
+        dialog = QuestionDialog(f"Resume {kept.record.title} with its own settings?", reason, self._workspace.window)
+        dialog.offer("Take those of Training", DialogAnswer.DISCARD, left=True)
+        dialog.offer("Cancel", DialogAnswer.CANCEL)
+        dialog.offer("Keep its own", DialogAnswer.SAVE, "primary", default=True)
+        dialog.exec()
+        dialog.deleteLater()
+        return dialog.answer
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
