@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+def values_of(gradient: Tensor) -> Tensor:
+    """Return the values of a gradient: itself, of a sparse one those of its rows, each once."""
+    return gradient.detach().coalesce().values() if gradient.is_sparse else gradient
+
+
 class GradientSampler:
     """Gradient norms of a module's trainable parameters, by the path of the owning module; a parameter of the network
     itself is listed by its name.
@@ -27,10 +32,11 @@ class GradientSampler:
         """Return the 2-norm of each parameter's gradient, (parameters,) float32, on their device; NaN without one."""
         import torch
 
-        gradients = [parameter.grad for parameter in self.parameters]
+        grads = (parameter.grad for parameter in self.parameters)
+        gradients = [None if gradient is None else values_of(gradient) for gradient in grads]
         present = [gradient for gradient in gradients if gradient is not None]
         norms = iter(torch._foreach_norm(present)) if present else iter(())
-        first = present[0] if present else self.parameters[0]
+        first = present[0] if present else self.parameters[0].detach()
         missing = first.new_full((), math.nan, dtype=torch.float32) if len(present) < len(gradients) else first
         return torch.stack([missing if g is None else next(norms).to(first.device, torch.float32) for g in gradients])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from app.source.generated import Source
 from app.telemetry.gain_probe import GainProbe
 from app.telemetry.gradient_gains import Gains
-from app.telemetry.gradients import GradientSampler
+from app.telemetry.gradients import GradientSampler, values_of
 from app.telemetry.histogram import Histogram
 from app.telemetry.histogram_of import histogram
 from app.telemetry.throttle import Meter
@@ -214,7 +214,7 @@ class _Functions:
 
 def _some(tensor: Tensor) -> Tensor:
     """Sample up to `MOST` values of a tensor, evenly spaced, as a copy, since it may be modified in place."""
-    values = tensor.detach().reshape(-1)
+    values = values_of(tensor).detach().reshape(-1)
     return values[:: -(-len(values) // MOST)].clone() if len(values) else values.clone()
 
 

@@ -38,6 +38,13 @@ _OVERFLOW_CURE = (
     "A number of the step is too large for float32. Reduce the learning rate; the weights of the last completed step "
     "are kept."
 )
+# Optimizers that torch says to support one kind of gradient alone.
+_SPARSE, _DENSE = "does not support sparse gradients", "does not support dense gradients"
+_SPARSE_CURE = (
+    "An Embedding with sparse=True has sparse gradients. Choose SGD or Adagrad under Training, SparseAdam where every "
+    "parameter has them, or set sparse=False."
+)
+_DENSE_CURE = "It is for nets whose every parameter has sparse gradients. Choose SGD or Adagrad under Training."
 _ANOTHER = "another label"  # the message itself says what to do
 _LOST_CURE = "Restore the data; Runs can resume from the newest checkpoint, if there is one."
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
@@ -54,6 +61,8 @@ def failure(
     text = "".join(traceback.format_exception(error))
     if _LONELY in str(error):
         cure = _LONELY_CURE
+    elif _SPARSE in str(error) or _DENSE in str(error):
+        cure = _SPARSE_CURE if _SPARSE in str(error) else _DENSE_CURE
     elif _OVERFLOW in str(error):
         cure = _OVERFLOW_CURE
     elif _is_lost(error):

@@ -79,6 +79,23 @@ def take_options(
         group.update(changed)
 
 
+def clippable(model: nn.Module) -> list[Tensor]:
+    """Return the parameters of a module for clipping their gradients, which torch does for dense ones only.
+
+    In place of one with a sparse gradient stands a tensor whose gradient has its values, in the same memory.
+    """
+    found: list[Tensor] = []
+    for parameter in model.parameters():
+        one: Tensor = parameter
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
+            values = parameter.grad.values()
+            one = torch.empty_like(values)
+            one.grad = values
+        found.append(one)
+    return found
+
+
 def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
     """Blend each sample with another (mixup, Zhang et al. 2018): return the samples, the partners, and the weight of
     the first.

@@ -323,10 +323,12 @@ class Stepper:
             return
         from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
+        from app.training.script_recipes import clippable
+
         if self.config.clip_value is not None:
-            clip_grad_value_(self.model.parameters(), self.config.clip_value)
+            clip_grad_value_(clippable(self.model), self.config.clip_value)
         if self.config.clip_norm is not None:
-            clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+            clip_grad_norm_(clippable(self.model), self.config.clip_norm)
 
     def _moved(self) -> None:
         self.waiting = 0

@@ -94,6 +94,7 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         "spec": spec,
         "hands": hands,
         "keeps": (hands or training.save_every > 0 or bool(job.begin)) and not job.stages,
+        "sparse": _may_be_sparse(job),
         "closure": training.optimizer.name == CLOSURE,
         "waits": training.accumulate > 1 and training.optimizer.name != CLOSURE,
         "plateau": training.schedule is not None and training.schedule.choice.name == PLATEAU,
@@ -309,6 +310,7 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (multi_output.SeveralLosses, training.losses),
         (script_recipes.parameter_groups, _grouped(job) or job.stages),
         (script_recipes.recompute, _recomputed(job)),
+        (script_recipes.clippable, _may_be_sparse(job) and (training.clip_value or training.clip_norm)),
         (script_recipes.mixed, training.mixup),
         (script_recipes.mixed_loss, training.mixup and not training.losses),
     ]
@@ -317,6 +319,11 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         carried += [checkpoint.generators, checkpoint.restore_generators, *_defined_in(transfer)]
         carried += [operation.surgery_seed, operation.Edited, operation.groups_of, operation.regroup]
     return carried
+
+
+def _may_be_sparse(job: Job) -> bool:
+    """Return whether a parameter may have a sparse gradient, as of `nn.Embedding(..., sparse=True)`."""
+    return any(stage.source.opened or "sparse=True" in stage.source.text for stage in _stages(job))
 
 
 def _recomputed(job: Job) -> bool:

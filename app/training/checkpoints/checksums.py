@@ -17,7 +17,9 @@ def checksums(state: Any) -> dict[str, str]:
 
     def visit(value: Any, path: str) -> None:
         rest.update(f"{path} {type(value).__name__}\n".encode())
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and value.is_sparse:
+            visit((tuple(value.shape), value._indices(), value._values()), path)
+        elif isinstance(value, torch.Tensor):
             plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
             digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)}\n".encode())
             digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
