@@ -104,7 +104,7 @@ HEAVY_LATE = {"torch", "torchvision", "sklearn", "torchmetrics"}
 # Parts of packages that are light otherwise.
 HEAVY_PARTS = {"safetensors.torch"}
 # Where the window's process runs; it may instantiate every request.
-WINDOW = "views main training_thread engine.client engine.requests"
+WINDOW_PLACES = "views main training_thread engine.client engine.requests"
 # What `main` imports and the window never does: a command computes in its own process.
 OTHER_PROCESSES = {("main", "cli")}
 # Modules that import by name, in a process that they begin: an engine, or what engines are forked off.
@@ -131,7 +131,7 @@ TEMPORARY = {"TemporaryDirectory", "NamedTemporaryFile", "mkdtemp", "mkstemp"}
 OWN_TEMPORARY = {"app.util.leftovers", "app.export.script.launch"}
 
 # Who knows the window as one: itself, and the program that opens it. All others are made with a workspace.
-WINDOW, KNOWS_WINDOW = "MainWindow", {"app.views.main_window", "app.views.app"}
+WINDOW_CLASS, KNOWS_WINDOW = "MainWindow", {"app.views.main_window", "app.views.app"}
 
 # Features of the window, each a folder with a `feature.py`, meet in the workspace and import of one another only these:
 # services that the workspace is made of, and what draws or edits one thing wherever it stands.
@@ -399,7 +399,7 @@ def test_the_window_asks_engines_and_imports_nothing_that_imports_torch() -> Non
 
 def test_nothing_that_imports_torch_can_be_reached_from_the_window() -> None:
     """Along any chain of imports, late ones too: `X -> Y -> Z` names the shortest to each module that does."""
-    found = _chains([name for name in modules() if inside(name, WINDOW)])
+    found = _chains([name for name in modules() if inside(name, WINDOW_PLACES)])
     heavy = {each.importer for each in imports() if not each.typing and _is_heavy(each.target)}
     wrong = [" -> ".join(found[name]) for name in sorted(heavy & found.keys())]
     assert not wrong, "\n".join(wrong)
@@ -505,16 +505,16 @@ def test_nobody_reaches_for_the_window() -> None:
     wrong = [
         f"{name} (line {annotation.lineno}) is annotated {ast.unparse(annotation)}"
         for name in modules()
-        if name != "app.views.main_window" and WINDOW in modules()[name].read_text("utf-8")
+        if name != "app.views.main_window" and WINDOW_CLASS in modules()[name].read_text("utf-8")
         for annotation in _annotations(name)
-        if re.search(rf"\b{WINDOW}\b", ast.unparse(annotation))
+        if re.search(rf"\b{WINDOW_CLASS}\b", ast.unparse(annotation))
     ]
     wrong += [
-        f"{name} (line {node.lineno}) imports {WINDOW}"
+        f"{name} (line {node.lineno}) imports {WINDOW_CLASS}"
         for name in modules()
         if name not in KNOWS_WINDOW
         for node in nodes(name)
-        if isinstance(node, ast.ImportFrom) and any(alias.name == WINDOW for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and any(alias.name == WINDOW_CLASS for alias in node.names)
     ]
     assert not wrong, "\n".join(wrong)
 
