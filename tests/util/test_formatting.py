@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.builder.summary import compact
@@ -34,6 +34,8 @@ FORMATS = [
 
 
 @given(SHORT_NUMBERS, st.sampled_from([-3, -1, 1, 3]))
+@example(-1950.0, -3)
+@example(0.001, 1)
 def test_no_text_hangs_on_the_last_bits(value: float, ulps: int) -> None:
     """A sum in another order, as another processor takes it, is another number there."""
     computed = value + ulps * math.ulp(value)

@@ -63,6 +63,7 @@ def test_files_are_the_program_s_own_although_dot_is_there(qapp, tmp_path: Path,
     assert root.get("width") == "240.94pt" and QSvgRenderer(str(made["svg"])).isValid()
     # Text is outlined: no font is named that another machine may lack. Its letters can still be searched.
     assert not list(root.iter("{http://www.w3.org/2000/svg}text")) and "font" not in made["svg"].read_text("utf-8")
+    assert root.get("stroke") == "none", "else ImageMagick paints each letter with a stroke as thick as it is large"
     assert 'aria-label="Conv2d 32→64, 3×3"' in made["svg"].read_text("utf-8")
     pdf = made["pdf"].read_bytes()
     assert b"/FontFile" in pdf, "a font of the PDF is not embedded"

@@ -23,7 +23,8 @@ def to_svg(sheet: Sheet, metadata: str = "") -> str:
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width}pt" '
-        f'height="{height}pt" viewBox="0 0 {width} {height}" role="img">',
+        # ImageMagick strokes what says nothing of it, a pixel wide before it is scaled: texts become blobs.
+        f'height="{height}pt" viewBox="0 0 {width} {height}" stroke="none" role="img">',
         f"<title>{_text(sheet.plate.title)}</title>",
         "<desc>Drawn by Tapedeck</desc>",
         *([f"<metadata>{metadata}</metadata>"] if metadata else []),

@@ -22,7 +22,7 @@ def tick(value: float, spacing: float, largest: float) -> str:
         return "0"
     units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
     scale, suffix = next((u for u in units if largest >= u[0] and spacing >= u[0] / 10), (1.0, ""))
-    shown, step = value / scale, spacing / scale
+    shown, step = steady(value / scale), spacing / scale
     if step < 1e-4:
         return scientific(value, 2)
     decimals = max(0, math.ceil(-math.log10(step) - 1e-9))
