@@ -41,7 +41,7 @@ ARROWS = {
     # What a process of ours does, and how it is spoken to.
     "engine": "preflight project export training data telemetry autograd builder observe compare interpret sources",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
-    "engine.requests": "runs.checkpoint_files runs.named",  # values
+    "engine.requests": "runs.checkpoint_files runs.named runs.record",  # values
     "runs": "project export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder sources",  # do net, data and loss fit
