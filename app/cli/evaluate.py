@@ -21,7 +21,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     evaluate.add_argument("project", type=Path)
     weights = evaluate.add_mutually_exclusive_group()
-    weights.add_argument("--weights", type=Path, metavar="FILE", help="state_dict as a .safetensors or .pt file")
+    weights.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="state_dict: a file, a folder of shards, or FILE:NAME",
+    )
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
                          help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
     evaluate.add_argument("--part", choices=("validation", "test", "training"), default="validation",
@@ -72,7 +77,7 @@ def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
     """Return the weights of --checkpoint or --weights, else the newest of the project's runs, with their name;
     None for start weights. Raises RunError, WeightsError, CheckpointError."""
     from app import cli
-    from app.export.weights import load_weights
+    from app.project.weights import state_dicts
     from app.runs import store
     from app.runs.resume import find_checkpoint, newest_weights
     from app.training.evaluation.evaluator import checkpoint_weights
@@ -81,7 +86,7 @@ def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
         path = find_checkpoint(options.checkpoint, cli.warn)
         return checkpoint_weights(path), path.name
     if options.weights is not None:
-        return load_weights(options.weights), options.weights.name
+        return state_dicts.read(options.weights).tensors, options.weights.name
     if (newest := newest_weights(store.runs_beside(options.project), cli.warn)) is not None:
         return checkpoint_weights(newest[0]), newest[1]
     return None, "start weights"

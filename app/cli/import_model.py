@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 WORDS = """
 SOURCE is torchvision:resnet18, file.py:Class, file.py:make_model(), or any other that `tapedeck draw` takes. Your own
 files run only with --trust, in a separate process. The project starts from the weights and buffers of the model, saved
-beside it; with --no-weights from the buffers only. SOURCE may also be a state_dict, FILE.pt or FILE.safetensors: it is
-printed as a table, and with --into P compared with the network of P, key by key.
+beside it; with --no-weights from the buffers only. SOURCE may also be a state_dict, FILE.pt, .ckpt, .bin,
+.safetensors or a folder of them with an index; FILE:NAME is one of several in a checkpoint, such as c.pt:model_ema. It
+is printed as a table, and with --into P compared with the network of P, key by key.
 """
 # Refusals of models that run, but that no drawing is.
 ONLY_OBSERVED = ("not_followed", "another_net", "data_dependent", "failed", "empty_tensor")
@@ -71,12 +72,13 @@ def run(options: argparse.Namespace) -> int:
     """Import, and print the result."""
     from app import cli
     from app.cli import weights
+    from app.project.weights.state_dict_files import holds_weights
 
-    if options.source.endswith(weights.SUFFIXES):
+    if holds_weights(Path(options.source)):
         return weights.run(options)
     if options.into or options.strict or options.partial or options.suggested:
         raise cli.CommandError(
-            "--into, --strict, --partial and --suggested are for a state_dict, a .pt or .safetensors"
+            "--into, --strict, --partial and --suggested are for a state_dict, such as a .pt, .ckpt or .safetensors"
         )
     if options.out is None:
         raise cli.CommandError("pass -o P, the .tape file to create")

@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.project.weights.state_dict_diff import SUFFIXES as SUFFIXES
-
 if TYPE_CHECKING:
     from app.project.weights.state_dict_diff import Diff
     from app.project.weights.state_dicts import StateDict
@@ -47,6 +45,8 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
     ours = state_dicts.net_infos(analysis.source)
     found = state_dict_diff.diff(state.infos, ours)
     offers = state_dict_diff.suggestions(state.infos, ours)
+    if turned := state_dict_diff.transposed(state.infos, ours):
+        print(cli.printable(turned))
     if options.suggested and offers:
         found = state_dict_diff.diff(state.infos, ours, offers[-1].names)
     _print(found)

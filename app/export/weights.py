@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.export.errors import WeightsError
 from app.export.text_files import write_atomically
-from app.util import tensor_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,25 +34,6 @@ def _save(plain: dict[str, Tensor], path: Path) -> None:
 
     with path.open("wb") as file:
         torch.save(plain, file)
-
-
-def load_weights(path: str | Path) -> dict[str, Tensor]:
-    """Load the state_dict of a `.safetensors` or a `.pt` file, on the CPU, executing nothing.
-
-    Raises WeightsError.
-    """
-    import torch
-
-    path = Path(path)
-    try:
-        if path.suffix == ".safetensors":
-            return tensor_files.load_safetensors(path)
-        weights = tensor_files.load(path)
-    except tensor_files.UnreadableTensorsError as error:
-        raise WeightsError(str(error)) from error
-    if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
-        raise WeightsError(f"{path} contains no state_dict: it must map names to tensors.")
-    return weights
 
 
 def _each_alone(state_dict: StateDict) -> dict[str, Tensor]:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from app.sources.spec import SourceError
+from app.util import tensor_files
 from app.util.late_dataclass import dataclass
 
-INDEX, WHOLE = "model.safetensors.index.json", "model.safetensors"
+WHOLE = "model.safetensors"
 PIECE = 1 << 26  # bytes that are read at a time
 LARGEST_HEADER = 1 << 27
 _DTYPES = {
@@ -62,11 +63,10 @@ def weights_of(folder: Path, layer: str) -> tuple[StoredWeight, ...]:
 
 def _files(folder: Path) -> dict[str, Path]:
     """Return the file of each tensor, by the index or the header of the only file."""
-    if (folder / INDEX).is_file():
-        found: dict[str, str] = json.loads((folder / INDEX).read_text("utf-8"))["weight_map"]
-        return {name: folder / Path(file).name for name, file in found.items()}  # in this folder, whatever it says
+    if (index := tensor_files.index_in(folder)) is not None:
+        return tensor_files.files_of_index(index)
     if not (folder / WHOLE).is_file():
-        raise SourceError(f"{folder} has neither {INDEX} nor {WHOLE}")
+        raise SourceError(f"{folder} has neither an index of files nor {WHOLE}")
     return dict.fromkeys(_header(folder / WHOLE)[0], folder / WHOLE)
 
 

@@ -5,9 +5,10 @@ torch's own messages advise `weights_only=False`, which executes code in the fil
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Fault = Literal["unreadable", "damaged", "unsafe"]
+# Modules whose functions no weights need.
+_OF_THE_SYSTEM = {
+    "os",
+    "posix",
+    "nt",
+    "sys",
+    "builtins",
+    "__builtin__",
+    "subprocess",
+    "shutil",
+    "socket",
+    "importlib",
+    "runpy",
+    "pty",
+    "ctypes",
+    "code",
+    "pickle",
+    "webbrowser",
+}
+INDEX = ".index.json"  # how the name of an index of several files ends
+LARGEST_INDEX = 1 << 27  # bytes
 _GLOBAL = re.compile(r"(?:GLOBAL|class|function) (\w+(?:\.\w+)*)")
 
 
@@ -50,6 +72,42 @@ def load(path: str | Path, mmap: bool = False) -> Any:
         raise _rephrased(path, str(error)) from error
 
 
+class _Nothing:
+    """Stands for an object of a file that is no tensor: it ignores what the object would be made of."""
+
+    def __new__(cls, *_arguments: Any, **_named: Any) -> _Nothing:
+        return super().__new__(cls)
+
+    def __init__(self, *_arguments: Any, **_named: Any) -> None: ...
+
+    def __setstate__(self, _state: Any) -> None: ...
+
+
+def load_tensors_alone(path: str | Path) -> tuple[Any, list[str]]:
+    """Load a `torch.save` file whose other objects are not made, and return their classes too.
+
+    It is read by torch's own reader of weights, `weights_only=True`, with nothing in the place of each class; none is
+    imported or called. Raises UnreadableTensorsError, for a file that names functions of the system, too.
+    """
+    import torch
+    from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
+
+    _check(path)
+    try:
+        names = get_unsafe_globals_in_checkpoint(path)
+        if calls := [name for name in names if name.partition(".")[0] in _OF_THE_SYSTEM]:
+            raise UnreadableTensorsError(f"{path} refers to {calls[0]}; nothing was executed.", "unsafe")
+        stand_ins = [(dict if name.lower().endswith("dict") else _Nothing, name) for name in names]
+        with safe_globals(stand_ins), warnings.catch_warnings(action="ignore"):  # type: ignore[arg-type]
+            return torch.load(path, map_location="cpu", weights_only=True), names
+    except UnreadableTensorsError:
+        raise
+    except OSError as error:
+        raise _refused(path, error) from error
+    except Exception as error:
+        raise _rephrased(path, str(error)) from error
+
+
 def save(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write a new file with `torch.save`. Raises OSError."""
     import torch
@@ -58,17 +116,51 @@ def save(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_safetensors(path: str | Path) -> dict[str, Tensor]:
-    """Load a `.safetensors` file on the CPU. Raises UnreadableTensorsError."""
+    """Load a `.safetensors` file on the CPU, tied tensors under all their names, see `aliases`. Raises
+    UnreadableTensorsError."""
+    from safetensors import safe_open
     from safetensors.torch import load_file
 
     _check(path)
     try:
-        return load_file(path)
+        tensors: dict[str, Tensor] = load_file(path)
+        with safe_open(path, "pt") as file:
+            return tensors | {name: tensors[own] for name, own in aliases(file.metadata(), tensors).items()}
     except OSError as error:
         raise _refused(path, error) from error
     except Exception as error:  # a damaged file raises various errors
         reason = (str(error).strip() or type(error).__name__).split("\n")[0].rstrip(".")
         raise UnreadableTensorsError(f"{path} is damaged or truncated: {reason}.", "damaged") from error
+
+
+def aliases(metadata: Mapping[str, str] | None, tensors: Collection[str]) -> dict[str, str]:
+    """Return the names that a file's metadata give to its tensors beside their own, as `safetensors.torch.save_model`
+    writes them for tied weights."""
+    return {name: own for name, own in (metadata or {}).items() if own in tensors and name not in tensors}
+
+
+def index_in(folder: Path) -> Path | None:
+    """Return the index in a folder, that of safetensors if there are several; None without any. Raises OSError."""
+    found = sorted(folder.glob(f"*{INDEX}"), key=lambda path: (".safetensors" not in path.name, path.name))
+    return found[0] if found else None
+
+
+def files_of_index(index: Path) -> dict[str, Path]:
+    """Return the file of each tensor, which lies in the index's own folder. Raises OSError, and ValueError for an index
+    that is invalid, names files elsewhere, or files that do not exist."""
+    if index.stat().st_size > LARGEST_INDEX:
+        raise ValueError(f"{index.name} is larger than an index can be")
+    held = json.loads(index.read_text("utf-8"))
+    names = held.get("weight_map") if isinstance(held, dict) else None
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"{index.name} has no weight_map of tensors to files")
+    if outside := [name for name in names.values() if name in ("", ".", "..") or set(name) & set("/\\:\0")]:
+        raise ValueError(f"{index.name} names {outside[0]!r}, which is not a file in its own folder; nothing was read")
+    files = {key: index.parent / name for key, name in names.items()}
+    if missing := sorted({path.name for path in files.values() if not path.is_file()}):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ValueError(f"{', '.join(missing[:3])}{more}, which {index.name} names, is not in {index.parent}")
+    return files
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

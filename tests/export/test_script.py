@@ -10,7 +10,7 @@ import torch
 
 from app.data.config import DataConfig, Transform
 from app.export.script.script import training_script
-from app.export.weights import load_weights
+from app.project.weights import state_dicts
 from app.training.choices import ChoiceError
 from app.training.config import Choice, OutputLoss, Schedule
 from app.training.control import Control
@@ -183,7 +183,7 @@ def test_the_script_run_alone_prints_the_lines_of_the_app(tmp_path):
     assert script.returncode == 0, script.stderr
     control = Control()
     assert script.stdout.splitlines() == app_lines(job(CONV_NET, epochs=2, seed=5), control)
-    theirs = load_weights(tmp_path / "w" / "weights.pt")
+    theirs = state_dicts.read(tmp_path / "w" / "weights.pt").tensors
     for name, value in control.weights().items():
         assert torch.equal(value, theirs[name])
 

@@ -6,7 +6,8 @@ import pytest
 
 from app.export.errors import WeightsError
 from app.export.text_files import write_text
-from app.export.weights import load_weights, save_pt, save_safetensors
+from app.export.weights import save_pt, save_safetensors
+from app.project.weights import state_dicts
 from app.util import atomic
 
 
@@ -32,7 +33,7 @@ def test_weights_come_back_bit_for_bit(save, name, tmp_path):
 
     before = state()
     save(before, tmp_path / name)
-    after = load_weights(tmp_path / name)
+    after = state_dicts.read(tmp_path / name).tensors
     assert set(after) == set(before)
     for key, value in before.items():
         assert after[key].dtype == value.dtype and torch.equal(after[key], value)
@@ -47,7 +48,7 @@ def test_what_is_no_weights_is_refused_and_never_run(name, tmp_path):
 
     (tmp_path / name).write_bytes(pickle.dumps(Evil(), protocol=2))
     with pytest.raises(WeightsError, match="nothing was executed|none of it was run|damaged"):
-        load_weights(tmp_path / name)
+        state_dicts.read(tmp_path / name)
     assert not (tmp_path / "ran").exists()
 
 
@@ -55,13 +56,13 @@ def test_a_pt_file_that_holds_something_else_says_so(tmp_path):
     import torch
 
     torch.save([1, 2], tmp_path / "w.pt")
-    with pytest.raises(WeightsError, match="no state_dict"):
-        load_weights(tmp_path / "w.pt")
+    with pytest.raises(WeightsError, match="not a state_dict"):
+        state_dicts.read(tmp_path / "w.pt")
 
 
 def test_a_file_that_is_absent_says_so(tmp_path):
     with pytest.raises(WeightsError, match="cannot be read"):
-        load_weights(tmp_path / "absent.pt")
+        state_dicts.read(tmp_path / "absent.pt")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

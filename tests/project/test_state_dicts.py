@@ -18,6 +18,7 @@ from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNE
 from app.project.weights.state_dicts import net_infos
 from app.source.compiled import make_module
 from app.training.setup.weights_header import TensorInfo, read_header
+from tests.slow.odd_weights import check_weights, weight_kinds
 from tests.support.training_jobs import CONV_NET, SMALL_NET
 
 
@@ -181,3 +182,21 @@ def test_what_does_not_fit_cannot_be_taken(tmp_path) -> None:
     assert set(state_dicts.selected_tensors(state, found)) == {"linear1.weight", "linear1.bias", "linear2.bias"}
     with pytest.raises(WeightsError, match="linear2.weight"):
         start_weights.chosen(state, found, ["linear2.weight"])
+
+
+@pytest.mark.parametrize("name", list(weight_kinds()))
+def test_each_form_of_a_state_dict_is_read_as_torch_reads_it_or_refused_by_its_cause(tmp_path, name) -> None:
+    assert check_weights(name, tmp_path).fault == ""
+
+
+def test_what_a_checkpoint_holds_beside_tensors_is_not_made(tmp_path) -> None:
+    canary = tmp_path / "ran"
+    for beside in (Canary(canary), [Canary(canary)]):
+        path = saved({"state_dict": weights(), "hyper_parameters": beside}, tmp_path / "c.ckpt")
+        with pytest.raises(WeightsError, match="nothing was executed"):
+            state_dicts.read(path)
+    path = saved({"state_dict": weights(), "when": Path("x"), "net": nn.Linear(2, 2)}, tmp_path / "c.ckpt")
+    state = state_dicts.read(path)
+    assert list(state.infos) == list(weights())
+    assert "torch.nn.modules.linear.Linear" in state.notes[0] and "nothing was made or run" in state.notes[0]
+    assert not canary.exists()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.slow.odd_pictures import check_picture, picture_kinds
 from tests.slow.odd_tables import check_table, table_kinds
+from tests.slow.odd_weights import check_weights, weight_kinds
 
 
 def main() -> int:
@@ -21,6 +22,7 @@ def main() -> int:
     for title, kinds, check in (
         ("pictures", picture_kinds(), check_picture),
         ("tables", table_kinds(), check_table),
+        ("forms of a state_dict", weight_kinds(), check_weights),
     ):
         rows = []
         for name in kinds:

@@ -24,7 +24,7 @@ def shards(tmp_path: Path) -> Path:
     for number, tensors in enumerate((one, two)):
         save_file(tensors, tmp_path / f"part{number}.safetensors")
         places |= dict.fromkeys(tensors, f"part{number}.safetensors")
-    (tmp_path / stored_weights.INDEX).write_text(json.dumps({"weight_map": places}))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
     torch.save(one, tmp_path / "one.pt")
     return tmp_path
 

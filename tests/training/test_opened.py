@@ -14,11 +14,11 @@ import torch
 
 from app.cli import run
 from app.data.config import DataConfig
-from app.export.weights import load_weights
 from app.preflight import opened as opened_nets
 from app.preflight import preflight
 from app.project import file
 from app.project.project import Project
+from app.project.weights import state_dicts
 from app.source import layer_files
 from app.source.compiled import make_module
 from app.source.interface import Argument, Interface, Returned
@@ -130,7 +130,7 @@ def test_a_model_of_a_package_trains_as_its_script_does_and_goes_on_from_a_check
 ) -> None:
     lines = trained(*MINE, "--set", "save_every=4")
     assert told(by_script(folder / "run", capsys)) == told(lines)
-    weights = load_weights(folder / "run" / "weights.safetensors")
+    weights = state_dicts.read(folder / "run" / "weights.safetensors").tensors
     assert {"first.weight", "blocks.1.norm.running_mean", "head.bias"} <= weights.keys()
     theirs = torch.load(folder / "run" / "trained" / "weights.pt", weights_only=True)
     assert all(torch.equal(theirs[name], value) for name, value in weights.items())

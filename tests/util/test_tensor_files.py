@@ -19,7 +19,6 @@ from app.data.sources import DataError
 from app.engine.requests.import_model import ModelImportError
 from app.engine.tasks import import_model
 from app.export.errors import WeightsError
-from app.export.weights import load_weights
 from app.main import main
 from app.project.weights import state_dicts
 from app.training.checkpoints import checkpoint
@@ -74,7 +73,6 @@ def _torchvision(path: Path) -> None:
 
 PLACES: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "a state_dict": (state_dicts.read, WeightsError),
-    "exported weights": (load_weights, WeightsError),
     "a checkpoint": (checkpoint.load, CheckpointError),
     "what a run hands over": (TensorsOnDisk.read, OSError),
     "data": (lambda path: read_spec(DataConfig("file.tensors", path=str(path))), DataError),

@@ -40,7 +40,12 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     parser.add_argument("--part", choices=("validation", "test", "training"), default="validation",
                         help="part of a project's data in which samples are numbered (validation)")  # fmt: skip
     weights = parser.add_mutually_exclusive_group()
-    weights.add_argument("--weights", type=Path, metavar="FILE", help="state_dict as a .safetensors or .pt file")
+    weights.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="state_dict: a file, a folder of shards, or FILE:NAME",
+    )
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
                          help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
     arguments.add(parser, "--device", "--data", *arguments.MODEL, *arguments.SETTINGS)

@@ -16,12 +16,16 @@ from app.util.late_dataclass import dataclass
 
 @dataclass(frozen=True)
 class WeightsBeside:
-    """The tensors of a file and of the net; None if the net cannot be built yet. `notes` say how tensors were found."""
+    """The tensors of a file and of the net; None if the net cannot be built yet.
+
+    `notes` say how tensors were found; `parts` are the names of all state_dicts in the file.
+    """
 
     infos: Infos
     notes: tuple[str, ...] = ()
     ours: Infos | None = None
     offers: tuple[Suggestion, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from app.engine.requests.evaluation import (
 from app.engine.server import Context, handles
 from app.engine.tasks.pace import Pace
 from app.engine.tasks.weights import load_chosen
-from app.export.weights import load_weights
+from app.project.weights import state_dicts
 from app.runs import resume
 from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpointError
 from app.training.evaluation import predict
@@ -122,7 +122,7 @@ def _in_file(path: Path) -> Mapping[str, Tensor]:
         except CheckpointError as error:
             if error.code != ForeignCheckpointError.code:
                 raise
-    return load_weights(path)
+    return state_dicts.read(path).tensors
 
 
 @handles(ShowSamples)

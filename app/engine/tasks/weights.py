@@ -12,7 +12,7 @@ from app.export.errors import WeightsError
 from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights, untrained_text, weights_to_export
 from app.project.weights import start_weights, state_dicts
-from app.project.weights.state_dict_diff import diff, suggestions
+from app.project.weights.state_dict_diff import diff, suggestions, transposed
 from app.runs.newest import best_checkpoint, newest_checkpoint, newest_of, weights_in
 from app.source.generated import Source
 from app.training.config import StartWeights
@@ -24,10 +24,11 @@ def read_weights(request: ReadWeights, context: Context) -> WeightsBeside:
     """Compare a file with the net. Raises WeightsError."""
     state = state_dicts.read(request.path, context.progress)
     if request.source is None or context.cancelled():
-        return WeightsBeside(state.infos, state.notes)
+        return WeightsBeside(state.infos, state.notes, parts=state.parts)
     context.progress(f"Comparing {len(state.infos):,} tensors with the network")
     ours = state_dicts.net_infos(request.source)
-    return WeightsBeside(state.infos, state.notes, ours, suggestions(state.infos, ours))
+    notes = (*state.notes, *filter(None, (transposed(state.infos, ours),)))
+    return WeightsBeside(state.infos, notes, ours, suggestions(state.infos, ours), state.parts)
 
 
 @handles(KeepWeights)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from app.training.setup.weights_header import TensorInfo, convertible
 from app.util.formatting import shape_text
 from app.util.late_dataclass import dataclass
 
-SUFFIXES = (".safetensors", ".pt", ".pth")
+SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".th", ".tar")  # .tar: .pth.tar, a usual name
+PATTERNS = " ".join(f"*{suffix}" for suffix in (*SUFFIXES, ".index.json"))  # of file dialogs
 Infos = Mapping[str, TensorInfo]
 
 SAME, DTYPE, SHAPE, MISSING, UNEXPECTED = "same", "dtype", "shape", "missing", "unexpected"
@@ -92,12 +94,15 @@ def _kind(ours: TensorInfo, theirs: TensorInfo) -> str:
 
 
 def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
-    """Suggest mappings of keys: a prefix to remove or add, then renamed keys of the same shape."""
+    """Suggest mappings of keys: another form of a parametrization, a prefix, then renamed keys of the same shape."""
     found: list[Suggestion] = []
-    names: dict[str, str] = {}
-    if prefix := _prefix(theirs, ours):
-        found.append(prefix)
-        names = dict(prefix.names)
+    fit = _matches(theirs, ours, {})
+    names, form = _other_form(theirs, ours)
+    prefix, words = _prefix({names.get(key, key): info for key, info in theirs.items()}, ours)
+    names = {key: to for key in theirs if (to := prefix.get(named := names.get(key, key), named)) != key}
+    if words := " ".join(filter(None, (form, words))):
+        most = _matches(theirs, ours, names)
+        found.append(Suggestion(f"{words} Then {most:,} of {len(ours):,} fit instead of {fit:,}.", names))
     pairs = _renamed(theirs, ours, names)
     if pairs:
         first, to = next(iter(pairs.items()))
@@ -107,22 +112,92 @@ def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
     return tuple(found)
 
 
-def _prefix(theirs: Infos, ours: Infos) -> Suggestion | None:
-    """Return the prefix change with which most keys fit, if it is better than none."""
-    fit = most = _matches(theirs, ours, {})
-    best: tuple[str, dict[str, str]] = ("", {})
+# Keys of torch.nn.utils.parametrizations, and those of the functions in torch.nn.utils that were before them: of
+# weight_norm, then of spectral_norm.
+_FORMS = (
+    (r"parametrizations\.(\w+)\.original0$", r"\1_g"),
+    (r"parametrizations\.(\w+)\.original1$", r"\1_v"),
+    (r"parametrizations\.(\w+)\.original$", r"\1_orig"),
+    (r"parametrizations\.(\w+)\.0\._u$", r"\1_u"),
+    (r"parametrizations\.(\w+)\.0\._v$", r"\1_v"),
+)
+
+
+def _old_form(key: str) -> str:
+    for new, old in _FORMS:
+        key = re.sub(new, old, key)
+    return key
+
+
+def _other_form(theirs: Infos, ours: Infos) -> tuple[dict[str, str], str]:
+    """Return how keys of a parametrization are to be called in the net, and a sentence that says so."""
+    old_keys = {_old_form(key) for key in theirs} - theirs.keys()
+    if old_keys:  # the file has the new form
+        names = {key: _old_form(key) for key in theirs if _old_form(key) != key}
+        if not any(_ends_like(key, ours) for key in names.values()):
+            return {}, ""
+    else:
+        new_of_old = {_last_parts(_old_form(key)): _new_end(key) for key in ours if _old_form(key) != key}
+        names = {}
+        for key in theirs:
+            if end := new_of_old.get(_last_parts(key)):
+                stem = key.rpartition(".")[0]
+                names[key] = f"{stem}.{end}" if stem else end
+    if not names:
+        return {}, ""
+    first, to = next(iter(names.items()))
+    return names, f"{len(names):,} keys are of another form of a parametrization: {first} is {to} here."
+
+
+def _last_parts(key: str) -> tuple[str, ...]:
+    """Return the last two parts of a key, by which a layer is the same in both, whatever is before it."""
+    return tuple(key.split(".")[-2:])
+
+
+def _new_end(key: str) -> str:
+    return key[key.index("parametrizations.") :]
+
+
+def _ends_like(key: str, others: Iterable[str]) -> bool:
+    return any(_last_parts(key) == _last_parts(other) for other in others)
+
+
+def transposed(theirs: Infos, ours: Infos) -> str:
+    """Name the tensors that have the sizes of the net's in the opposite order, as other frameworks store them."""
+    by_stem: dict[str, list[TensorInfo]] = {}
+    for key, info in ours.items():
+        by_stem.setdefault(key.rpartition(".")[0], []).append(info)
+    turned = [
+        key
+        for key, info in theirs.items()
+        if info.shape != info.shape[::-1]
+        and not (key in ours and ours[key].shape == info.shape)
+        and any(own.shape == info.shape[::-1] for own in by_stem.get(key.rpartition(".")[0], ()))
+    ]
+    if not turned:
+        return ""
+    more = f" and {len(turned) - 3} more" if len(turned) > 3 else ""
+    return (
+        f"{', '.join(turned[:3])}{more} fit the network only transposed, as other frameworks store them, and are not "
+        "loaded. Square ones may be transposed too."
+    )
+
+
+def _prefix(theirs: Infos, ours: Infos) -> tuple[dict[str, str], str]:
+    """Return the change of a prefix with which most keys fit, and a sentence; nothing if none is better."""
+    most, best = _matches(theirs, ours, {}), (dict[str, str](), "")
     ways = [
         (
-            f"Remove “{one}” from the start of the keys.",
             {key: key.removeprefix(one) for key in theirs if key.startswith(one)},
+            f"Remove “{one}” from the start of the keys.",
         )
         for one in _prefixes(theirs)
     ]
-    ways += [(f"Add “{one}” to the start of the keys.", {key: one + key for key in theirs}) for one in _prefixes(ours)]
+    ways += [({key: one + key for key in theirs}, f"Add “{one}” to the start of the keys.") for one in _prefixes(ours)]
     for way in ways:
-        if (count := _matches(theirs, ours, way[1])) > most:
+        if (count := _matches(theirs, ours, way[0])) > most:
             most, best = count, way
-    return Suggestion(f"{best[0]} Then {most:,} of {len(ours):,} fit instead of {fit:,}.", best[1]) if best[1] else None
+    return best
 
 
 def _prefixes(keys: Iterable[str]) -> list[str]:

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.export.errors import WeightsError
-from app.project.weights.state_dict_diff import SUFFIXES, Diff, Infos
+from app.project.weights.state_dict_diff import Diff, Infos
+from app.project.weights.state_dict_files import Tell, chosen_part, content_of, some
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.setup.weights_header import TensorInfo
-from app.util import tensor_files
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Keys under which checkpoints store a state_dict, in order of preference.
-NESTED = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
 MOST_CHECKED = 1 << 30  # bytes of a file whose values are checked
-# Key prefixes of wrapper modules, and their wrapper.
-WRAPPERS = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
-_CURES = {
-    "unreadable": "",
-    "damaged": " Download it or save it again.",
-    "unsafe": " Save its state_dict alone: torch.save(model.state_dict(), path).",
+# Parts of keys that wrappers of modules add, and which wrapper; those of DataParallel at the start alone.
+WRAPPERS = {
+    "_orig_mod": "torch.compile",
+    "_fsdp_wrapped_module": "FSDP",
+    "_checkpoint_wrapped_module": "activation checkpointing",
 }
-
-Tell = Callable[[str], None]
+DATA_PARALLEL, AVERAGED = "module.", "n_averaged"
 
 
 @dataclass(frozen=True)
 class StateDict:
-    """The content of a file: its tensors by key, on the CPU. `notes` describe how they were extracted."""
+    """The content of a file: its tensors by key, on the CPU. `notes` describe how they were extracted; `parts` are the
+    names of all state_dicts in it."""
 
     path: Path
     tensors: Mapping[str, Tensor]
     notes: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     infos: Infos = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,22 +46,15 @@ class StateDict:
 
 
 def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
-    """Read the state_dict of a `.pt`, `.pth` or `.safetensors` file, executing nothing. Raises WeightsError."""
+    """Read a state_dict, executing nothing: of a file, a folder of several, or FILE:NAME, one of those in a checkpoint.
+
+    Raises WeightsError.
+    """
     path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise WeightsError(f"{path.name} ends in {path.suffix or 'nothing'}; weights are {', '.join(SUFFIXES)}.")
-    with suppress(OSError):  # reported below
-        tell(f"Reading {path.name}, {path.stat().st_size / 1e6:,.1f} MB")
-    try:
-        tensors_alone = path.suffix.lower() == ".safetensors"
-        held = tensor_files.load_safetensors(path) if tensors_alone else tensor_files.load(path)
-    except tensor_files.UnreadableTensorsError as error:
-        raise WeightsError(f"{error}{_CURES[error.fault]}") from error
-    found, notes = (held, ()) if tensors_alone else _unwrapped(held, path)
-    if not found:
-        raise WeightsError(f"{path} holds no tensors.")
-    state = _without_wrappers(path, found, notes)
-    return replace(state, notes=(*state.notes, *_nonfinite(state.tensors)))
+    content = content_of(path, tell)
+    tensors, notes = _without_wrappers(content.tensors)
+    remarks = (*content.notes, *notes, *_precision(tensors), *_nonfinite(tensors))
+    return StateDict(chosen_part(path)[0], tensors, remarks, content.parts)
 
 
 def _nonfinite(tensors: Mapping[str, Tensor]) -> Iterable[str]:
@@ -76,51 +67,37 @@ def _nonfinite(tensors: Mapping[str, Tensor]) -> Iterable[str]:
             if (tensor.is_floating_point() or tensor.is_complex()) and not bool(tensor.isfinite().all()):
                 odd.append(name)
     if odd:
-        yield f"Values that are NaN or infinite in {_some(odd)}: a net that starts from them may compute NaN."
+        yield f"Values that are NaN or infinite in {some(odd)}: a net that starts from them may compute NaN."
 
 
-def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Extract the state_dict from a file's content, with notes where it was found. Raises WeightsError."""
-    if not isinstance(value, Mapping):
-        raise WeightsError(f"{path} holds {type(value).__name__}, not a state_dict: it must map names to tensors.")
-    for name in NESTED:
-        inner = value.get(name)
-        if isinstance(inner, Mapping) and _tensors(inner):
-            found, notes = _unwrapped(inner, path)
-            beside = [str(key) for key in value if key != name]
-            more = f"; its other entries are ignored: {_some(beside)}" if beside else ""
-            return found, (f"The state_dict is under “{name}”{more}.", *notes)
-    found = _tensors(value)
-    if not found:
-        keys = _some([str(key) for key in value])
-        inside = f"under its keys ({keys}) there are no tensors" if keys else "it holds a dict without entries"
-        raise WeightsError(f"{path} holds no state_dict: {inside}.")
-    others = [str(key) for key in value if key not in found]
-    told = f"{len(others)} entries are not plain tensors and are ignored: {_some(others)}."
-    return found, (told,) if others else ()
+def _precision(tensors: Mapping[str, Tensor]) -> Iterable[str]:
+    """Say which tensors have 8 bits of a float, which are converted when they are loaded."""
+    coarse = [key for key, value in tensors.items() if "float8" in str(value.dtype)]
+    if coarse:
+        kind = str(tensors[coarse[0]].dtype).removeprefix("torch.")
+        yield f"{kind} in {some(coarse)}: two or three digits, without the scales that such files may need."
 
 
-def _tensors(value: Mapping[Any, Any]) -> dict[str, Tensor]:
-    """Return the dense, named tensors."""
-    import torch
+def _without_wrappers(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Remove what wrappers of modules add to keys, in any order, and say which."""
+    notes = []
+    if AVERAGED in tensors and len(tensors) > 1 and _all_start(tensors.keys() - {AVERAGED}):
+        tensors = {key: value for key, value in tensors.items() if key != AVERAGED}
+        notes.append(f"{AVERAGED}, the count of an AveragedModel, is ignored.")
+    while True:
+        wrapper = next((name for name in WRAPPERS if any(name in key.split(".") for key in tensors)), "")
+        if wrapper:
+            tensors = {".".join(p for p in key.split(".") if p != wrapper): value for key, value in tensors.items()}
+            notes.append(f"Keys had “{wrapper}.” of {WRAPPERS[wrapper]}, which was removed.")
+        elif tensors and _all_start(tensors):
+            tensors = {key.removeprefix(DATA_PARALLEL): value for key, value in tensors.items()}
+            notes.append(f"Every key had the prefix “{DATA_PARALLEL}” of DataParallel, which was removed.")
+        else:
+            return tensors, tuple(notes)
 
-    return {
-        key: one.detach()
-        for key, one in value.items()
-        if isinstance(key, str) and isinstance(one, torch.Tensor) and one.layout == torch.strided
-        and not one.is_quantized
-    }  # fmt: skip
 
-
-def _without_wrappers(path: Path, found: dict[str, Tensor], notes: tuple[str, ...]) -> StateDict:
-    while wrapper := next((name for name in WRAPPERS if all(key.startswith(name) for key in found)), ""):
-        found = {key.removeprefix(wrapper): value for key, value in found.items()}
-        notes = (*notes, f"Every key had the prefix “{wrapper}” of {WRAPPERS[wrapper]}, which was removed.")
-    return StateDict(path, found, notes)
-
-
-def _some(names: list[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _all_start(keys: Iterable[str]) -> bool:
+    return all(key.startswith(DATA_PARALLEL) for key in keys)
 
 
 # --- Tensors of a net
@@ -148,5 +125,5 @@ def selected_tensors(state: StateDict, found: Diff, keys: Iterable[str] | None =
     wanted = list(fitting) if keys is None else list(keys)
     wrong = [key for key in wanted if key not in fitting]
     if wrong:
-        raise WeightsError(f"{_some(wrong)} cannot be loaded into this net.")
+        raise WeightsError(f"{some(wrong)} cannot be loaded into this net.")
     return {key: state.tensors[fitting[key].source] for key in wanted}

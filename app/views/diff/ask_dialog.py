@@ -15,6 +15,7 @@ from app.compare.modes import Modes
 from app.engine.requests.diff import Diff, DiffSide, interpreter
 from app.engine.requests.import_model import parse_arguments
 from app.engine.requests.observe import Observe
+from app.project.weights.state_dict_diff import PATTERNS
 from app.runs.checkpoint_files import checkpoints
 from app.sources.spec import parse_input
 from app.views.diff.side_reader import AskedSide, SideReader
@@ -37,7 +38,7 @@ SOURCES = (
 )
 INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Empty: Tapedeck proposes them."
 PYTHON = "A Python with torch installed, for example another version. Both run the same weights and batch"
-FILTER = "Models, projects and weights (*.py *.tape *.pt *.pth *.safetensors *.ckpt *.bin)"
+FILTER = f"Models, projects and weights (*.py *.tape {PATTERNS})"
 MOST = 20  # checkpoints of a run that are listed
 OTHER, ITSELF, ELSEWHERE = "other", "itself", "elsewhere"
 PAIRS = (

@@ -14,7 +14,7 @@ from app.engine.requests.weights import CountStart, SaveWeights
 from app.project.file import with_start
 from app.project.model_inits import missing, taken_over
 from app.project.weights.model_buffers import random_start
-from app.project.weights.state_dict_diff import SUFFIXES
+from app.project.weights.state_dict_diff import PATTERNS, SUFFIXES
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.leftovers import TemporaryFolder
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from app.views.weights.weights_dialog import WeightsDialog
     from app.views.workspace import Workspace
 
-PATTERNS = " ".join(f"*{suffix}" for suffix in SUFFIXES)
 OPEN, SAVE, STATUS = "weights.open", "weights.save", "weights.status"
 NOT_SAVED = "No weights were saved"
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from app.engine.protocol import Request
@@ -21,7 +21,7 @@ from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox
-from app.views.ui.widgets import Button, SearchField, Segmented
+from app.views.ui.widgets import Button, ChoiceField, SearchField, Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
 
@@ -46,6 +46,7 @@ class WeightsDialog(Dialog):
     ) -> None:
         super().__init__(f"Load weights of {path.name}", parent)
         self._path, self._source, self._load, self._trouble = path, source, load, trouble
+        self._file = path
         self._engine, self._key = engine, f"weights {id(self)}"
         self._progress: str | None = None  # None while idle
         self._began = 0.0
@@ -53,6 +54,9 @@ class WeightsDialog(Dialog):
         self.model = WeightsModel(self)
         self.table = WeightsTable(self.model)
         self.notes = label("", "label", "text3", wrap=True)
+        self.part = ChoiceField([("", "")], pairs=True)
+        self.part.setAccessibleName("State_dict of the file")
+        self.part.hide()
         self.search = SearchField("Type to filter keys")
         self.filters: Segmented | None = None
         self.follow = [QCheckBox(), QCheckBox()]
@@ -74,6 +78,7 @@ class WeightsDialog(Dialog):
         self.count = label("", "label", "text2")
         below = hbox((self.count, 1), self.all_button, self.none_button, spacing=6)
         self.body.addWidget(self.notes)
+        self.body.addWidget(self.part, 0, Qt.AlignmentFlag.AlignLeft)
         for box in self.follow:
             box.hide()
             self.body.addWidget(box)
@@ -88,6 +93,7 @@ class WeightsDialog(Dialog):
 
     def _connect(self) -> None:
         self.cancel_button.clicked.connect(self.reject)
+        self.part.edited.connect(self._choose_part)
         self.load_button.clicked.connect(self.load_all)
         self.some_button.clicked.connect(self.load_some)
         self.all_button.clicked.connect(lambda: self.model.tick(self.model.rows, True))
@@ -127,7 +133,7 @@ class WeightsDialog(Dialog):
         return self._progress is not None
 
     def _busy(self, on: bool) -> None:
-        for part in (self.table, self.search, self.all_button, self.none_button, *self.follow):
+        for part in (self.part, self.table, self.search, self.all_button, self.none_button, *self.follow):
             part.setEnabled(not on)
         if on:
             self.load_button.setEnabled(False)
@@ -156,10 +162,28 @@ class WeightsDialog(Dialog):
 
     # --- Content
 
+    def _choose_part(self, name: str) -> None:
+        """Read another state_dict of the file."""
+        self._path = Path(f"{self._file}:{name}")
+        for box in self.follow:
+            box.setChecked(False)
+            box.hide()
+        self._run(ReadWeights(self._path, self._source), self._read)
+
+    def _offer_parts(self, parts: tuple[str, ...]) -> None:
+        """Offer the state_dicts of a file that has several, at first."""
+        if len(parts) > 1 and self.part.isHidden():
+            self.part.clear_choices()
+            for name in parts:
+                self.part.add_choice(name, name or "Tensors at the top of the file")
+            self.part.set_value(parts[0])
+            self.part.show()
+
     def _read(self, held: WeightsBeside) -> None:
         self.held = held
+        self._offer_parts(held.parts)
         total = sum(info.bytes for info in held.infos.values())
-        told = f"{len(held.infos):,} tensors, {total:,} bytes, in {self._path.parent}."
+        told = f"{len(held.infos):,} tensors, {total:,} bytes, in {self._file.parent}."
         self.notes.setText(" ".join((told, *held.notes)))
         for box, offer in zip(self.follow, held.offers, strict=False):
             box.setText(f"Suggestion: {offer.text}")

@@ -22,7 +22,7 @@ from torch import nn
 from app.engine.import_process import import_file
 from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
 from app.engine.tasks.import_model import make_torchvision, project_of
-from app.export.weights import load_weights
+from app.project.weights import state_dicts
 from app.source import layer_files
 from app.source.compiled import make_module
 from app.source.trust import TrustStore
@@ -124,7 +124,7 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     qtbot.waitUntil(lambda: not window.canvas.callout.isVisible())
     net = make_module(window.live.analysis.source)
-    weights = load_weights(project.training.start.path)
+    weights = state_dicts.read(project.training.start.path).tensors
     net.load_state_dict(weights, strict=True)
     whole = f"Starts from {len(weights)} of {len(weights)} tensors"  # the engine counts them
     qtbot.waitUntil(lambda: whole in window.status.text("start"), timeout=60_000)

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from app.engine.protocol import MAIN, Request
 from app.engine.requests.diff import DiffSide
+from app.project.weights.state_dict_diff import SUFFIXES
 from app.util.late_dataclass import dataclass
 
-WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt", ".bin")
+WEIGHTS = SUFFIXES
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from app.engine.requests.evaluation import (
     Weights,
 )
 from app.preflight import preflight
+from app.project.weights.state_dict_diff import PATTERNS
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
 from app.training.evaluation.trying import Image, Prediction, Sample
@@ -43,7 +44,7 @@ SHOWN = 60  # samples that are shown at once
 RUNS = 5  # runs whose checkpoints are offered
 NEWEST, START, FILE = "newest", "start", "file"
 NOTHING = "Nothing to evaluate yet"
-FILTER = "Weights (*.safetensors *.pt);;All files (*)"
+FILTER = f"Weights ({PATTERNS});;All files (*)"
 
 
 class EvaluationControl(QObject):
