@@ -90,6 +90,13 @@ _TENSORS = (
         "",
         doc="Name of the labels in the file; detected if it is y, targets ... Separate several by commas.",
     ),
+    Option(
+        "task",
+        "choice",
+        "auto",
+        choices=("auto", "classes", "values"),
+        doc="Classification or regression labels. auto: whole numbers, texts, booleans and one-hot rows are classes.",
+    ),
     Option("labels_file", "str", "", doc=".npy file with the labels, for inputs in a .npy file."),
     replace(STANDARDISE, default=False),
 )

@@ -18,22 +18,27 @@ from app.data.own_files.tables import alone
 
 
 def read_tensors(
-    path: Path, inputs: str | Sequence[str], labels: Sequence[str], classes: Mapping[str, Sequence[Any]] | None = None
+    path: Path,
+    inputs: str | Sequence[str],
+    labels: Sequence[str],
+    classes: Mapping[str, Sequence[Any]] | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> tuple[Any, Any, list[str]]:
     """Read tensors of a .npz or .pt file by name, or of two .npy files; non-finite samples are bad.
 
     Several inputs and the labels of several targets are dictionaries by name. `classes` are the values of a target that
-    stand for class 0, 1, ..., ascending, for labels that are not such numbers already. Raises ValueError for anything
-    but a tensor.
+    stand for class 0, 1, ..., ascending, for labels that are not such numbers already. `kinds` are "one_hot", rows of
+    one 1 that become class ids, or "values", numbers of any dtype to predict. Samples of the class id -100 are left
+    out; among the labels of positions it stays, and -1 becomes it. Raises ValueError for anything but a tensor.
     """
+    import numpy as np
+
     wanted = [inputs] if isinstance(inputs, str) else list(inputs)
     if path.suffix == ".pt":
         held: Any = torch.load(path, map_location="cpu", weights_only=True)
         held = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
         found = {name: held[name] for name in (*wanted, *labels)}
     else:
-        import numpy as np
-
         if path.suffix == ".npy":
             found = {name: np.load(Path(name or path), allow_pickle=False) for name in (*wanted, *labels)}
         else:
@@ -41,8 +46,13 @@ def read_tensors(
                 found = {name: arrays[name] for name in (*wanted, *labels)}
     samples, given = {name: tensor_of(found[name], name) for name in wanted}, {}
     for name in labels:
-        values = (classes or {}).get(name)
-        given[name] = tensor_of(found[name], name) if values is None else class_ids(found[name], values)
+        values, kind = (classes or {}).get(name), (kinds or {}).get(name)
+        if kind == "one_hot":
+            given[name] = tensor_of(found[name], name).to(torch.uint8).argmax(1)
+        elif kind == "values":
+            given[name] = tensor_of(found[name], name).to(torch.float32)
+        else:
+            given[name] = tensor_of(found[name], name) if values is None else class_ids(found[name], values)
     good = torch.ones((), dtype=torch.bool)
     for name, held in samples.items():
         for known in given.values():
@@ -55,6 +65,7 @@ def read_tensors(
             samples[name] = field_of(held)
         elif held.dtype != torch.uint8:
             samples[name] = held.to(kind_of(held))
+    labelled = torch.ones((), dtype=torch.bool)
     for name, known in given.items():
         known = known.to(kind_of(known))
         if known.is_floating_point():
@@ -63,11 +74,18 @@ def read_tensors(
             known = known.flatten()
         good &= known.flatten(1).isfinite().all(1) if known.ndim > 1 else known.isfinite()
         if not known.is_floating_point():
-            good &= (known >= 0).reshape(len(known), -1).all(1)
+            raw = np.asarray(found[name])
+            if known.ndim > 1:
+                known = torch.where(known == -1, -100, known)
+            elif raw.dtype.kind == "i" and raw.size == len(known):
+                labelled = labelled & torch.from_numpy(raw.reshape(len(known)) != -100)
+            good &= ((known >= 0) | ((known == -100) & (known.ndim > 1))).reshape(len(known), -1).all(1)
         given[name] = known
+    good = good | ~labelled  # those are no faults
     words = "a value that is not finite, or a class below 0"
     bad = [f"sample {number}: {words}" for number in (~good).nonzero().flatten().tolist()]
-    if bad:
+    good = good & labelled
+    if not good.all():
         samples, given = ({name: one[good] for name, one in parts.items()} for parts in (samples, given))
     return alone(samples), alone(given), bad
 

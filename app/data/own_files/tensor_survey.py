@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from app.data.own_files.file_survey import FileSurvey, check_class_count, fits
-from app.data.spec import DataError
+from app.data.spec import CLASSES, VALUES, DataError
 from app.util import tensor_files
 from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
+
+IGNORED = -100  # the label that torch's losses ignore
 
 
 def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
@@ -17,7 +20,7 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     if path.suffix == ".npy":
         if not options["labels_file"]:
             raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
-        return _labelled(path, ("",), (options["labels_file"],))
+        return _labelled(path, ("",), (options["labels_file"],), options["task"])
     names = _tensor_names(path)
     found = {}
     for role, usual in (("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
@@ -35,31 +38,81 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
             f"Choose which of {', '.join(names[:20])} in {path.name} are inputs and which are labels: its options "
             "inputs and labels, each a name, or several with commas."
         )
-    return _labelled(path, found["inputs"], found["labels"])
+    return _labelled(path, found["inputs"], found["labels"], options["task"])
 
 
-def _labelled(path: Path, inputs: tuple[str, ...], labels: tuple[str, ...]) -> FileSurvey:
-    """Renumber text labels, and class ids with gaps, in ascending order."""
+def _labelled(path: Path, inputs: tuple[str, ...], labels: tuple[str, ...], task: str = "auto") -> FileSurvey:
+    """Return how labels are read: texts, and class ids with gaps, are numbered in ascending order."""
+    _check_size(path, (*inputs, *labels))
+    tokens = _label_values(path, inputs[0]).shape if len(inputs) == 1 else ()
+    forms = {name: _form(name or path.name, _label_values(path, name), task, tokens) for name in labels}
+    arguments: dict[str, Any] = {"inputs": inputs if len(inputs) > 1 else inputs[0], "labels": labels}
+    if classes := {name: form.classes for name, form in forms.items() if form.classes}:
+        arguments["classes"] = FrozenMap(classes)
+    if kinds := {name: form.kind for name, form in forms.items() if form.kind}:
+        arguments["kinds"] = FrozenMap(kinds)
+    return FileSurvey(arguments, notes=tuple(form.note for form in forms.values() if form.note))
+
+
+@dataclass(frozen=True)
+class LabelForm:
+    """How the labels of a target are read: `kind` as of `read_tensors`, and the values of its classes."""
+
+    kind: str = ""
+    classes: tuple[Any, ...] = ()
+    note: str = ""
+
+
+def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelForm:
+    """Choose how labels (N, ...) are read; `tokens` is the shape of the inputs. Raises DataError."""
     import numpy as np
 
-    classes, notes = {}, []
-    _check_size(path, (*inputs, *labels))
-    for name in labels:
-        values = _label_values(path, name)
-        text = values.dtype.kind in "SU"
-        if not (text or values.dtype.kind in "iu") or values.size != len(values):
-            continue
-        known = np.unique(values.astype(str) if text else values[values >= 0])
-        check_class_count(f"“{name or path.name}”", len(known), len(values))
-        if len(known) and (text or known[-1] != len(known) - 1):
-            classes[name] = tuple(known.tolist())
-            first = ", ".join(map(str, classes[name][:4])) + ", …" * (len(known) > 4)
-            what = "texts" if text else "class ids with gaps"
-            last = len(known) - 1
-            notes.append(f"{Path(name).name}: {what} ({first}) are numbered 0 to {last:,} in ascending order.")
-    given = inputs if len(inputs) > 1 else inputs[0]
-    arguments = {"inputs": given, "labels": labels, **({"classes": FrozenMap(classes)} if classes else {})}
-    return FileSurvey(arguments, notes=tuple(notes))
+    what, kind = Path(name).name, values.dtype.kind
+    if kind not in "biufSU" or not values.ndim:
+        return LabelForm()  # refused by the reader
+    if kind not in "SU" and task == VALUES:
+        return LabelForm("values")
+    single = values.size == len(values)
+    if single and (kind in "SUbiu" or (task == CLASSES and bool((values == np.floor(values)).all()))):
+        return _numbered(name, values)
+    if kind in "SU" or values.ndim != 2 or values.shape == tokens:
+        below = kind == "i" and not single and bool((values == -1).any())
+        return LabelForm(note=f"{what}: -1 is read as -100, which torch's losses ignore.") if below else LabelForm()
+    binary = bool(((values == 0) | (values == 1)).all())
+    sums = values.sum(1, dtype=np.float64)
+    count = values.shape[1]
+    if binary and bool((sums == 1).all()):
+        return LabelForm("one_hot", tuple(range(count)), f"{what} is one-hot, and is read as {count:,} classes.")
+    if kind == "f" and bool((values >= 0).all()) and bool(np.isclose(sums, 1, atol=1e-3).all()):
+        return LabelForm(note=f"{what}: each row adds up to 1; it is read as probabilities of {count:,} classes.")
+    return LabelForm()
+
+
+def _numbered(name: str, values: Any) -> LabelForm:
+    """Return the classes of one label per sample; those that are 0, 1, 2, ... already need no numbering."""
+    import numpy as np
+
+    what, text = Path(name).name, values.dtype.kind in "SU"
+    known = np.unique(values.astype(str) if text else values)
+    left_out = 0
+    if values.dtype.kind == "b":
+        known = np.array([False, True])
+    elif not text:
+        left_out = int((values == IGNORED).sum())
+        known = known[known != IGNORED]
+    check_class_count(f"“{name}”", len(known), len(values))
+    notes = []
+    if left_out:
+        notes.append(f"{what}: {left_out:,} of label {IGNORED}, which torch's losses ignore, are left out.")
+    if not len(known) or not (text or values.dtype.kind in "bf" or known[0] != 0 or known[-1] != len(known) - 1):
+        return LabelForm(note=" ".join(notes))
+    first = ", ".join(map(str, known[:4].tolist())) + ", …" * (len(known) > 4)
+    kind = "texts" if text else "booleans" if values.dtype.kind == "b" else "class ids with gaps"
+    if not text and known[0] < 0:
+        kind = "class ids below 0"
+    last = len(known) - 1
+    notes.insert(0, f"{what}: {kind} ({first}) are numbered 0 to {last:,} in ascending order.")
+    return LabelForm("", tuple(known.tolist()), " ".join(notes))
 
 
 def _check_size(path: Path, names: tuple[str, ...]) -> None:
@@ -75,15 +128,21 @@ def _check_size(path: Path, names: tuple[str, ...]) -> None:
 
 
 def _label_values(path: Path, name: str) -> Any:
-    """Return the labels of a file as an array; an empty object array if they are no labels."""
+    """Return a tensor of a file as an array; an empty object array if it is none that labels can be."""
     import numpy as np
 
     if path.suffix == ".pt":
         held = tensor_files.load(path)
         value = held[name] if isinstance(held, dict) else held[int(name)]
-        return np.empty(0, object) if value.is_floating_point() or value.is_complex() else value.numpy()
+        return (
+            np.empty(0, object)
+            if value.is_complex()
+            else value.float().numpy()
+            if value.is_floating_point()
+            else value.numpy()
+        )
     if path.suffix == ".npy":
-        return np.load(name, allow_pickle=False)
+        return np.load(Path(name or path), allow_pickle=False)
     with np.load(path, allow_pickle=False) as arrays:
         return np.atleast_1d(arrays[name]) if isinstance(arrays[name], np.ndarray) else np.empty(0, object)
 
