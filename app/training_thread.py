@@ -5,7 +5,6 @@ Signals report changes of state only: a queued signal per step would slow the ru
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -24,6 +23,7 @@ from app.training.job import Job, Stage
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import Operate, RunRequest
 from app.training.surgery.values import Outcome, Surgery
+from app.util import processors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -160,8 +160,8 @@ class TrainingThread(QThread):
     @property
     def leaves_room(self) -> bool:
         """Return whether the run leaves at least one CPU core to the window."""
-        taken = (self.job.training.threads or self._threads or 1) * self.place.processes
-        return self.place.watched is not None or taken < (os.cpu_count() or 1)
+        taken = (self.job.training.threads or self._threads or processors.usual_threads()) * self.place.processes
+        return self.place.watched is not None or taken < processors.available()
 
     @property
     def result(self) -> Result | None:

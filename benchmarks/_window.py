@@ -105,7 +105,8 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
         # Only now: the window never writes a script on this thread, and it would count as a gap of the run.
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.py").write_text(run.job.source.text, "utf-8")
-        (folder / "train.py").write_text(training_script(run.job), "utf-8")
+        job = run.job.ran_with(run.history.started.threads)
+        (folder / "train.py").write_text(training_script(job), "utf-8")
         clock = run.history.epochs["seconds"].tolist()
         answer = {"epochs": clock, "steps": run.history.started.steps_per_epoch, "idle": idle, "training": training}
         print(json.dumps(answer), flush=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import __version__
 from app.cli import failures, streams
-from app.util import atomic, regular_files
+from app.util import atomic, processors, regular_files
 from app.util.errors import CodedError
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ def _carried_out(arguments: Sequence[str]) -> int:
         options = _parser().parse_args(arguments)
     except CommandError as error:
         return _refused(error, whole=False)
+    if arguments[0] != "run":  # which runs a script of the user as it is
+        processors.limit_this_process()
     try:
         return int(options.command(options) or 0)
     except (Exception, SystemExit) as error:  # code of the user may end Python

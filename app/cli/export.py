@@ -97,9 +97,11 @@ def run(options: argparse.Namespace) -> int:
     if options.script:
         from app.export.script.script import training_script, write_start
         from app.preflight import preflight
+        from app.runs import newest, store
 
         module = options.code.stem if options.code else None
         job = preflight.job(project, analysis)
+        job = job.ran_with(newest.threads_of_newest(store.runs_beside(options.project), analysis.source))
         with cli.writing(options.script):
             cli.write_text(options.script, training_script(job, module, options.script.name))
             for path in write_start(job, options.script):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+from app.util import processors
 from app.util.resources import PATH_ENTRY
 
 ROOT = PATH_ENTRY
@@ -40,7 +41,8 @@ def start(
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment with `extra`, and a PYTHONPATH that finds the same packages."""
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
+    common = processors.environment_of_children()
+    return {**common, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
 
 
 def die_with_parent() -> None:

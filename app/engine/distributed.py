@@ -35,6 +35,7 @@ from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Started
 from app.training.job import Job, JobError
 from app.training.setup.batch_count import batch_count
+from app.util import processors
 from app.util.leftovers import TemporaryFolder
 from app.util.tensors_on_disk import TensorsOnDisk
 
@@ -303,7 +304,7 @@ _LOST_OTHER = re.compile(r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*
 
 def _threads(place: RunPlacement, threads: int | None) -> int:
     """Return the number of threads of each process."""
-    return max(1, (threads or os.cpu_count() or 1) // place.processes)
+    return max(1, (threads or processors.usual_threads()) // place.processes)
 
 
 def reason(told: str) -> str:

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from app.engine import entries
 from app.engine.child_process import die_with, die_with_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
-from app.util import gc_pause, openmp
+from app.util import gc_pause
 from app.util.late_dataclass import complete_all, dataclass
 
 # What runs, imports and snippets use; torch imports its compiler and its monitor with the first optimizer step.
@@ -93,7 +93,6 @@ def _load() -> None:
         catalog()
     complete_all()
     _libraries()
-    openmp.pause_function()
 
 
 def _serve(control: socket.socket) -> None:

@@ -20,7 +20,7 @@ from app.engine.channel import Channel, ChannelError, take_standard_streams
 from app.engine.protocol import Handle, Request, ToEngine
 from app.engine.values import Codec, NotAValueError
 from app.source import layer_files
-from app.util import gc_pause, openmp
+from app.util import gc_pause, processors
 
 R = TypeVar("R", bound=Request[Any])
 
@@ -86,6 +86,7 @@ class Server:
         self._changing = threading.Lock()  # guards which thread serves a lane
         self._keepers: dict[int, int] = {}  # which question keeps each of them
         self._counter = itertools.count(1)
+        self._load = processors.Load()
 
     def run(self) -> None:
         """Run requests of the main lane on this thread; exits the process when the client is gone."""
@@ -195,10 +196,17 @@ class Server:
     def _rest(self) -> None:
         """Tidy up after a request."""
         gc_pause.freeze_new_modules()
-        openmp.release_idle_threads()
+
+    def _leave_processors(self) -> None:
+        """Have torch's operations on this thread share the processors that nobody else keeps busy."""
+        torch = sys.modules.get("torch")
+        count = processors.free_threads(self._load)
+        if torch is not None and torch.get_num_threads() != count:
+            torch.set_num_threads(count)
 
     def _answer(self, number: int, request: Request[Any], context: Context) -> None:
         try:
+            self._leave_processors()
             answer = _handler(type(request))(request, context)
             self.send(protocol.Answer, number, answer, len(self._things))
         except BaseException as error:  # raised in the client
@@ -257,6 +265,7 @@ def _handler(kind: type) -> Callable[[Any, Context], Any]:
 
 def main() -> None:
     """Answer on stdin and stdout until they are closed."""
+    processors.limit_this_process()
     channel: Channel[Any] = take_standard_streams(cast("type[Any]", ToEngine))
     faulthandler.enable()
     Server(channel).run()

@@ -40,6 +40,12 @@ def newest_checkpoint(folder: Path, source: Source) -> tuple[Path, str] | None:
     return None
 
 
+def threads_of_newest(folder: Path, source: Source) -> int:
+    """Return the CPU threads of the newest run of this network in one process, 0 without one. Raises OSError."""
+    ran = next((kept.record.environment for kept in store.listed(folder) if _trained(kept, source)), None)
+    return ran.threads if ran is not None and ran.processes == 1 else 0
+
+
 def best_checkpoint(folder: Path, source: Source) -> tuple[Path, str]:
     """Return the checkpoint with the smallest validation loss of the newest run with weights that fit the net, and its
     run and step as text. Raises OSError, and RunError if that run has none."""

@@ -62,6 +62,10 @@ class Job:
         """Return the stage, from 1, that a step is taken in."""
         return 1 + sum(stage.step < step for stage in self.stages)
 
+    def ran_with(self, threads: int) -> Job:
+        """Return the job with the number of CPU threads that a run chose, unless it sets one."""
+        return replace(self, training=replace(self.training, threads=self.training.threads or threads))
+
     @property
     def last(self) -> Job:
         """The job as it is in the last stage."""

@@ -55,6 +55,7 @@ from app.training.setup.prepare import set_up
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import BatchResult, NonFiniteLoss
 from app.training.surgery.values import Outcome, Surgery, SurgeryError
+from app.training.trials.thread_count import choose_threads
 from app.util.formatting import counted
 from app.util.rng import GENERATOR
 
@@ -79,9 +80,10 @@ def train(
 ) -> Iterator[Event]:
     """Run `job`; the last event is Finished or Failed. Exceptions of the job become Failed events.
 
-    Iterate on one thread, where torch's `threads` is set too (OpenMP counts per calling thread); None keeps the
-    process's default. `control` controls the run and has the weights after its end. Checkpoints are saved to `folder`,
-    if given; with `resume`, one of them, the run continues from there. `watch` makes what measures the steps.
+    Iterate on one thread, where torch's `threads` is set too (OpenMP counts per calling thread); with None they are
+    those of the job, else chosen by `choose_threads`. `control` controls the run and has the weights after its end.
+    Checkpoints are saved to `folder`, if given; with `resume`, one of them, the run continues from there. `watch` makes
+    what measures the steps.
     """
     control = control or Control()
     run = _Run(job, control, folder, watch)
@@ -136,7 +138,7 @@ class _Run:
         check_numbers(self.job)
         begun = perf_counter()
         with ExitStack() as stack:
-            stack.enter_context(cpu_threads(self.config.threads or threads))
+            stack.enter_context(cpu_threads(self.config.threads or threads or choose_threads(self.job)))
             stack.enter_context(switched(self.config))
             try:
                 started = self._set_up(resolve(self.config.device), resume)

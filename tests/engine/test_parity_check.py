@@ -19,7 +19,7 @@ from app.engine.requests.import_model import ImportModel, ModelImportError, Mode
 from app.engine.tasks import import_model
 from app.engine.tasks import import_model as task
 from app.engine.tasks.import_pipeline import Wish, imported
-from app.engine.tasks.parity import held, resources
+from app.engine.tasks.parity import held
 from app.engine.tasks.parity.check import ParityCheck, ParityResult
 from app.engine.tasks.parity.differences import Difference
 from app.engine.tasks.parity.inputs import Inputs
@@ -242,23 +242,6 @@ def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.Mon
         ModelImportError, match=r"The difference is in 0 \(Linear.*of your own file, or of an installed"
     ):
         held.part_to_keep(nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None)
-
-
-@pytest.mark.parametrize(("several", "chosen"), [(2.0, 1), (0.5, 3)])
-def test_one_thread_compares_where_several_are_slower_and_the_number_is_put_back(several, chosen, monkeypatch) -> None:
-    seen, before = list[int](), torch.get_num_threads()
-    monkeypatch.setattr(resources, "_seconds_with", lambda threads: several if threads > 1 else 1.0)
-
-    def counted(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        seen.append(torch.get_num_threads())
-        return net.a(x)
-
-    torch.set_num_threads(3)
-    try:
-        assert not checked(Two(counted), Two(lambda net, x: net.a(x))).differences
-        assert set(seen) == {chosen} and torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
 
 
 class Cache:

@@ -240,7 +240,7 @@ def watch(
     from app.cli.train import surgeries
     from app.runs import store
     from app.training.checkpoints.save_report import SaveReport
-    from app.training.events import Saved, Started
+    from app.training.events import Noticed, Saved, Started
     from app.training.history import History
 
     recorder.threads = job.training.threads
@@ -259,6 +259,8 @@ def watch(
                     _warn(last.changed)
                 count = last.epochs * last.steps_per_epoch
                 surgeries.warn_of([one for one in job.stages if one.step >= count], count, "has steps up to")
+            if isinstance(last, Noticed):
+                _warn(last.message)
             _tell_saved(saves, recorder.take(last))
             _tell_saved(saves, last)
             # Without requested checkpoints the output equals that of the exported script.

@@ -78,7 +78,8 @@ def leave(
         part(BEST[1], lambda: save_pt(checkpoint_weights(best), folder / BEST[1]))
     part("metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv()))
     part(name, lambda: [path.name for path in write_models(job, model, [script])[1:]])
-    part("train.py", lambda: write_text(script, training_script(job)))
+    ran = job.ran_with(history.started.threads if history.started is not None else 0)
+    part("train.py", lambda: write_text(script, training_script(ran)))
     part("what train.py reads", lambda: [path.name for path in write_start(job, script)])
     try:
         from app.views.export.headless_pictures import run_pictures

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
+from app.engine.requests.autograd.capture import InitialWeights, NewestWeights, WeightsChoice
 from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs, Prove, ToProve
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import describe_weights, load_chosen
@@ -20,6 +20,7 @@ from app.export.text_files import write_text
 from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights
 from app.project import drawing_digest
+from app.runs.newest import threads_of_newest
 from app.training.setup.weights_header import StartError
 from app.util.late_dataclass import dataclass
 
@@ -103,7 +104,8 @@ def write_export(
         written = write_model(job.source, choice.folder / f"{job.source.module_name}.py", [choice.folder / "train.py"])
         code += [path.name for path in written]
     if choice.script:
-        write_text(choice.folder / "train.py", training_script(job))
+        ran = threads_of_newest(Path(weights.folder), job.source) if isinstance(weights, NewestWeights) else 0
+        write_text(choice.folder / "train.py", training_script(job.ran_with(ran)))
         code += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
     done = ExportResult(choice.folder, (*code, *names), found.words if found is not None else "")
     return done, _rest(choice, job, found, project) if found is not None and choice.proves else None

@@ -70,18 +70,16 @@ def list_models(_request: ListModels, _context: Context) -> tuple[KnownModel, ..
 @handles(ImportModel)
 def import_model(request: ImportModel, context: Context) -> Project:
     from app.builder.importer import building  # noqa: F401  # torch is there before what follows is put away
-    from app.engine.tasks.parity.resources import threads_that_pay
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the model prints
     gc.freeze()  # and keep loaded modules out of garbage collections during the import
     try:
-        with threads_that_pay():
-            return answer(
-                request,
-                Path(request.folder),
-                lambda words: context.progress(ImportStep(words, words.startswith(CHECKING))),
-                partial(_hand_over, context) if request.early else None,
-            )
+        return answer(
+            request,
+            Path(request.folder),
+            lambda words: context.progress(ImportStep(words, words.startswith(CHECKING))),
+            partial(_hand_over, context) if request.early else None,
+        )
     except ModelImportError as error:
         error.args = (str(error).replace("\n", " "),)
         raise

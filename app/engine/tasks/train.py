@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -36,7 +35,7 @@ from app.training.control import Control, RunEndedError
 from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started, StepDone
 from app.training.job import JobError
 from app.training.monitoring.live_model import LiveRun
-from app.util import tensor_files
+from app.util import processors, tensor_files
 
 EVERY, BUSY = 0.05, 0.5  # seconds between two lists of events; the longer if the run uses every core
 _AT_ONCE = (Started, Paused, Resumed, Cut, Finished, Failed)  # the user may wait for these
@@ -48,8 +47,8 @@ def train(request: Train, context: Context) -> Trained:
     for said in request.said:
         _do(said, control, context)
     threading.Thread(target=_listen, args=(control, context), name="hands", daemon=True).start()
-    threads = request.job.training.threads or request.threads or torch.get_num_threads()
-    outbox = _Outbox(context.progress, EVERY if threads < (os.cpu_count() or 1) else BUSY)
+    threads = request.job.training.threads or request.threads or processors.usual_threads()
+    outbox = _Outbox(context.progress, EVERY if threads < processors.available() else BUSY)
     put, kind = outbox.put, StepDone
     events = loop.train(request.job, control, threads=request.threads, folder=request.folder, resume=request.resume)
     for event in events:

@@ -34,6 +34,7 @@ from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.revisit import hashes, recording
 from app.training.setup.weighted_losses import takes_weights
 from app.training.surgery import operation, transfer
+from app.util import processors
 from app.util.late_dataclass import dataclass
 
 MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # losses whose mean is weighted by the labels' weights
@@ -90,6 +91,7 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         "settings": fixed_settings(training, job.data),
         "waiting_settings": WAITING,
         "training": training,
+        "threads": training.threads or processors.usual_threads(),
         "data": job.data,
         "spec": spec,
         "hands": hands,

@@ -21,7 +21,7 @@ def launch(count: int) -> int:
 
     They meet over a file in a folder that is its owner's alone, and talk over the loopback interface.
     """
-    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, ((os.cpu_count() or 1) - 1) // count)))
     common = {**os.environ, **on_loopback(), "OMP_NUM_THREADS": threads, "WORLD_SIZE": str(count)}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *sys.argv, "--store", os.path.join(folder, "store")]

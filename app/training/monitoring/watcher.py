@@ -30,6 +30,7 @@ from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.watch_points import WatchHit, WatchPoints, dead_above, gradients_above, memory_above
 from app.training.revisit.recording import HashRecording
 from app.training.setup.module_checks import mistakes
+from app.util.processors import Delay
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,6 +44,9 @@ LOOKS = (0.5, 0.002)
 # last one, so that the values shown after a run are from its end, and others while looks took less than this share.
 FIRST_EPOCHS, SHARE_OF_LOOKS = 10, 0.002
 MEMORY = (memory.EVERY, 0.002)
+DELAY_EVERY = 5.0  # seconds from one measurement of what other programs cost to the next
+# The share of the time that a run waits for a processor: above the first it is reported, below the other it is over.
+SLOWED, CALM = 0.2, 0.1
 
 
 class Watcher:
@@ -75,6 +79,7 @@ class Watcher:
         self.look_due = self._measures
         self.idle_until = 0.0  # on the clock of `perf_counter`
         self.flush_due = 0.0
+        self._delay, self._delay_due, self._slowed = Delay(), perf_counter() + DELAY_EVERY, False
         self.began = (0, 0.0)  # the step and second where the run starts or resumes
 
     def share(self, seconds: float) -> float:
@@ -190,6 +195,8 @@ class Watcher:
         now = perf_counter()
         if now >= self._memory_meter.due:
             yield from self._read_memory(step, seconds, found)
+        if now >= self._delay_due:
+            yield from self._notice_delay(step, now)
         self.flush_due = now + FLUSH_EVERY
         self._schedule()
         for at, each, node in found:
@@ -198,6 +205,15 @@ class Watcher:
                 self._control.pause()
                 message = f"Paused at step {at:,}: {each.message}."
                 yield Caught(epoch, at, each.what, each.layer, node, each.value, message)
+
+    def _notice_delay(self, step: int, now: float) -> Iterator[Event]:
+        """Report that other programs slow the run down, once until that is over."""
+        self._delay_due = now + DELAY_EVERY
+        share = self._delay.share()
+        if share > SLOWED and not self._slowed:
+            waited = f"{round(100 * share)} % of the last {DELAY_EVERY:.0f} seconds it waited for a processor"
+            yield Noticed(step, "", None, f"Other programs slow this run down: {waited}.")
+        self._slowed = share > (CALM if self._slowed else SLOWED)
 
     def _notice(self, step: int) -> Iterator[Event]:
         """Return mistakes not reported yet."""

@@ -41,7 +41,6 @@ from app.engine.requests.autograd.playback import (
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.autograd.capture import graph_of
-from app.util import openmp
 
 if TYPE_CHECKING:
     from app.autograd.playback.kept_graph import LiveGraph
@@ -217,7 +216,6 @@ class PlaybackSession:
             graph.release()
 
     def _next(self) -> tuple[Any, int] | None:
-        openmp.release_idle_threads()  # idle OpenMP threads would slow a concurrent run
         with self._wake:
             self._wake.wait_for(lambda: self._waiting or self._leaving)
             return None if self._leaving else self._waiting.popleft()

@@ -27,7 +27,7 @@ from app.engine.tasks.parity.differences import (
 )
 from app.engine.tasks.parity.draws import SameDraws
 from app.engine.tasks.parity.inputs import Inputs, InputShapes
-from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter_count, threads_that_pay
+from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter_count
 from app.engine.tasks.parity.subject import SECOND, ComparedModule, ModuleResult, run_module
 from app.export.certify import measure
 from app.util.late_dataclass import dataclass
@@ -137,7 +137,7 @@ class ParityCheck:
         """Compare as much as time and memory allow."""
         state = self._state
         try:
-            with self._quiet(), threads_that_pay():
+            with self._quiet():
                 shapes = self._inputs.shapes(self._inputs.batch)
                 for difference in static_differences(self._ours.module, self._theirs.module):
                     raise _Differs(difference, self._inputs.tensors(shapes, "first", False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +12,6 @@ import torch
 from torch import nn
 
 SHARE = 0.6  # of the free memory
-TRIED = 20  # operations to measure the best number of threads
 UNKNOWN = 4 * 2**30  # bytes, if the free memory is unknown
 
 
@@ -26,34 +24,6 @@ def free_bytes() -> int:
     with suppress(AttributeError, ValueError, OSError):
         return int(SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
     return UNKNOWN
-
-
-@contextmanager
-def threads_that_pay() -> Iterator[None]:
-    """Compute in one thread in here, if several are slower at this moment.
-
-    An operation that is shared out waits for its last part. Where other programs take the cores, that is in line behind
-    them every time: a step of resnet152 took 39 s in two threads and 2.6 s in one.
-    """
-    many = torch.get_num_threads()
-    try:
-        if many > 1 and _seconds_with(1) < _seconds_with(many):
-            torch.set_num_threads(1)
-        else:
-            torch.set_num_threads(many)
-        yield
-    finally:
-        torch.set_num_threads(many)
-
-
-def _seconds_with(threads: int) -> float:
-    """Measure the time of a few operations of the size of a small image, without the first of them."""
-    torch.set_num_threads(threads)
-    maps, began = torch.ones(2, 64, 64, 64), 0.0
-    for number in range(TRIED + 1):
-        began = time.perf_counter() if number == 1 else began
-        maps = maps.add(1.0)
-    return time.perf_counter() - began
 
 
 def parameter_count(model: nn.Module) -> int:

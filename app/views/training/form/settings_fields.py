@@ -56,9 +56,9 @@ SPEED = (
                                     "on some devices."),
     _param("compile", "bool", "Compiles the forward pass (torch.compile). The first step is slow, later steps may "
                               "be faster; results may differ in the last digits."),
-    _param("threads", "int", "CPU threads per operation (torch.set_num_threads). 0 uses one thread for "
-                             "small networks, else torch's default. Other values may change the last "
-                             "digits.", minimum=0),
+    _param("threads", "int", "CPU threads per operation (torch.set_num_threads). 0 has the run measure at its start "
+                             "how many make a step faster, and leaves a processor to the window and those that "
+                             "other programs use. Another number may change the last digits.", minimum=0),
     _param("deterministic", "bool", "Rejects nondeterministic operations (torch.use_deterministic_algorithms) and "
                                     "disables cuDNN autotuning."),
     _param("anomaly", "bool", "Reports the forward operation that produced a NaN in backward "
