@@ -79,6 +79,7 @@ class Started(NamedTuple):
     train_count: Count = 0
     validation_count: Count = 0
     resumed_at: Count = 0
+    loss: Text = ""
 
 
 class Step(NamedTuple):

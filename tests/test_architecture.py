@@ -91,7 +91,8 @@ TORCH_MODULES = """
     data.own_files.table_survey data.own_files.tables
     data.preview data.readers data.splits data.stand_ins data.streams data.targets
     data.transforms engine.tasks export interpret.attention interpret.attention_maps interpret.attribution
-    interpret.interventions interpret.subject observe.interface observe.observe observe.recorder observe.tensors
+    interpret.interventions interpret.subject observe.interface observe.observe observe.own_losses observe.recorder
+    observe.tensors
     preflight.net_cost preflight.random_batch preflight.surgery_plan sources.examples sources.loading sources.positional
     sources.stored_weights training.evaluation.evaluator training.evaluation.predict training.loop
     training.monitoring.answers training.monitoring.measured_memory training.multi_output training.script_recipes

@@ -178,7 +178,7 @@ def read(options: argparse.Namespace) -> Project:
             raise CommandError(f"{path}: {error.strerror or error}") from error
         project = opened.with_settings(project, options) if takes_settings else project
     custom_layers.admit(project, options.trust)
-    return project
+    return opened.with_loss(project, options) if takes_settings else project
 
 
 def analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:

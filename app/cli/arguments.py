@@ -12,7 +12,7 @@ SECONDS = 120.0  # for code of the user's own
 # How a model is made and called.
 MODEL = ("--args", "--input")
 # What is trained on, and how.
-SETTINGS = ("--on", "--set")
+SETTINGS = ("--on", "--loss", "--against", "--set")
 
 
 def positive(text: str) -> int:
@@ -63,6 +63,15 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--on": {
         "metavar": "DATA",
         "help": "data: a name such as digits or made.moons, a folder of images, a .csv, .npz, .pt or .txt",
+    },
+    "--loss": {
+        "metavar": "NAME",
+        "help": "own: the model's own loss; or one of torch, such as MSELoss or cross_entropy. Without it the model's "
+        "own loss where it has one, else the one that fits the data",
+    },
+    "--against": {
+        "metavar": "NAME",
+        "help": "what the main output of a model is compared with: input, or a target of the data",
     },
     "--set": {
         "action": "append",

@@ -27,7 +27,52 @@ def project_of(options: argparse.Namespace) -> Project:
 
     project = with_settings(Project(), options)  # first, so that invalid settings are reported before any code runs
     opened = open_model(options, str(options.project))
-    return opened_nets.project_of(opened, replace(project, name=name(opened)))
+    return opened_nets.project_of(opened, replace(project, name=name(opened)), own=not _sets_loss(options))
+
+
+def with_loss(project: Project, options: argparse.Namespace) -> Project:
+    """Return the project with the loss of --loss and --against, of a model that is opened now else with the one that
+    fits its data. Raises CommandError."""
+    from app import cli
+    from app.data.sources import DataError, spec_of
+    from app.preflight import opened_losses
+    from app.training.choices import OWN_LOSS, ChoiceError, loss_named
+    from app.training.config import INPUT, Choice, OutputLoss
+
+    if options.loss is not None:
+        try:
+            chosen = Choice(loss_named(options.loss))
+        except ChoiceError as error:
+            raise cli.CommandError(f"--loss {options.loss}: {error}") from error
+        if chosen.name == OWN_LOSS and project.opened is None:
+            raise cli.CommandError("--loss own: a drawn network computes no loss of its own; it needs a loss of torch")
+        project = replace(project, training=replace(project.training, loss=chosen, losses=(), loss_by=""))
+    if project.opened is None:
+        if options.against is not None:
+            raise cli.CommandError("--against is for a model, and this is a project: its outputs have their targets")
+        return project
+    output = project.opened.interface.chief
+    project = opened_losses.with_own_losses(project) if options.loss == "own" else project
+    if options.against is not None and output is not None:
+        target = INPUT if options.against in ("input", INPUT) else options.against
+        row = OutputLoss(output.name, project.training.loss, 1.0, target)
+        project = replace(project, training=replace(project.training, losses=(row,), loss_by=""))
+    cli.read_data(project)
+    try:
+        source = spec_of(project.data)
+    except DataError:  # the checks report it
+        return project
+    if not source.is_read:
+        return project
+    if not str(options.project).endswith(".tape") or options.loss is not None:
+        project = opened_losses.with_fitting_loss(project, source, chosen=_sets_loss(options))
+    return opened_losses.with_target_passed(project, source)
+
+
+def _sets_loss(options: argparse.Namespace) -> bool:
+    """Return whether the command names a loss or a target."""
+    named = any(not {"loss", "losses"}.isdisjoint(text.partition("=")[0].split(".")[:2]) for text in options.set)
+    return named or options.loss is not None or options.against is not None
 
 
 def name(opened: OpenedModel) -> str:

@@ -41,6 +41,7 @@ class ProgressBar:
         self._full, self._empty = "━─" if _takes("━─") else "#-"
 
     def show(self, event: Event) -> None:
+        from app.cli import printable
         from app.training import events
         from app.util.formatting import parameters_text
 
@@ -49,6 +50,8 @@ class ProgressBar:
                 self._steps = event.steps_per_epoch
                 count = parameters_text(event.parameters + event.frozen, event.frozen)
                 print(f"training on {event.device}: {count}, {event.train_count:,} samples")
+                if event.loss:
+                    print(printable(event.loss))
                 if event.stand_in:
                     print(event.stand_in)
             case events.StepDone() if self._terminal:

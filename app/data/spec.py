@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
+PROBABILITIES, BINARY = "probabilities", "binary"  # what the values of a target are, if they are all of that kind
+IGNORED = -100  # a label that torch's losses ignore unless they are told otherwise
 
 
 class DataError(CodedError):
@@ -101,12 +103,18 @@ class Option:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """One of the targets of a sample: its task, see `app.training.task.Task`, and its shape without the batch."""
+    """One of the targets of a sample: its task, see `app.training.task.Task`, and its shape without the batch.
+
+    `form` is PROBABILITIES for values of which each row sums to 1, one-hot rows too, BINARY for other rows of 0 and 1.
+    `ignored` is the label below 0 that some places have in place of a class.
+    """
 
     name: str
     task: str
     classes: tuple[str, ...] = ()
     label_shape: tuple[int, ...] = ()
+    form: str = ""
+    ignored: int = IGNORED
 
     @property
     def labels_per_sample(self) -> int:
@@ -165,11 +173,14 @@ class SourceSpec:
     as_bytes: bool = False
     targets: tuple[TargetInfo, ...] = ()
     inputs: tuple[FieldInfo, ...] = ()
+    label_form: str = ""
+    ignored: int = IGNORED
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:
         """All targets; the name of an only one is empty."""
-        return self.targets or (TargetInfo("", self.task, self.classes, self.label_shape),)
+        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form, self.ignored)
+        return self.targets or (only,)
 
     @property
     def is_read(self) -> bool:
@@ -212,11 +223,14 @@ class DataInfo:
     target_counts: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
     inputs: tuple[FieldInfo, ...] = ()
     stand_in: str = ""  # says what stands in for data that are not downloaded
+    label_form: str = ""
+    ignored: int = IGNORED
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:
         """All targets; the name of an only one is empty."""
-        return self.targets or (TargetInfo("", self.task, self.classes, self.label_shape),)
+        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form, self.ignored)
+        return self.targets or (only,)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from app.source.interface import Argument, Interface, Returned, is_place, is_way
@@ -127,13 +129,14 @@ def _returned(value: Any, way: str) -> Iterator[Returned]:
     """Yield the tensors of a result, and at its top the fields of a record that are None this time."""
     if isinstance(value, Tensor):
         if is_way(way):
-            yield Returned(way, tuple(value.shape), str(value.dtype).removeprefix("torch."))
-    elif is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            part = getattr(value, one.name, None)
+            detached = torch.is_grad_enabled() and not value.requires_grad
+            yield Returned(way, tuple(value.shape), str(value.dtype).removeprefix("torch."), detached)
+    elif names := _attributes(value):
+        for name in names:
+            part = getattr(value, name, None)
             if part is None and not way:
-                yield Returned(f".{one.name}")
-            yield from _returned(part, f"{way}.{one.name}")
+                yield Returned(f".{name}")
+            yield from _returned(part, f"{way}.{name}")
     elif isinstance(value, Mapping):
         for key, part in value.items():
             if isinstance(key, str):
@@ -145,3 +148,16 @@ def _returned(value: Any, way: str) -> Iterator[Returned]:
     elif isinstance(value, list | tuple):
         for number, part in enumerate(value):
             yield from _returned(part, f"{way}[{number}]")
+
+
+def _attributes(value: Any) -> tuple[str, ...]:
+    """Return the attributes of a record: a dataclass, a named tuple, a class of attrs, or a namespace."""
+    if isinstance(value, type):
+        return ()
+    if is_dataclass(value):
+        return tuple(one.name for one in fields(value))
+    if isinstance(value, SimpleNamespace):
+        return tuple(vars(value))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return tuple(value._fields)
+    return tuple(one.name for one in getattr(type(value), "__attrs_attrs__", ()))

@@ -76,13 +76,10 @@ def _run(
 def interface_in_training(
     model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], seed: int = 0
 ) -> Interface | None:  # fmt: skip
-    """Describe a call in train mode if the model returns its losses alone there, as detection models do; None if it
-    returns anything else, or raises."""
-    try:
-        found = interface_of(model, args, kwargs, _output(model, args, kwargs, True, seed))
-    except (Exception, SystemExit):  # the model's own
-        return None
-    if not found.own_losses or found.chief is not None:
+    """Describe a call in train mode if the model returns losses of its own there; None if it returns none, or
+    raises."""
+    found = call_interface(model, args, kwargs, True, seed)
+    if found is None or not any(one.dtype for one in found.own_losses):
         return None
     return set_fields(found, losses_in_training=not _has_losses(model, args, kwargs, found, seed))
 
@@ -91,17 +88,20 @@ def _has_losses(
     model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface, seed: int
 ) -> bool:  # fmt: skip
     """Return whether a model returns in eval mode the losses that it returned in train mode."""
+    seen = call_interface(model, args, kwargs, False, seed)
+    return seen is not None and {one.way for one in found.own_losses} <= {one.way for one in seen.returns}
+
+
+def call_interface(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool, seed: int = 0
+) -> Interface | None:  # fmt: skip
+    """Describe a call without observing it; None if it raises."""
     try:
-        seen = interface_of(model, args, kwargs, _output(model, args, kwargs, False, seed))
+        with rng.borrowed(seed), temporary_mode(model, train), torch.compiler.set_stance("force_eager"):
+            output = model(*args, **kwargs)
     except (Exception, SystemExit):  # the model's own
-        return False
-    return {one.way for one in found.own_losses} <= {one.way for one in seen.returns}
-
-
-def _output(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool, seed: int) -> Any:
-    """Call a model without observing it."""
-    with rng.borrowed(seed), temporary_mode(model, train), torch.compiler.set_stance("force_eager"), torch.no_grad():
-        return model(*args, **kwargs)
+        return None
+    return interface_of(model, args, kwargs, output)
 
 
 def _observation(

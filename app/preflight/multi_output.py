@@ -13,12 +13,13 @@ from app.builder.diagnostics.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, SetParam, SetTraining
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, TensorType
-from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
+from app.data.spec import VALUES, SourceSpec, TargetInfo
 from app.project.project import Project
 from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT, Choice, OutputLoss
-from app.training.setup import weighted_losses
+from app.training.setup import losses_in_words, weighted_losses
+from app.training.setup.losses_in_words import takes
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
@@ -94,10 +95,8 @@ def required_shape(target: TargetInfo) -> tuple[int, ...]:
 
 def usual_loss(target: TargetInfo, given: Choice) -> Choice:
     """Return a loss that fits a target: the current one if it does."""
-    ids = LOSSES.get(given.name) == CLASS_IDS
-    if target.task == VALUES:
-        return Choice("MSELoss") if ids else given
-    return given if ids else Choice("CrossEntropyLoss")
+    fits = takes(given, target) and (target.task == VALUES or LOSSES[given.name] == CLASS_IDS)
+    return given if fits else losses_in_words.usual_loss(target)
 
 
 def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[OutputLoss, ...]:
@@ -172,7 +171,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
 
 def _against(project: Project, row: OutputLoss, output: NetOutput, target: TargetInfo) -> list[Problem]:
     """Report mismatches of one loss with its output and target."""
-    if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
+    if not takes(row.loss, target):
         reason = f"{target_label(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
         other = replace(row, loss=usual_loss(target, row.loss))
         rows = tuple(other if one is row else one for one in project.training.losses)
@@ -180,12 +179,12 @@ def _against(project: Project, row: OutputLoss, output: NetOutput, target: Targe
         message = f"{row.loss.name} of {row.output} expects class labels"
         return [Problem("error", output.node.id, message, reason, cures=(cure,))]
     shape = required_shape(target)
-    more = target.task == CLASSES and LOSSES.get(row.loss.name) == CLASS_IDS
+    more = target.task != VALUES and LOSSES.get(row.loss.name) == CLASS_IDS
     if output.type is None:
         return []
     have = tuple(output.type.shape[1:])
-    enough = more and len(have) == 1 and isinstance(have[0], int) and have[0] >= shape[0]
-    if have == shape or enough:
+    enough = more and have[:-1] == shape[:-1] and isinstance(have[-1], int) and have[-1] >= shape[-1]
+    if have == shape or (enough and len(have) == len(shape)):
         return []
     given = shape_text(("N", *shape))
     reason = f"Its loss compares it with {target_label(target.name)} and expects {given}."

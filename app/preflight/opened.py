@@ -6,44 +6,38 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.builder.diagnostics.problems import Cure, Problem, SetTraining
+from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
 from app.data.sources import DataError, SourceSpec, spec_of
-from app.data.spec import CLASSES, FieldInfo
-from app.preflight import multi_output, synthetic_data
+from app.data.spec import FieldInfo
+from app.preflight import opened_losses, synthetic_data
 from app.project.project import Project
 from app.source import layer_files
 from app.source.generated import InputSpec, Source
-from app.source.interface import Argument
+from app.source.interface import LABELS, Argument
 from app.sources import finding
 from app.sources.code import source_of
 from app.sources.opened import OpenedModel
 from app.sources.spec import SourceError
-from app.training.choices import OWN_LOSS
-from app.training.config import INPUT, Choice, OutputLoss
+from app.training.config import INPUT
 from app.training.inputs import InputError, chosen_fields, target_fields
 from app.util.formatting import bytes_text, shape_text
 from app.util.frozen import FrozenMap
 
-LABELS = ("labels", "label", "targets", "target", "y")  # usual names of an argument for the target
-MOST = 12  # outputs for which a loss is suggested
 SINGLE = 4  # bytes of a float32
 
 
-def project_of(opened: OpenedModel, project: Project | None = None) -> Project:
-    """Return a project with a model in place of a drawing, or `project` with it.
+def project_of(opened: OpenedModel, project: Project | None = None, own: bool = True) -> Project:
+    """Return a project with a model in place of a drawing, or `project` with it; without `own` its loss is kept.
 
-    Where nothing else is chosen, the losses are those that a model computes itself if it returns nothing else, and
+    Where no losses are set, they are those that the model computes itself, which get the target if they need it, and
     tensors within its arguments get the fields of their names.
     """
     project = project or Project(opened.source.name.rpartition(".")[2].rpartition("/")[2] or opened.interface.model)
-    training, own = project.training, opened.interface.own_losses
-    if not training.losses and opened.interface.chief is None:
-        training = replace(training, losses=tuple(OutputLoss(one.name, Choice(OWN_LOSS)) for one in own))
     fields = {one.name: one.name for one in opened.interface.takes if one.way and one.way != "[*]"}
-    if fields:
-        training = replace(training, inputs=FrozenMap({**fields, **training.inputs}))
-    return replace(project, opened=opened, training=training)
+    inputs = FrozenMap({**fields, **project.training.inputs})
+    project = replace(project, opened=opened, training=replace(project.training, inputs=inputs))
+    return opened_losses.with_target_passed(opened_losses.with_own_losses(project) if own else project)
 
 
 def analysis_of(project: Project) -> Analysis:
@@ -115,7 +109,8 @@ def model_source(project: Project) -> Source:
     known = {**target_fields(data), **{one.name: one for one in data.inputs or (only,)}}
     pairs = zip(names, fields, strict=True)
     inputs = [InputSpec(name, known[field].shape, known[field].dtype) for name, field in pairs]
-    return source_of(opened, inputs, outputs)
+    layouts = {name: layout.code for name, layout in opened_losses.layouts(project, data).items()}
+    return source_of(opened, inputs, outputs, layouts)
 
 
 def _as_called(argument: Argument) -> InputSpec:
@@ -144,7 +139,7 @@ def taken(project: Project, opened: OpenedModel, data: SourceSpec) -> tuple[Argu
     takes, given = opened.interface.takes, opened.given
     if not data.inputs:
         fed = [one for one in takes if chosen.get(one.name) in targets]
-        free = [one for one in given if one not in fed]
+        free = sorted((one for one in given if one not in fed), key=lambda one: one.name in LABELS)
         main = [one for one in takes if chosen.get(one.name) == INPUT] or free[:1]
         return tuple(one for one in takes if one in fed or one in main or (one.needed and one in free))
     fields = {one.name for one in data.inputs}
@@ -174,16 +169,15 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
     only = FieldInfo("", source.shape, source.dtype)
     known = {**target_fields(source), **{one.name: one for one in source.inputs or (only,)}}
     for argument, field in zip(arguments, (known[name] for name in fields), strict=True):
-        if argument.dtype and _kind(argument.dtype) != _kind(field.dtype):
+        guessed = argument.name in LABELS  # a target of the kind that the call happened to take
+        if argument.dtype and not guessed and _kind(argument.dtype) != _kind(field.dtype):
             reason = (
                 f"{field.name or source.label} is {field.dtype}, and {argument.name} was {argument.dtype} when the "
                 "model was opened. Choose other data, or another field for it (Training, Data)."
             )
             yield Problem("error", None, f"{argument.name} does not match the data", reason)
-    yield from _own_loss(project, opened, source)
+    yield from opened_losses.problems(project, source)
     yield from _other_shape(project, arguments, known, fields)
-    if not project.training.losses:
-        yield from _few_classes(opened, source)
 
 
 def _other_shape(
@@ -193,7 +187,11 @@ def _other_shape(
     for argument, field in zip(arguments, (known[name] for name in fields), strict=True):
         called = argument.shape[1:]
         rows = argument.way.startswith("[*][")  # of which each sample has its own number
-        if argument.dtype and (len(called) != len(field.shape) or (called[:1] != field.shape[:1] and not rows)):
+        if (
+            argument.dtype
+            and argument.name not in LABELS
+            and (len(called) != len(field.shape) or (called[:1] != field.shape[:1] and not rows))
+        ):
             reason = (
                 f"It was called with {shape_text(('N', *called))} when it was opened, and the data have "
                 f"{shape_text(('N', *field.shape))}. A run shows whether forward accepts these too."
@@ -216,53 +214,6 @@ def fit(project: Project, source: SourceSpec) -> tuple[str, str]:
         f"{chief.name} {shape_text(('N', *chief.shape[1:]))}" if chief is not None else "nothing that a loss takes"
     )
     return f"{gives}, and {', '.join(targets)}.", f"{takes}, and returned {returns}, when it was opened."
-
-
-def _own_loss(project: Project, opened: OpenedModel, source: SourceSpec) -> Iterator[Problem]:
-    """Report a loss of the model's own that has no target to be computed from."""
-    own = [row for row in project.training.losses if row.loss.name == OWN_LOSS]
-    targets = target_fields(source)
-    if not own or not targets or any(field in targets for field in project.training.inputs.values()):
-        return
-    label = next((one.name for one in opened.interface.takes if one.name in LABELS and not one.way), "")
-    inputs = project.training.inputs.set(label, next(iter(targets)))
-    cures = (Cure(f"Pass it as {label}", (SetTraining("", "inputs", inputs),)),) if label else ()
-    reason = f"The model computes {own[0].output} from its target: choose it for an argument (Training, Data)."
-    yield Problem("error", None, "The model does not receive the target", reason, cures=cures)
-
-
-def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:
-    """Suggest a loss for each output that could have one: the main output first, then the model's own losses, then
-    others that have the batch first."""
-    opened = project.opened
-    assert opened is not None
-    chief, target = opened.interface.chief, source.known_targets[0]
-    rows = [OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name) for one in opened.interface.own_losses]
-    own = {row.output for row in rows}
-    for one in opened.interface.returns:
-        if one.dtype.startswith(("float", "bfloat")) and one.shape and one.name not in own:
-            loss = multi_output.usual_loss(target, project.training.loss)
-            rows.append(OutputLoss(one.name, loss, 1.0, target.name))
-    ranks = {chief.name if chief is not None else "": 0, **dict.fromkeys(own, 1)}
-    return tuple(sorted(rows, key=lambda row: ranks.get(row.output, 2)))[:MOST]
-
-
-def measured(project: Project, source: SourceSpec) -> OutputLoss | None:
-    """Return the main output as one to be measured beside a loss of the model's own, with the weight 0, if it has a
-    value for each class of a target."""
-    assert project.opened is not None
-    chief, target = project.opened.interface.chief, source.known_targets[0]
-    if chief is None or target.task != CLASSES or len(chief.shape) != 2 or chief.shape[1] < len(target.classes):
-        return None
-    return OutputLoss(chief.name, multi_output.usual_loss(target, project.training.loss), 0.0, target.name)
-
-
-def _few_classes(opened: OpenedModel, source: SourceSpec) -> Iterator[Problem]:
-    chief = opened.interface.chief
-    classes = len(source.classes)
-    if source.task == CLASSES and chief is not None and len(chief.shape) == 2 and chief.shape[1] < classes:
-        reason = f"{source.label} has {classes} classes. Open it with other arguments, such as num_classes."
-        yield Problem("error", None, f"{chief.name} is {shape_text(('N', *chief.shape[1:]))}", reason)
 
 
 def _kind(dtype: str) -> str:

@@ -14,7 +14,7 @@ from app.builder.diagnostics.problems import Cure, Problem, SetData, SetParam, S
 from app.builder.diagnostics.training_checks import training
 from app.builder.graph import Graph, Node
 from app.builder.literals import DType
-from app.builder.value_types import Dim
+from app.builder.value_types import Dim, TensorType
 from app.data.sample_counts import training_count
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo
@@ -24,10 +24,10 @@ from app.preflight.setting_checks import problems as knob_problems
 from app.project.project import Project
 from app.project.weights.model_buffers import lost_buffers
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS, OWN_LOSS
-from app.training.config import Choice
 from app.training.inputs import InputError, chosen_fields
 from app.training.job import Job, JobError, check_data
 from app.training.setup import weighted_losses
+from app.training.setup.losses_in_words import takes, usual_loss
 from app.util.formatting import plural, shape_text
 from app.util.late_dataclass import dataclass
 
@@ -133,9 +133,11 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         found.append(Problem("warning", None, f"{source.label} has only one class", reason))
     if several:
         return found
-    if source.task == VALUES and LOSSES.get(loss) == CLASS_IDS:
-        reason = f"{source.label} has values to predict. Choose a regression loss under Training, such as MSELoss."
-        cure = Cure("Use MSELoss", (SetTraining("", "loss", Choice("MSELoss")),))
+    target = source.known_targets[0]
+    if not takes(project.training.loss, target):
+        other = usual_loss(target)
+        reason = f"{source.label} has values to predict. Choose a regression loss under Training, such as {other.name}."
+        cure = Cure(f"Use {other.name}", (SetTraining("", "loss", other),))
         found.append(Problem("error", None, f"{loss} expects class labels", reason, cures=(cure,)))
     if project.data.class_weights and (told := weighted_losses.refusal(project.training.loss, ())):
         reason = f"{told} Choose one of these, or disable class_weights (Training, Data)."
@@ -190,13 +192,12 @@ def _ops(project: Project, analysis: Analysis) -> Catalog:
 
 def _choices(project: Project) -> list[Problem]:
     found = []
-    known = (*LOSSES, OWN_LOSS) if project.opened is not None else tuple(LOSSES)
-    own = tuple(("loss", row.loss.name, known) for row in project.training.losses)
+    own = tuple(("loss", row.loss.name, tuple(LOSSES)) for row in project.training.losses)
     for what, name, names in (
         *(own or (("loss", project.training.loss.name, tuple(LOSSES)),)),
         ("optimizer", project.training.optimizer.name, OPTIMIZERS),
     ):
-        if name not in names:
+        if name not in names and not (name == OWN_LOSS and project.opened is not None):  # `opened_losses` reports it
             reason = f"Choose one under Training: {', '.join(names)}."
             found.append(Problem("error", None, f"Unknown {what} {name!r}", reason))
     return found
@@ -283,6 +284,8 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     wanted = wanted_output(source)
     if kind is None or not outputs or kind.shape == (Dim(1), *wanted):
         return []
+    if source.task == TOKENS and _has_more_tokens(kind, wanted) and LOSSES[project.training.loss.name] == CLASS_IDS:
+        return []
     what = {
         CLASSES: f"one value for each class of {source.label}",
         VALUES: f"the values of {source.label} to predict",
@@ -296,6 +299,12 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     message = f"{outputs[0].name} is {kind}, the data have {data}"
     cures = multi_output.class_cures(graph, outputs[0].id, kind, wanted)
     return [Problem("error", outputs[0].id, message, reason, cures=cures)]
+
+
+def _has_more_tokens(kind: TensorType, wanted: tuple[int, ...]) -> bool:
+    """Return whether an output has a value for each token of the data and more, as for a vocabulary."""
+    last = kind.shape[-1] if kind.shape else None
+    return kind.shape[:-1] == (Dim(1), *wanted[:-1]) and isinstance(last, int) and last > wanted[-1]
 
 
 def wanted_output(source: SourceSpec) -> tuple[int, ...]:

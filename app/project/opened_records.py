@@ -46,6 +46,7 @@ class ReturnedRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     way: Text
     shape: Shape = []
     dtype: Text = ""
+    detached: bool = False
 
 
 class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -82,7 +83,7 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
                 ArgumentRecord(a.name, [*a.shape], a.dtype, a.needed, a.other, a.by_place, a.of, a.way)
                 for a in found.takes
             ],
-            [ReturnedRecord(one.way, [*one.shape], one.dtype) for one in found.returns],
+            [ReturnedRecord(one.way, [*one.shape], one.dtype, one.detached) for one in found.returns],
             [*found.modules], found.parameters, found.losses_in_training, found.lazy,
         ),
         dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name) for one in opened.inputs],
@@ -112,7 +113,7 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
                 Argument(a.name, tuple(a.shape), a.dtype, a.needed, a.other, a.by_place, a.of, a.way)
                 for a in found.takes
             ),
-            tuple(Returned(one.way, tuple(one.shape), one.dtype) for one in found.returns),
+            tuple(Returned(one.way, tuple(one.shape), one.dtype, one.detached) for one in found.returns),
             tuple(found.modules), found.parameters, found.losses_in_training, found.lazy,
         ),
     )  # fmt: skip

@@ -113,6 +113,7 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     cudnn_benchmark: bool = False
     threads: Annotated[int, msgspec.Meta(ge=0, le=MOST["threads"])] = 0
     metrics: list[Text] = []
+    loss_by: Literal["", "model", "data"] = ""
     losses: list[OutputLossRecord] = []
     inputs: dict[Text, Text] = {}
 

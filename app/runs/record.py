@@ -88,6 +88,7 @@ class Beginning(msgspec.Struct, frozen=True):
     train_count: int
     validation_count: int
     device_note: str | None = None
+    loss: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -312,5 +312,5 @@ def _mark(history: History, lines: list[dict[str, Any]]) -> None:
 def _started(begun: records.Beginning) -> Started:
     return Started(
         begun.device, begun.device_note, begun.epochs, begun.batch_size, begun.steps_per_epoch, begun.seed,
-        begun.parameters, begun.layers, begun.train_count, begun.validation_count,
+        begun.parameters, begun.layers, begun.train_count, begun.validation_count, loss=begun.loss,
     )  # fmt: skip

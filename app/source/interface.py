@@ -13,6 +13,8 @@ _WAY = re.compile(rf"({_STEP})*")
 # list, `(0)` in a tuple.
 _PLACE = re.compile(r'(\[\*\])?(\["[^"\\\n]*"\]|\[\d+\]|\(\d+\))*')
 _CHIEF = ("output", "logits", "out", "last_hidden_state", "prediction", "sample")  # names of main outputs
+_TOTALS = ("loss", "total_loss", "loss_total", "objective")  # names of a loss that is the sum of others
+LABELS = ("labels", "label", "targets", "target", "y")  # usual names of an argument for the target
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,14 @@ class Argument:
 class Returned:
     """One tensor that forward returned, with its shape and dtype; `dtype` is "" for a field that was None.
 
-    `way` leads to it: `.logits`, `["out"]`, `[0]`; "" for forward's only tensor.
+    `way` leads to it: `.logits`, `["out"]`, `[0]`; "" for forward's only tensor. `detached` says that no gradient flows
+    through it.
     """
 
     way: str
     shape: tuple[int, ...] = ()
     dtype: str = ""
+    detached: bool = False
 
     @property
     def name(self) -> str:
@@ -54,6 +58,20 @@ class Returned:
         ('logits', 'aux.0', 'output')
         """
         return ".".join(step.strip('.[]"') for step in re.findall(_STEP, self.way)) or "output"
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype.startswith(("float", "bfloat"))
+
+    @property
+    def is_element(self) -> bool:
+        """True for a part of a tuple or list, which has a position in place of a name."""
+        return re.fullmatch(r"\[\d+\]", self.way) is not None
+
+    @property
+    def may_be_loss(self) -> bool:
+        """True for a value that gradients flow through, one for each sample, or what was None this time."""
+        return not self.dtype or (self.is_float and len(self.shape) < 2 and not self.detached)
 
 
 @dataclass(frozen=True)
@@ -74,17 +92,24 @@ class Interface:
     @property
     def own_losses(self) -> tuple[Returned, ...]:
         """The losses that the model computes itself: `loss`, also if it was None this time, else those whose names say
-        so, else the numbers that it returned in place of anything else."""
-        floats = [one for one in self.returns if one.dtype.startswith(("float", "bfloat"))]
-        numbers = tuple(one for one in floats if not one.shape)
-        total = tuple(one for one in self.returns if one.name == "loss" and (one in numbers or not one.dtype))
-        named = tuple(one for one in numbers if "loss" in one.name.lower())
-        return total or named or (numbers if len(numbers) == len(floats) else ())
+        so, to be summed, else the first number of a tuple, else the numbers that it returned in place of anything
+        else. What no gradient flows through is none."""
+        floats = [one for one in self.returns if one.is_float]
+        numbers = [one for one in floats if not one.shape and not one.detached]
+        for name in _TOTALS:
+            total = [one for one in self.returns if one.name.rpartition(".")[2] == name and one.may_be_loss]
+            if total:
+                return (min(total, key=lambda one: one.name.count(".")),)
+        if named := tuple(one for one in numbers if "loss" in one.name.lower()):
+            return named
+        elements = tuple(one for one in numbers if one.is_element)[:1]
+        return elements or (() if any(one.shape for one in floats) else tuple(numbers))
 
     @property
     def chief(self) -> Returned | None:
         """The tensor that a loss takes if none is named: of the usual names, else the first floating point one."""
-        floats = [one for one in self.returns if one.dtype.startswith(("float", "bfloat")) and one.shape]
+        own = self.own_losses
+        floats = [one for one in self.returns if one.is_float and one.shape and one not in own]
         for name in _CHIEF:
             for one in floats:
                 if one.name == name:

@@ -15,13 +15,18 @@ from app.source.interface import Argument, Returned, is_way, steps_of
 from app.sources import finding
 from app.sources.opened import OpenedModel
 from app.sources.spec import SourceError
+from app.util.frozen import FrozenMap
 
 PADDING = -100  # of whole numbers, as torch's losses ignore it
 
 
-def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterable[str] = ()) -> Source:
+def source_of(
+    opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterable[str] = (),
+    layouts: Mapping[str, str] = FrozenMap(),
+) -> Source:  # fmt: skip
     """Return the source that makes a model whose forward gets these `inputs`, in their order, and returns a dictionary
-    of these `outputs`, or its main one alone where none is named. Raises SourceError."""
+    of these `outputs`, or its main one alone where none is named. Code of `layouts` follows each output that it names
+    and lays it out for its loss. Raises SourceError."""
     taken, named = tuple(inputs), tuple(outputs)
     returned = _returned(opened, named)
     hooks, parts = [], []
@@ -30,8 +35,8 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
             hooks.append(_PRESENT)
         hooks.append(order)
         parts.append("model.register_forward_pre_hook(by_name, with_kwargs=True)")
-    if named or (returned and returned[0].way):
-        hooks.append(_chosen(returned, bool(named)))
+    if named or (returned and (returned[0].way or layouts.get(returned[0].name))):
+        hooks.append(_chosen(returned, bool(named), layouts))
         parts.append("model.register_forward_hook(chosen)")
     if named and opened.interface.losses_in_training:
         hooks.append(_ALWAYS_LOSSES)
@@ -62,7 +67,7 @@ def source_of(opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterabl
         lines += [f"    model = {expression}", *(f"    {part}" for part in parts), "    return model"]
     else:
         lines.append(f"    return {expression}")
-    names = named or ("output",)
+    names = named or tuple(one.name for one in returned) or ("output",)
     return Source(
         "\n".join(lines) + "\n", taken, names, class_name=MAKER,
         ends=tuple(OutputSpec(name, name if named else None) for name in names), own=own_file(opened),
@@ -131,7 +136,7 @@ _ALWAYS_LOSSES = '''def train(model: nn.Module, mode: bool = True) -> nn.Module:
     """Change the mode of layers only: in eval mode the model would compute no losses."""
     nn.Module.train(model, mode)
     for module in model.modules():
-        if [*module.children()] and not type(module).__module__.startswith("torch.nn."):
+        if module is model or ([*module.children()] and not type(module).__module__.startswith("torch.nn.")):
             module.training = True
     return model'''
 
@@ -193,11 +198,12 @@ def _returned(opened: OpenedModel, names: tuple[str, ...]) -> tuple[Returned, ..
     return found
 
 
-def _chosen(returned: tuple[Returned, ...], by_name: bool) -> str:
+def _chosen(returned: tuple[Returned, ...], by_name: bool, layouts: Mapping[str, str]) -> str:
     """Return the hook that selects the tensors of the losses from the output of forward."""
-    told = f"output{returned[0].way}"
+    codes = {one.name: f"output{one.way}{layouts.get(one.name, '')}" for one in returned}
+    told = codes[returned[0].name]
     if by_name:
-        told = "{" + ", ".join(f"{_literal(one.name)}: output{one.way}" for one in returned) + "}"
+        told = "{" + ", ".join(f"{_literal(name)}: {code}" for name, code in codes.items()) + "}"
     return (
         "def chosen(_model: nn.Module, _tensors: Any, output: Any) -> Any:\n"
         '    """Return what the loss takes."""\n'

@@ -32,6 +32,7 @@ LOSSES: FrozenMap[str, str] = FrozenMap(
 
 # A loss that the model computes itself: the output is the loss. For one of several outputs of an opened model.
 OWN_LOSS = "OwnLoss"
+WITH_PROBABILITIES = "CrossEntropyLoss"  # of those that take class ids the one that takes their probabilities, too
 
 # SparseAdam needs sparse gradients (Embedding with sparse=True) and Muon matrices; LBFGS runs a closure.
 OPTIMIZERS: tuple[str, ...] = (
@@ -59,6 +60,22 @@ class ChoiceError(CodedError, ValueError):
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param
+
+
+def loss_named(text: str) -> str:
+    """Return the name of a loss as it may be written. Raises ChoiceError.
+
+    >>> loss_named("cross_entropy"), loss_named("mse"), loss_named("own")
+    ('CrossEntropyLoss', 'MSELoss', 'OwnLoss')
+    """
+    names = {_plain(name): name for name in (*LOSSES, OWN_LOSS)}
+    if (name := names.get(_plain(text))) is None:
+        raise ChoiceError(f"There is no loss “{text}” here. Choose own, or one of: {', '.join(LOSSES)}.")
+    return name
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").removeprefix("nn.").removesuffix("loss")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from app.util.late_dataclass import dataclass
 INPUT = "(input)"  # as a target: what went into the net is to come out again
 TARGET = "(target)"  # as an input: the only target of the data, such as for a model that computes its loss itself
 
+BY_MODEL, BY_DATA = "model", "data"  # what chose a loss that nobody did
+
 _COUNTS = ("epochs", "batch_size", "accumulate", "max_steps", "patience", "save_every", "leave_out", "warmup")
 # The largest value of each number. A project file with a larger one is refused, so no form and no command may take it.
 MOST = {
@@ -94,7 +96,8 @@ class TrainingConfig:
     read and not trained on. `metrics` are keys of
     `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With `losses`, one per output,
     the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first. `inputs` names
-    the field of the data for inputs of the network that are called otherwise; it may be a target.
+    the field of the data for inputs of the network that are called otherwise; it may be a target. `loss_by` says what
+    chose the losses: BY_MODEL, BY_DATA, or "" for whoever made the settings.
     """
 
     epochs: int = 20
@@ -129,6 +132,7 @@ class TrainingConfig:
     cudnn_benchmark: bool = False
     threads: int = 0
     metrics: tuple[str, ...] = ()
+    loss_by: str = ""
     losses: tuple[OutputLoss, ...] = ()
     inputs: FrozenMap[str, str] = field(default_factory=FrozenMap)
 

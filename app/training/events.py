@@ -51,6 +51,7 @@ class Started(_Event, frozen=True, eq=False):
     frozen: int = 0  # parameters of the net that are not trained
     stand_in: str = ""  # says what stands in for data that are not downloaded
     timed: bool = True  # whether the seconds of the steps are those of the run, and not when its file was read
+    loss: str = ""  # names the losses, their outputs and what chose them
 
     def __eq__(self, other: object) -> bool:
         """Compare the run and ignore the environment."""
@@ -346,7 +347,7 @@ def _fields(event: Event) -> dict[str, Any] | None:
     match event:
         case Started():
             names = ("device", "epochs", "batch_size", "seed", "parameters", "train_count", "validation_count")
-            return _picked("started", event, *names)
+            return _picked("started", event, *names, "loss")
         case StepDone():
             return _picked("step", event, "epoch", "step", "loss")
         case LossParts():

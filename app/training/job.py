@@ -9,13 +9,14 @@ from typing import Any
 
 from app.data.config import DataConfig
 from app.data.sources import DataError, check, spec_of
-from app.data.spec import VALUES, DataInfo
+from app.data.spec import DataInfo
 from app.source.generated import Source
-from app.training.choices import CLASS_IDS, LOSSES, OWN_LOSS
+from app.training.choices import LOSSES, OWN_LOSS
 from app.training.config import INPUT, MOST, TrainingConfig
 from app.training.inputs import InputError, check_inputs, target_fields
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
+from app.training.setup.losses_in_words import takes
 from app.training.surgery.values import Surgery
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
@@ -218,7 +219,7 @@ def _check_one(job: Job, data: DataInfo) -> None:
             f"{data.label} has {len(data.targets)} targets ({names}), and the loss takes one: choose a target for "
             "each output (Training, Loss)."
         )
-    if data.task == VALUES and LOSSES.get(job.training.loss.name) == CLASS_IDS:
+    if not takes(job.training.loss, data.known_targets[0]):
         raise JobError(
             f"{job.training.loss.name} expects class labels, and {data.label} has values to predict. Choose a "
             "regression loss, such as MSELoss."

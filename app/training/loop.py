@@ -51,6 +51,7 @@ from app.training.setup.batch_count import batch_count
 from app.training.setup.batch_order import ordered
 from app.training.setup.device import Resolved
 from app.training.setup.devices import device_name, resolve
+from app.training.setup.losses_in_words import losses_in_words
 from app.training.setup.prepare import set_up
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import BatchResult, NonFiniteLoss
@@ -219,6 +220,7 @@ class _Run:
             torch.get_num_threads(),
             sum(p.numel() for p in self.stepper.model.parameters() if not p.requires_grad),
             data.info.stand_in,
+            loss=losses_in_words(training, self.job.source, data.info.known_targets[0]),
         )
 
     def _parameters(self) -> int:

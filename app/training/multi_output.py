@@ -60,7 +60,7 @@ class SeveralLosses(nn.Module):
             if name in given:
                 known = labels if isinstance(labels, Tensor) else labels[target]
                 known = F.one_hot(known, classes).float() if classes else known
-                out = given[name].transpose(1, -1) if turned else given[name]
+                out = given[name].movedim(-1, 1) if turned else given[name]
                 value = loss(out, known) if others is None else mixed_loss(loss, out, known, others, share)
                 if portions is not None and name in portions:
                     value = portions[name] * value

@@ -13,6 +13,7 @@ from app.training.config import INPUT, TARGET, OutputLoss, TrainingConfig
 from app.training.inputs import target_fields
 from app.training.job import Job, JobError
 from app.training.registry import make_loss
+from app.training.setup.losses_in_words import takes
 from app.training.task import OutputError, OwnTask, Task
 from app.util.late_dataclass import dataclass
 
@@ -136,7 +137,7 @@ def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple
 def _row(row: OutputLoss, target: TargetInfo) -> OutputTarget:
     if row.loss.name == OWN_LOSS:
         return OutputTarget(row, target.name, OwnTask(OWN_LOSS, 0, VALUES))
-    if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
+    if not takes(row.loss, target):
         name = "the input itself" if target.name == INPUT else target.name
         raise JobError(
             f"{row.output}: {row.loss.name} expects class labels, and {name} has values to predict. Choose a "

@@ -59,7 +59,7 @@ class Task:
 
     def ready(self, output: Tensor) -> Tensor:
         """Transpose the output for the loss, if classes must come second."""
-        return output.transpose(1, -1) if self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS else output
+        return output.movedim(-1, 1) if self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS else output
 
     def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
         """Return the number of correct labels, on the device; None without classes."""
@@ -75,12 +75,10 @@ class Task:
             check_output(output, self.loss, len(labels), self.classes)
             return
         _check_tensor(output)
-        wanted = tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ())
-        if tuple(output.shape) != wanted:
-            raise OutputError(
-                f"The network returns {tuple(output.shape)} for a batch of {len(labels)}, and the data have {wanted}: "
-                f"set the last layer's out_features to {wanted[-1] if len(wanted) > 1 else 1}."
-            )
+        have, wanted = tuple(output.shape), tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ())
+        more = self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS and have[:-1] == wanted[:-1]
+        if have != wanted and not (more and have[-1] > wanted[-1]):
+            raise OutputError(_misfit(have, wanted, len(labels), self.loss))
         _check_learns(output, self.loss)
 
 
@@ -112,9 +110,23 @@ def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
     if not shape or shape[0] != samples or not (enough or shape == (samples, classes)):
         raise OutputError(
             f"The network returns {shape} for a batch of {samples}, and {loss} expects {wanted}: one value for each "
-            f"of the {classes} classes. Set the last layer's out_features to {classes}."
+            f"of the {classes} classes."
+            + f" Set the last layer's out_features to {classes}."
+            * (len(shape) == 2 and shape[0] == samples)
         )
     _check_learns(output, loss)
+
+
+def _misfit(have: tuple[int, ...], wanted: tuple[int, ...], samples: int, loss: str) -> str:
+    """Say how the shape of an output differs from the one that a loss expects, with a cure where it is the last axis
+    alone."""
+    text = f"The network returns {have} for a batch of {samples}, and {loss} expects {wanted}"
+    if len(have) == len(wanted) and have[:-1] == wanted[:-1]:
+        return f"{text}: set the last layer's out_features to {wanted[-1]}."
+    if len(have) != len(wanted):
+        return f"{text}: it has {len(have)} axes in place of {len(wanted)}. Reshape the output, or choose another loss."
+    axes = ", ".join(str(axis) for axis, (one, other) in enumerate(zip(have, wanted, strict=True)) if one != other)
+    return f"{text}: axis {axes} differs. Choose another output, target or loss (Training, Loss)."
 
 
 def _check_tensor(output: Any) -> None:

@@ -55,7 +55,7 @@ def test_metrics_are_the_same_in_the_script(loss, run_script):
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == ours and '"val_auroc"' in lines[-2]
     shown, _ = run_script(a_job)
-    assert "val_f1 0." in shown[0]
+    assert "val_f1 0." in shown[1]
 
 
 def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(run_script, tmp_path):
@@ -78,7 +78,7 @@ def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(ru
     ours = [line for event in train(a_job, resume=at) if (line := to_json(event))]
     assert ours[1:] == rest and '"resumed_at": 10' in theirs[0]
     shown, _ = run_script(a_job, "--resume", str(at))
-    assert len(shown) == 2 and shown[0].startswith("epoch 2/2: ")
+    assert len(shown) == 3 and shown[1].startswith("epoch 2/2: ")
     _, ended = run_script(replace(a_job, source=CONV_NET), "--resume", str(at))
     assert "was saved from another net" in str(ended)
     whole_file = at.read_bytes()
@@ -129,7 +129,7 @@ def test_an_epoch_whose_batches_are_all_left_out_has_no_loss(run_script, tmp_pat
     assert ended is None and lines[:-1] == ours[:-1] and json.loads(lines[-1])["steps"] == 4
     assert json.loads(ours[-2])["train_loss"] is None and json.loads(ours[-2])["train_accuracy"] is None
     shown, _ = run_script(a_job)
-    assert shown[0].startswith("epoch 1/2: training nan")
+    assert shown[1].startswith("epoch 1/2: training nan")
 
 
 def test_what_was_left_out_is_known_to_a_checkpoint(run_script, tmp_path):
@@ -262,7 +262,7 @@ def test_the_script_knows_nothing_of_the_app(a_job):
 
 def test_without_json_it_speaks_to_a_person(tmp_path, run_script):
     lines, _ = run_script(job(SMALL_NET), "--epochs", "2")
-    assert [line.split(":")[0] for line in lines[:2]] == ["epoch 1/2", "epoch 2/2"] and len(lines) == 3
+    assert [line.split(":")[0] for line in lines[:3]] == ["loss", "epoch 1/2", "epoch 2/2"] and len(lines) == 4
     assert (tmp_path / "trained" / "weights.pt").is_file()
 
 

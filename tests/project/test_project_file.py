@@ -137,6 +137,7 @@ OTHER_RUN = TrainingConfig(
     cudnn_benchmark=True,
     threads=2,
     metrics=("f1", "auroc"),
+    loss_by="model",
     losses=(OutputLoss("fc", Choice("MSELoss"), 0.5, "(input)"), OutputLoss("aux", Choice("L1Loss"))),
 )
 

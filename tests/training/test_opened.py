@@ -128,7 +128,7 @@ def test_nothing_of_the_user_runs_before_trust(folder: Path, capsys: pytest.Capt
 def test_a_model_of_a_package_trains_as_its_script_does_and_goes_on_from_a_checkpoint(
     trained: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = trained(*MINE, "--set", "save_every=4")
+    lines = trained(*MINE, "--set", "save_every=4", "--loss", "cross_entropy")
     assert told(by_script(folder / "run", capsys)) == told(lines)
     weights = state_dicts.read(folder / "run" / "weights.safetensors").tensors
     assert {"first.weight", "blocks.1.norm.running_mean", "head.bias"} <= weights.keys()
@@ -157,7 +157,7 @@ def test_the_loss_that_a_model_computes_itself_is_trained_on(
 ) -> None:
     own = trained(*MINE, *OWN_LOSS)
     assert told(by_script(folder / "run", capsys)) == own
-    plain = trained(*MINE, out="plain")
+    plain = trained(*MINE, "--loss", "cross_entropy", out="plain")
     losses = [[json.loads(line)["loss"] for line in lines if '"step", ' in line] for lines in (own, plain)]
     assert losses[0] == losses[1] and len(losses[0]) == 12
     assert json.loads(own[-2])["train_accuracy"] is None

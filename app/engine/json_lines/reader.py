@@ -166,6 +166,7 @@ class Reader:
         return Started(
             frame.device, self._note, frame.epochs, size or 0, batches, -1 if frame.seed is None else frame.seed,
             frame.parameters, (), count, frame.validation_count, frame.resumed_at, timed=self._timed or not batches,
+            loss=frame.loss,
         )  # fmt: skip
 
 

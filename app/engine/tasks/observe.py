@@ -28,7 +28,6 @@ from app.engine.server import Context, handles
 from app.engine.tasks.autograd.capture import until_cancelled
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
-from app.source.interface import Interface
 from app.sources.finding import shadowing
 from app.sources.loading import LARGEST, PACKAGES, Loaded, load, weight_bytes
 from app.sources.spec import SourceError
@@ -63,12 +62,15 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
     )
     if found.failed is not None and request.meta:
         return observe_with_values(request, found, tell)
-    if not request.train and _takes_targets(loaded, found.interface):
-        from app.observe.observe import interface_in_training
+    if not request.train and found.interface is not None:
+        from app.observe.own_losses import interface_with_losses
 
-        tell(f"Running {request.source} once in train mode")
-        trained = interface_in_training(loaded.model, loaded.args, loaded.named(True))
-        found = replace(found, interface=trained or found.interface)
+        tell(f"Looking for a loss of {request.source}")
+        with torch.device("meta") if request.meta else contextlib.nullcontext():
+            shown = interface_with_losses(
+                loaded.model, tuple(loaded.args), loaded.kwargs, loaded.targets, found.interface
+            )
+        found = replace(found, interface=shown)
     if loaded.lazy and found.interface is not None:
         found = replace(found, interface=replace(found.interface, lazy=True))
     told = _shadowing(request)
@@ -94,12 +96,6 @@ def _is_in(file: str, folder: Path) -> bool:
     """Return whether a module is a file of this folder, or a package in it."""
     path = Path(file).resolve()
     return path.parent == folder or (path.stem == "__init__" and path.parent.parent == folder)
-
-
-def _takes_targets(loaded: Loaded, interface: Interface | None) -> bool:
-    """Return whether a model may return losses in train mode, and need targets for them, as detection models do."""
-    takes = interface.takes if interface is not None else ()
-    return bool(loaded.targets) or any(one.way.startswith("[*]") for one in takes)
 
 
 def observe_with_values(request: Observe, without: Observation, tell: Callable[[str], None]) -> Observation:

@@ -32,6 +32,7 @@ from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import OutputTarget, forms, input_is_target, rows_of
 from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.revisit import hashes, recording
+from app.training.setup.losses_in_words import losses_in_words
 from app.training.setup.weighted_losses import takes_weights
 from app.training.surgery import operation, transfer
 from app.util import processors
@@ -106,6 +107,7 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         "validated": "model" if training.ema is None else "average.module",
         "tells": bool(training.metrics or training.losses),
         "loss": "" if rows else loss_call(training.loss),
+        "loss_in_words": losses_in_words(training, job.source, spec.known_targets[0]),
         "optimizer": optimizer_call(training.optimizer, _parameters(job)),
         "schedule": schedule_call(training.schedule) if training.schedule is not None else "",
         "carried": _carried(job, spec),
@@ -214,7 +216,7 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         "one_hot": one_hot,
         "learnt": batch(learnt, training.mixup > 0),
         "seen": batch(seen),
-        "output": "output.transpose(1, -1)" if chief.task == TOKENS and has_ids and not rows else "output",
+        "output": "output.movedim(-1, 1)" if chief.task == TOKENS and has_ids and not rows else "output",
         "answer": answer,
         "known": known,
         "correct": f"({answer}.argmax({axis}) == {known}).sum()" if axis else "",

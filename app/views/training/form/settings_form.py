@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
 from app.engine.requests.choices import CheckOptimizer, Params
-from app.preflight import multi_output, opened, preflight, synthetic_data
+from app.preflight import multi_output, opened, opened_losses, preflight, synthetic_data
 from app.project.document import Document
 from app.project.module_paths import Layers
 from app.project.project import Project
@@ -319,7 +319,7 @@ class TrainingForm(QWidget):
         except DataError:
             return
         if source.is_read and project.opened is not None:
-            suggested, measured = opened.suggested(project, source), opened.measured(project, source)
+            suggested, measured = opened_losses.suggested(project, source), opened_losses.measured(project, source)
             self.loss.set_returned(suggested, multi_output.targets_of(source), measured)
         elif source.is_read:
             rows, targets = multi_output.suggested(project, analysis, source), multi_output.targets_of(source)

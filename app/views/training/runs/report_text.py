@@ -80,6 +80,8 @@ def _started(event: Started) -> list[ConsoleLine]:
             "text",
         )
     ]
+    if event.loss:
+        lines.append(ConsoleLine(f"{event.loss[:1].upper()}{event.loss[1:]}.", "text"))
     if event.stand_in:
         lines.append(ConsoleLine(event.stand_in, "warn"))
     if event.device_note:

@@ -1,0 +1,95 @@
+"""Losses that a model returns in train mode alone, with a target alone, or that only look like one for one sample."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from app.observe.observe import call_interface, interface_in_training
+from app.source.interface import LABELS, Interface
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def interface_with_losses(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], targets: Mapping[str, Any], found: Interface
+) -> Interface:
+    """Return the description of the call that shows the model's own loss; `found`, that of its call in eval mode, if
+    that shows it or no other call does.
+
+    `targets` are inputs of train mode. A model with an argument for a target is called with guesses of one.
+    """
+    if any(one.dtype for one in found.own_losses):
+        return _of_two_samples(model, args, kwargs, found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of guesses that do not fit
+        for more in _targets(model, kwargs, targets, found):
+            seen = interface_in_training(model, args, {**kwargs, **more})
+            if seen is not None:
+                return seen
+    return found
+
+
+def _of_two_samples(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface
+) -> Interface:  # fmt: skip
+    """Return the description of a call with two samples where one has a single one: what it returned may be a value of
+    the sample, squeezed, and no loss."""
+    tensors = [one for one in tree_leaves((args, dict(kwargs))) if isinstance(one, Tensor)]
+    if any(one.name for one in found.own_losses if "loss" in one.name) or not tensors:
+        return found
+    if any(not one.ndim or one.shape[0] != 1 for one in tensors):
+        return found
+    both, named = tree_map_only(Tensor, lambda one: torch.cat((one, one)), (tuple(args), dict(kwargs)))
+    seen = call_interface(model, both, named, train=False)
+    return seen if seen is not None and seen.own_losses != found.own_losses else found
+
+
+def _targets(
+    model: nn.Module, kwargs: Mapping[str, Any], targets: Mapping[str, Any], found: Interface
+) -> Iterator[dict[str, Any]]:
+    """Yield what a call in train mode may get beside the inputs."""
+    if targets or any(one.way.startswith("[*]") for one in found.takes):
+        yield dict(targets)
+    if _asks_for_mode(model):
+        yield {}
+    label = next((one.name for one in found.takes if one.name in LABELS and not (one.dtype or one.other)), None)
+    if label is not None and label not in kwargs:
+        for guess in target_guesses(found):
+            yield {label: guess}
+
+
+def _asks_for_mode(model: nn.Module) -> bool:
+    """Return whether the code of a module that is not torch's own reads `self.training`."""
+    kinds = {type(module) for module in model.modules() if not type(module).__module__.startswith("torch.")}
+    for kind in kinds:
+        try:
+            if "self.training" in inspect.getsource(kind.forward):
+                return True
+        except (OSError, TypeError, AttributeError):
+            continue
+    return False
+
+
+def target_guesses(found: Interface) -> Iterator[Tensor]:
+    """Yield targets that the loss of a model may take: class ids, ids of places, values of its output or input."""
+    called = [one.shape for one in found.takes if one.dtype and one.shape]
+    ids = next((one.shape for one in found.takes if one.dtype.startswith("int") and one.shape), None)
+    output = found.chief.shape if found.chief is not None else ()
+    if ids is not None:
+        yield torch.zeros(ids, dtype=torch.int64)
+    if called:
+        yield torch.zeros(called[0][0], dtype=torch.int64)
+    if len(output) > 2:
+        yield torch.zeros((output[0], *output[2:]), dtype=torch.int64)
+        yield torch.zeros(output[:-1], dtype=torch.int64)
+    if output:
+        yield torch.zeros(output)
+        yield torch.zeros(output[0])
+    yield from (torch.zeros(shape) for shape in called[:1])

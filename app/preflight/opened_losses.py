@@ -1,0 +1,208 @@
+"""The loss that an opened model is trained on: its own first, then what was chosen, then what fits its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from app.builder.diagnostics.problems import Cure, Problem, SetTraining
+from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
+from app.preflight import multi_output
+from app.preflight.output_layout import Layout, layout_of
+from app.project.project import Project
+from app.source.interface import LABELS, Argument, Returned
+from app.sources.opened import OpenedModel
+from app.training.choices import OWN_LOSS
+from app.training.config import BY_DATA, BY_MODEL, INPUT, TARGET, Choice, OutputLoss, TrainingConfig
+from app.training.inputs import target_fields
+from app.training.setup.losses_in_words import takes, usual_loss
+
+MOST = 12  # outputs for which a loss is suggested
+_SHIFTS = ("CausalLM", "LMHeadModel")  # classes whose own loss compares each place with the next label
+
+
+# --- The rule
+
+
+def with_own_losses(project: Project) -> Project:
+    """Return a project that trains on the losses that its model computes itself, if it does and no losses are set."""
+    opened, training = project.opened, project.training
+    assert opened is not None
+    wanted = training.loss.name == OWN_LOSS
+    own = opened.interface.own_losses if wanted else own_losses(opened)
+    if training.losses or not own:
+        return project
+    loss = TrainingConfig.loss if wanted else training.loss
+    rows = tuple(OutputLoss(one.name, Choice(OWN_LOSS)) for one in own)
+    training = replace(training, losses=rows, loss=loss, loss_by="" if wanted else BY_MODEL)
+    return replace(project, training=training)
+
+
+def with_fitting_loss(project: Project, source: SourceSpec, chosen: bool) -> Project:
+    """Return a project whose loss fits data that are read, if no losses are set: with what is `chosen`, the settings'
+    loss, against the target or the input; else the usual loss of the target, or of the input where the output has its
+    shape and not that of the target."""
+    opened, training = project.opened, project.training
+    assert opened is not None
+    output = opened.interface.chief
+    if training.losses or output is None or len(source.known_targets) > 1:
+        return project
+    target, found = source.known_targets[0], dict[str, Layout]()
+    again = _input_target(source)
+    for one in (target, *again):
+        loss = training.loss if chosen else usual_loss(one)
+        found[one.name] = _layout(project, source, output, one, loss) if takes(loss, one) else Layout(misfit=" ")
+    if again and found[INPUT].exact and not found[target.name].exact:
+        loss = training.loss if chosen else usual_loss(again[0])
+        rows = (OutputLoss(output.name, loss, 1.0, INPUT),)
+        return replace(project, training=replace(training, losses=rows, loss_by="" if chosen else BY_DATA))
+    if chosen:
+        return project
+    return replace(project, training=replace(training, loss=usual_loss(target), loss_by=BY_DATA))
+
+
+def own_losses(opened: OpenedModel) -> tuple[Returned, ...]:
+    """Return the losses that a model computes itself and that can be had: one that was None needs a target."""
+    own = opened.interface.own_losses
+    if opened.interface.model.endswith(_SHIFTS):
+        return ()
+    return own if label_of(opened) is not None or all(one.dtype for one in own) else ()
+
+
+def label_of(opened: OpenedModel) -> Argument | None:
+    """Return the argument of forward that is for the target, by its name."""
+    return next((one for one in opened.interface.takes if one.name in LABELS and not one.way and not one.other), None)
+
+
+def with_target_passed(project: Project, source: SourceSpec | None = None) -> Project:
+    """Return a project that passes the target to the argument of forward that is for it, if the model needs it: without
+    a default, or for its own loss."""
+    opened, training = project.opened, project.training
+    assert opened is not None
+    label = label_of(opened)
+    own = [row for row in training.losses if row.loss.name == OWN_LOSS]
+    if label is None or label.name in training.inputs or not (label.needed or (own and _asks(opened, label))):
+        return project
+    targets = target_fields(source) if source is not None else {TARGET: None}
+    if source is not None and label.name in {one.name for one in source.inputs}:
+        return project
+    field = label.name if label.name in targets else next(iter(targets), "")
+    if len(targets) > 1 and field != label.name:
+        return project
+    return replace(project, training=replace(training, inputs=training.inputs.set(label.name, field)))
+
+
+def _asks(opened: OpenedModel, label: Argument) -> bool:
+    """Return whether the model got a target in the call that showed its loss, or would have needed one."""
+    return bool(label.dtype) or not all(one.dtype for one in opened.interface.own_losses)
+
+
+# --- Layouts
+
+
+def _input_target(source: SourceSpec) -> tuple[TargetInfo, ...]:
+    """Return the input as a target, of data with one input of numbers."""
+    able = not source.inputs and source.dtype.startswith("float")
+    return (TargetInfo(INPUT, VALUES, (), source.shape),) * able
+
+
+def layouts(project: Project, source: SourceSpec) -> dict[str, Layout]:
+    """Return how each output that a loss compares with a target is laid out for it."""
+    opened = project.opened
+    assert opened is not None
+    returned = {one.name: one for one in opened.interface.returns}
+    chief, rows = opened.interface.chief, project.training.losses
+    if not rows and chief is not None and len(source.known_targets) == 1:
+        rows = (OutputLoss(chief.name, project.training.loss),)
+    targets = {one.name: one for one in (*source.known_targets, *_input_target(source))}
+    found = {}
+    for row in rows:
+        target = targets.get(row.target) or (source.known_targets[0] if not row.target else None)
+        own = row.loss.name == OWN_LOSS
+        if not own and row.output in returned and target is not None and takes(row.loss, target):
+            found[row.output] = _layout(project, source, returned[row.output], target, row.loss)
+    return found
+
+
+def _layout(
+    project: Project, source: SourceSpec, output: Returned, target: TargetInfo, loss: Choice
+) -> Layout:  # fmt: skip
+    opened = project.opened
+    assert opened is not None
+    called = next((one for one in opened.given if one.name not in LABELS and not one.way), None)
+    return layout_of(output, target, loss, called, source.shape)
+
+
+# --- What is proposed, and what is wrong
+
+
+def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:
+    """Suggest a loss for each output that could have one: the model's own losses first, then the main output, then
+    others that have the batch first."""
+    opened = project.opened
+    assert opened is not None
+    chief, target = opened.interface.chief, source.known_targets[0]
+    rows = [OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name) for one in opened.interface.own_losses]
+    own = {row.output for row in rows}
+    for one in opened.interface.returns:
+        if one.is_float and one.shape and one.name not in own:
+            loss = multi_output.usual_loss(target, project.training.loss)
+            rows.append(OutputLoss(one.name, loss, 1.0, target.name))
+    ranks = {**dict.fromkeys(own, 0), chief.name if chief is not None else "": 1}
+    return tuple(sorted(rows, key=lambda row: ranks.get(row.output, 2)))[:MOST]
+
+
+def measured(project: Project, source: SourceSpec) -> OutputLoss | None:
+    """Return the main output as one to be measured beside a loss of the model's own, with the weight 0, if it has a
+    value for each class of a target."""
+    assert project.opened is not None
+    chief, target = project.opened.interface.chief, source.known_targets[0]
+    if chief is None or target.task != CLASSES or chief.shape[1:] != (len(target.classes),):
+        return None
+    return OutputLoss(chief.name, multi_output.usual_loss(target, project.training.loss), 0.0, target.name)
+
+
+def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
+    """Report losses that the model does not compute, and outputs that do not fit their targets."""
+    opened, training = project.opened, project.training
+    assert opened is not None
+    own = {one.name: one for one in opened.interface.own_losses}
+    if training.loss.name == OWN_LOSS and not training.losses:
+        reason = "It returns no number that depends on its weights. Choose a loss for an output (Training, Loss)."
+        yield Problem("error", None, "The model computes no loss of its own", reason)
+    targets = target_fields(source)
+    passed = any(field in targets for field in training.inputs.values())
+    for row in training.losses:
+        loss = own.get(row.output) if row.loss.name == OWN_LOSS else None
+        if loss is not None and loss.shape:
+            reason = f"It returned {'×'.join(map(str, loss.shape))} numbers. Return their mean."
+            yield Problem("error", None, f"The model's own loss, {row.output}, must be one number", reason)
+        elif loss is not None and not loss.dtype and not passed:
+            yield _without_target(project, row)
+    for name, layout in layouts(project, source).items():
+        if layout.misfit:
+            yield Problem("error", None, f"{name} does not fit its loss", layout.misfit, cures=_cures(project, source))
+
+
+def _without_target(project: Project, row: OutputLoss) -> Problem:
+    """Return the problem of a loss that was None when the model was opened, without a target."""
+    assert project.opened is not None
+    label = label_of(project.opened)
+    cures: tuple[Cure, ...] = ()
+    if label is not None:
+        inputs = project.training.inputs.set(label.name, TARGET)
+        cures = (Cure(f"Pass it as {label.name}", (SetTraining("", "inputs", inputs),)),)
+    reason = f"The model computes {row.output} from its target: choose it for an argument (Training, Data)."
+    return Problem("error", None, "The model does not receive the target", reason, cures=cures)
+
+
+def _cures(project: Project, source: SourceSpec) -> tuple[Cure, ...]:
+    """Offer the loss of the rule in place of one that does not fit."""
+    plain = replace(project, training=replace(project.training, losses=(), loss=TrainingConfig.loss))
+    found = with_fitting_loss(plain, source, chosen=False)
+    if any(layout.misfit for layout in layouts(found, source).values()):
+        return ()
+    if found.training.losses:
+        return (Cure("Compare with the input", (SetTraining("", "losses", found.training.losses),)),)
+    edits = (SetTraining("", "losses", ()), SetTraining("", "loss", found.training.loss))
+    return (Cure(f"Use {found.training.loss.name}", edits),) if found.training != project.training else ()

@@ -1,0 +1,110 @@
+"""How an output of an opened model is laid out for its loss, as its shape in one call tells."""
+
+from __future__ import annotations
+
+from math import prod
+
+from app.data.spec import CLASSES, VALUES, TargetInfo
+from app.source.interface import Argument, Returned
+from app.training.choices import CLASS_IDS, LOSSES
+from app.training.config import INPUT, Choice
+from app.util.formatting import counted, shape_text
+from app.util.late_dataclass import dataclass
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`code` follows the output in an expression that is laid out as the loss takes it, "" if it is so already.
+
+    `misfit` is a sentence about why it cannot be, `exact` says that each number has its counterpart in the target.
+    """
+
+    code: str = ""
+    misfit: str = ""
+    exact: bool = False
+
+
+def layout_of(output: Returned, target: TargetInfo, loss: Choice, called: Argument | None, field: Shape) -> Layout:
+    """Compare an output with its target; `called` is the argument that got samples of the shape `field` in that call.
+
+    Where they had another shape, sizes that follow from them are not compared.
+    """
+    each = called.shape[1:] if called is not None and called.dtype else field
+    ids = LOSSES.get(loss.name) == CLASS_IDS
+    if target.task == VALUES:
+        if target.name == INPUT and each != field:  # what comes out follows what goes in, or is flat
+            fits = _of_values(output, each, True)
+            return fits if fits.misfit else Layout(_reshaped(field), exact=True)
+        return _of_values(output, target.label_shape, each == field)
+    if target.task == CLASSES:
+        return _of_classes(output, len(target.classes), ids)
+    return _of_places(output, target, each, field, ids)
+
+
+def _of_values(output: Returned, wanted: Shape, certain: bool) -> Layout:
+    have = output.shape[1:]
+    if have == wanted:
+        return Layout(exact=True)
+    plain = [tuple(size for size in shape if size != 1) for shape in (have, wanted)]
+    flat = 1 in (len(have), len(wanted)) and prod(have) == prod(wanted)
+    if plain[0] == plain[1] or flat:
+        return Layout(_reshaped(wanted), exact=True)
+    if not certain:
+        return Layout()
+    words = f"{output.name} is {_text(have)}, and its target {_text(wanted)}: the loss compares them number by number."
+    if len(have) == len(wanted) and have[:-1] == wanted[:-1]:
+        words += f" Give the last layer {counted(wanted[-1], 'output')} (out_features={wanted[-1]})."
+    return Layout(misfit=words)
+
+
+def _reshaped(label: Shape) -> str:
+    return f".reshape(-1, {', '.join(map(str, label))})" if label else ".flatten()"
+
+
+def _of_classes(output: Returned, classes: int, ids: bool) -> Layout:
+    have = output.shape[1:]
+    plain = tuple(size for size in have if size != 1) or have[:1]
+    enough = len(plain) == 1 and (plain[0] >= classes if ids else plain[0] == classes)
+    if enough:
+        return Layout(".flatten(1)" if len(have) > 1 else "", exact=plain[0] == classes)
+    words = f"{output.name} is {_text(have)}, and the loss expects one value for each of {classes} classes."
+    if len(have) == 1:
+        words += f" Give the last layer {counted(classes, 'output')}, such as out_features={classes}."
+    return Layout(misfit=words)
+
+
+def _of_places(output: Returned, target: TargetInfo, each: Shape, field: Shape, ids: bool) -> Layout:
+    """Return the layout of an output with a value of each class for each place of a target, such as of each token."""
+    have, classes, rank = output.shape[1:], len(target.classes), len(target.label_shape)
+    follows = target.label_shape == field[-rank:]
+    places = each[-rank:] if follows else target.label_shape
+    if not follows and each != field:
+        return Layout()
+
+    def enough(count: int) -> bool:
+        return count >= classes if ids else count == classes
+
+    last = len(have) == rank + 1 and have[:-1] == places and enough(have[-1])
+    second = len(have) == rank + 1 and have[1:] == places and enough(have[0])
+    if last and second:
+        return Layout(
+            misfit=f"{output.name} is {_text(have)}: either axis may be that of the {classes:,} classes. "
+            "Open the model with an example of another length (--input)."
+        )
+    if last or second:
+        return Layout("" if last else ".movedim(1, -1)", exact=True)
+    if len(have) == 1 and output.shape[0] % prod(places) == 0 and enough(have[0]):  # (N·T, classes)
+        return Layout(f".unflatten(0, (-1, {', '.join(map(str, target.label_shape))}))", exact=True)
+    words = f"{output.name} is {_text(have)}, and the loss expects a value of each class for each of the "
+    words += f"{shape_text(places)} places of a sample"
+    if have[:-1] == places or have[1:] == places:
+        count = have[-1] if have[:-1] == places else have[0]
+        words += f": there are {classes:,} classes in the data, and it has {count:,}. Give the last layer "
+        words += f"{counted(classes, 'output')} or more" if ids else counted(classes, "output")
+    return Layout(misfit=f"{words}.")
+
+
+def _text(shape: Shape) -> str:
+    return shape_text(("N", *shape))
