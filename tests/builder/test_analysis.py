@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -387,16 +388,26 @@ def test_parameters_count_what_is_part_of_the_net() -> None:
     assert str(analysis.output_type()) == "N×3"
 
 
-def test_numbers_beyond_reason_are_an_error_and_not_a_hang() -> None:
-    huge = 2**31 - 1
-    for op, params, shape in (
-        ("nn.Linear", {"out_features": huge}, (huge,)),
-        ("nn.Conv2d", {"out_channels": huge, "padding": huge}, (3, 8, 8)),
-        ("nn.Embedding", {"num_embeddings": huge, "embedding_dim": huge}, (4,)),
-        ("nn.LSTM", {"num_layers": huge}, (4, 4)),
-        ("Tensor.view", {"size": (huge,) * 64}, (4,)),
-    ):
-        analyse(net([("input", "x", {"shape": shape}), (op, "it", params), ("output", "y", {})]))
+HUGE = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "arriving"),
+    [
+        ("nn.Linear", {"out_features": HUGE}, {"shape": (HUGE,)}),
+        ("nn.Conv2d", {"out_channels": HUGE, "padding": HUGE}, {"shape": (3, 8, 8)}),
+        ("nn.Embedding", {"num_embeddings": HUGE, "embedding_dim": HUGE}, {"shape": (4,), "dtype": DType("int64")}),
+        ("nn.LSTM", {"num_layers": HUGE}, {"shape": (4, 4)}),
+        ("Tensor.view", {"size": (HUGE,) * 64}, {"shape": (4,)}),
+    ],
+    ids=str,
+)
+def test_numbers_beyond_reason_are_an_error_and_not_a_hang(
+    op: str, params: dict[str, Any], arriving: dict[str, Any]
+) -> None:
+    analysis = analyse(net([("input", "x", arriving), (op, "it", params), ("output", "y", {})]))
+    (problem,) = analysis.errors
+    assert problem.node == "it" and "expects int64" not in problem.message and str(HUGE) in str(problem)
 
 
 def test_several_threads_may_ask_at_once() -> None:

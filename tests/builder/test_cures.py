@@ -184,7 +184,8 @@ def test_names_and_shapes_of_all_that_arrives_are_told(name: str) -> None:
     graph = BROKEN[name]
     problem = told(graph)
     words = f"{problem.message} {problem.reason}"
-    if problem.port is not None:  # nothing arrives there, so there is nothing to name
+    if problem.port is not None:  # nothing arrives there, so there is nothing to name but the port
+        assert problem.port in words
         return
     for edge in graph.into("it"):
         assert graph.nodes[edge.source].name in words
