@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -202,16 +202,19 @@ def analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Pro
     return analysis, (*found, *(started if alone else preflight.problems(project, analysis, started)))
 
 
-def read_data(project: Project) -> None:
-    """Read the user's files, so that the data can be checked against the network; errors are listed with the
-    problems.
+def read_data(project: Project) -> str:
+    """Read the user's files, so that the data can be checked against the network; return why they cannot be read, ""
+    if they can.
     """
     from app.data.loaders import read_spec
     from app.data.sources import DataError, check
 
-    with suppress(DataError):
+    try:
         check(project.data)
         read_spec(project.data)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def sound(project: Project, alone: bool = False) -> Analysis:
@@ -224,6 +227,8 @@ def sound(project: Project, alone: bool = False) -> Analysis:
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise CommandError(f"{names} is not trusted yet and none of its code was run; review it, then pass --trust", 1)
+    if not alone and (wrong := read_data(project)):
+        raise CommandError(f"{project.name} cannot run. {wrong}")
     analysis, problems = analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
     if len(errors) == 1:

@@ -95,8 +95,9 @@ def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
 def lines(found: Evaluation) -> list[str]:
     """Format the results as text."""
     from app.training.metrics import label_of
+    from app.util.formatting import counted
 
-    told = [f"{found.weights} on {found.count:,} {found.part} samples", f"loss {found.loss:.4f}"]
+    told = [f"{found.weights} on {counted(found.count, f'{found.part} sample')}", f"loss {found.loss:.4f}"]
     if found.accuracy is not None:
         told.append(f"accuracy {found.accuracy:.2%}")
     told += [f"{label_of(name)} {value:.4f}" for name, value in found.metrics]

@@ -114,7 +114,8 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
         training = run_records.training_from(msgspec.convert(raw["training"], run_records.TrainingRecord))
         data = run_records.data_from(msgspec.convert(raw["data"], run_records.DataRecord))
     except (msgspec.ValidationError, ProjectFileError) as error:
-        raise cli.CommandError(f"--set {' --set '.join(options.set)}: {error}") from error
+        given = " ".join(f"--set {text:.80}" for text in options.set)
+        raise cli.CommandError(f"{given}: {error}") from error
     training = replace(training, start=project.training.start if start is not None else None)
     return replace(project, training=training, data=data)
 

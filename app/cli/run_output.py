@@ -43,13 +43,13 @@ class ProgressBar:
     def show(self, event: Event) -> None:
         from app.cli import printable
         from app.training import events
-        from app.util.formatting import parameters_text
+        from app.util.formatting import counted, parameters_text
 
         match event:
             case events.Started():
                 self._steps = event.steps_per_epoch
                 count = parameters_text(event.parameters + event.frozen, event.frozen)
-                print(f"training on {event.device}: {count}, {event.train_count:,} samples")
+                print(f"training on {event.device}: {count}, {counted(event.train_count, 'sample')}")
                 if event.loss:
                     print(printable(event.loss))
                 if event.stand_in:

@@ -222,7 +222,7 @@ def _fields_note(fields: tuple[FieldInfo, ...]) -> tuple[str, ...]:
 def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     """Summarise the targets, if there are several."""
     words = [
-        f"{one.name} ({len(one.classes)} classes)"
+        f"{one.name} ({counted(len(one.classes), 'class', 'classes')})"
         if one.task != VALUES
         else f"{one.name} ({prod(one.label_shape)} {plural(prod(one.label_shape), 'value')})"
         for one in targets

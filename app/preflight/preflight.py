@@ -28,7 +28,7 @@ from app.training.inputs import InputError, chosen_fields
 from app.training.job import Job, JobError, check_data
 from app.training.setup import weighted_losses
 from app.training.setup.losses_in_words import takes, usual_loss
-from app.util.formatting import plural, shape_text
+from app.util.formatting import counted, plural, shape_text
 from app.util.late_dataclass import dataclass
 
 UNREAD = "The data have not been read yet"
@@ -295,7 +295,8 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     if len(wanted) == 1 and len(kind.shape) != 2 and kind.per_sample() != wanted[0]:
         reason += " Add a Flatten and a Linear layer."
     count = wanted[-1]
-    data = f"{count} {plural(count, 'value')} to predict" if source.task == VALUES else f"{count} classes"
+    values, classes = f"{count} {plural(count, 'value')} to predict", counted(count, "class", "classes")
+    data = values if source.task == VALUES else classes
     message = f"{outputs[0].name} is {kind}, the data have {data}"
     cures = multi_output.class_cures(graph, outputs[0].id, kind, wanted)
     return [Problem("error", outputs[0].id, message, reason, cures=cures)]

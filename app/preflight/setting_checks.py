@@ -95,7 +95,8 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
         cures = _set("Remove the schedule", "schedule", None)
         yield Problem("warning", None, f"{PLATEAU} needs a validation loss, and there is none", reason, cures=cures)
     if training.patience:
-        yield Problem("warning", None, f"patience={training.patience} ends the run after {training.patience} epochs",
+        epochs = counted(training.patience, "epoch")
+        yield Problem("warning", None, f"patience={training.patience} ends the run after {epochs}",
                       reason, cures=_set("Set patience to 0", "patience", 0))  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from app.data.synthetic_fields import DTYPES, MOST_CLASSES, SyntheticField, pars
 from app.preflight import multi_output
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT
-from app.util.formatting import shape_text
+from app.util.formatting import counted, shape_text
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -53,7 +53,7 @@ class SyntheticData:
     def label(self) -> str:
         options = {option.name: option.default for option in SOURCES[self.source].options} | dict(self.options)
         if self.source == NOISE:
-            return f"Synthetic data {shape_text(options['shape'])}, {options['classes']:,} classes"
+            return f"Synthetic data {shape_text(options['shape'])}, {counted(options['classes'], 'class', 'classes')}"
         targets = parse_targets(options["targets"])
         return f"Synthetic data {options['fields']}, {'; '.join(map(target_text, targets))}"
 

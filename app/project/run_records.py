@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from app.data.config import DataConfig, Transform
-from app.project.sheet_records import Text, decoded, encoded
+from app.project.sheet_records import ProjectFileError, Text, decoded, encoded
 from app.training.config import MOST, Choice, OutputLoss, ParameterGroup, Schedule, StartWeights, TrainingConfig
 from app.util.frozen import FrozenMap
 
@@ -134,10 +136,10 @@ def data_record(config: DataConfig) -> dict[str, Any]:
 def data_from(record: DataRecord) -> DataConfig:
     """Convert a record to its value. Raises ProjectFileError for an invalid option."""
     values = {field.name: getattr(record, field.name) for field in fields(DataConfig)}
-    values["options"] = decoded(record.options, "$.data.options")
+    values["options"] = _params(record.options, "$.data.options")
     for name in ("train_transforms", "eval_transforms"):
         values[name] = tuple(
-            Transform(one.name, decoded(one.params, f"$.data.{name}[{number}].params"))
+            Transform(one.name, _params(one.params, f"$.data.{name}[{number}].params"))
             for number, one in enumerate(values[name])
         )
     return DataConfig(**values)
@@ -176,7 +178,7 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
         "start": _start(record.start),
         "schedule": schedule,
         "groups": tuple(
-            ParameterGroup(group.path, decoded(group.options, f"$.training.groups[{number}].options"))
+            ParameterGroup(group.path, _params(group.options, f"$.training.groups[{number}].options"))
             for number, group in enumerate(record.groups)
         ),
         "recompute": tuple(record.recompute),
@@ -208,7 +210,30 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
 
 
 def _choice(record: ChoiceRecord | ScheduleRecord | OutputLossRecord, place: str) -> Choice:
-    return Choice(record.name, decoded(record.params, f"{place}.params"))
+    return Choice(record.name, _params(record.params, f"{place}.params"))
+
+
+def _params(raw: dict[str, Any], place: str) -> FrozenMap[str, Any]:
+    """Decode parameters. Raises ProjectFileError, also for a number that is larger than any parameter may be."""
+    params = decoded(raw, place)
+    for name, value in params.items():
+        if not _is_within_bounds(value):
+            most = f"{MOST['parameter']:g}"
+            raise ProjectFileError(
+                f"Expected a number from -{most} to {most}, as float32 can hold it, and this one is larger - at "
+                f"`{place}.{name}`"
+            )
+    return params
+
+
+def _is_within_bounds(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_within_bounds, value))
+    if isinstance(value, Mapping):
+        return all(map(_is_within_bounds, value.values()))
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return True
+    return not abs(value) > MOST["parameter"] or value in (math.inf, -math.inf)  # an option may be infinite
 
 
 def _start_record(start: StartWeights) -> dict[str, Any]:

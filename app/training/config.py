@@ -17,6 +17,7 @@ _COUNTS = ("epochs", "batch_size", "accumulate", "max_steps", "patience", "save_
 # The largest value of each number. A project file with a larger one is refused, so no form and no command may take it.
 MOST = {
     **dict.fromkeys(_COUNTS, 10_000_000),
+    "parameter": 3.4e38,  # of an optimizer, a loss, a schedule, a group, data or a transform: what a float32 can hold
     "seed": 2**63 - 1, "threads": 4096, "max_minutes": 1e300, "mixup": 1e6, "revisit_seconds": 1e6, "weight": 1e300,
 }  # fmt: skip
 

@@ -73,7 +73,7 @@ class Job:
         return self.at_stage(1 + len(self.stages))
 
 
-LARGEST = 3.4e38  # number that a float32 can hold
+LARGEST = MOST["parameter"]
 
 
 def check_numbers(job: Job) -> None:

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from app.data.spec import CLASSES, TOKENS, VALUES
+from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -115,7 +116,7 @@ def refusal(name: str, kind: str, classes: int) -> str:
     fit = [score.name for score in fitting(kind, classes)]
     if name in fit:
         return ""
-    words = f"{classes} classes" if kind == CLASSES else {VALUES: "values", TOKENS: "tokens"}[kind]
+    words = counted(classes, "class", "classes") if kind == CLASSES else {VALUES: "values", TOKENS: "tokens"}[kind]
     return f"The metric {name} does not apply to data of {words}. Choose among: {', '.join(fit) or 'none'}."
 
 

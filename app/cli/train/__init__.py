@@ -123,22 +123,27 @@ def run(options: argparse.Namespace) -> int:
         surgeries.warn_of(job.stages[made - 1 :], last.steps, "ended at")
     job = replace(job, stages=job.stages[: made - 1])
     problem = ""
-    if control.result is not None and (weights := control.result.state_dict) is not None:
+    begun = history.started.resumed_at if history.started is not None else 0
+    if isinstance(last, Failed) and (control.result is None or control.result.step == begun):
+        problem = f"No step was taken, so no weights, code or curves were written to {folder}."
+    elif control.result is not None and (weights := control.result.state_dict) is not None:
         ended = control.result.step
         best = run_results.best_of(recorder, ended)
-        results = run_results.leave(recorder.project, job, weights, history, folder, best)
+        failed = last if isinstance(last, Failed) else None
+        results = run_results.leave(recorder.project, job, weights, history, folder, best, failed)
         if results.missing:
             problem = results.problem(run_results.rescued(results, weights, recorder))
         elif not options.json:
             names = ", ".join(results.names)
             print(f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}")
-            for line in run_results.which_weights(history, results):
+            for line in run_results.which_weights(history, results, failed is not None):
                 print(line)
             _say_kept(recorder.checkpoints)
     if isinstance(last, Failed):
-        raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 1)
+        of_files = last.kind in ("data", "job")  # a file that cannot be read, or a setting
+        raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 2 if of_files else 1)
     if problem:
-        raise cli.CommandError(problem, 1)
+        raise cli.CommandError(problem)
     if unread is not None:
         raise unread
     return 0

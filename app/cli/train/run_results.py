@@ -11,15 +11,18 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.util.formatting import counted
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.project.project import Project
     from app.runs.recorder import Recorder
+    from app.training.events import Failed
     from app.training.history import History
     from app.training.job import Job
 
 WEIGHTS = ("weights.safetensors", "weights.pt")
+FAILED = "FAILED.txt"  # beside the weights of a run that ended by an error
 BEST = ("weights-best.safetensors", "weights-best.pt")  # of the epoch with the smallest validation loss
 
 
@@ -50,10 +53,16 @@ class Results:
 
 
 def leave(
-    project: Project, job: Job, weights: Mapping[str, Any], history: History, folder: Path, best: Path | None = None
+    project: Project,
+    job: Job,
+    weights: Mapping[str, Any],
+    history: History,
+    folder: Path,
+    best: Path | None = None,
+    failed: Failed | None = None,
 ) -> Results:
     """Write weights and metrics, then code, then pictures into `folder`. `best` is the checkpoint of the best epoch,
-    unless that was the last.
+    unless that was the last. Of a run that `failed` a file says so.
     """
     from app.builder.analysis import analyse
     from app.engine.requests.autograd.capture import CaptureRequest, node_labels
@@ -71,6 +80,9 @@ def leave(
 
     with suppress(OSError):  # reported per file
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / FAILED).unlink(missing_ok=True)  # of an earlier run
+    if failed is not None:
+        part(FAILED, lambda: write_text(folder / FAILED, failure_text(failed)))
     part("weights.safetensors", lambda: save_safetensors(weights, folder / "weights.safetensors"))
     part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
     if best is not None:
@@ -96,6 +108,16 @@ def leave(
     return results
 
 
+def failure_text(failed: Failed) -> str:
+    """Say after which step a run failed, and of which the files beside are."""
+    words = " ".join(filter(None, (failed.message, failed.cure)))
+    return (
+        f"The run failed after step {failed.step}, in epoch {failed.epoch}: {words}\n\n"
+        f"The weights and the curves beside this file are of its {counted(failed.step, 'step')}; train.py repeats the "
+        "run, which fails again.\n"
+    )
+
+
 def best_of(recorder: Recorder, steps: int) -> Path | None:
     """Return the checkpoint of the best epoch of a run; None if that was its last, or was not saved."""
     from app.training.checkpoints import checkpoint
@@ -107,11 +129,12 @@ def best_of(recorder: Recorder, steps: int) -> Path | None:
         return None
 
 
-def which_weights(history: History, results: Results) -> list[str]:
+def which_weights(history: History, results: Results, failed: bool = False) -> list[str]:
     """Say of which step the weights are that were written, and their validation losses."""
     steps, losses = history.epochs["step"], history.epochs["val_loss"]
     last = int(history.steps["step"][-1]) if len(history.steps) else 0
-    found = [f"weights.*: the last, of step {last:,}"]
+    moment = f"of step {last:,}, after which the run failed" if failed else f"the last, of step {last:,}"
+    found = [f"weights.*: {moment}"]
     known = [at for at in range(len(losses)) if losses[at] == losses[at]]
     if not known or not any(name in results.names for name in WEIGHTS):
         return found if not known else []

@@ -63,7 +63,7 @@ class MetricsGrid(QWidget):
                 widget.setToolTip(doc)
             self._grid.addWidget(told, place, 0)
             self._grid.addWidget(number, place, 1, Qt.AlignmentFlag.AlignRight)
-        self._heading.setText(f"{formatting.grouped_digits(found.count)} {found.part} samples")
+        self._heading.setText(f"{formatting.counted(found.count, f'{found.part} sample')}")
         words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g}\N{NO-BREAK SPACE}s."
         if found.augment:
             words += (

@@ -19,7 +19,7 @@ from app.project.file import with_start
 from app.project.project import Project
 from app.runs.store import MOST_NAME
 from app.training.run_requests import SetRate
-from app.util.formatting import plural
+from app.util.formatting import counted, plural
 from app.views.analysis_service import AnalysisService
 from app.views.settings import Settings
 from app.views.training.runs.session import Run, RunSession, Series
@@ -399,7 +399,7 @@ class RunControl(QObject):
     def _finished(self, finished: Finished) -> None:
         history = self._session.history
         epochs = len(history.epochs) if history else 0
-        words = f"{finished.steps:,} steps"
+        words = counted(finished.steps, "step")
         if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
             words += f", validation accuracy {100 * history.epochs['val_accuracy'][-1]:.2f} %"
         if (why := finished.reason_text) and finished.reason == "done":

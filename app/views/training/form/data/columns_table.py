@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.data.spec import VALUES, SourceSpec
+from app.util.formatting import counted
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label
 
@@ -112,5 +113,5 @@ def _read_as(spec: SourceSpec, target: str) -> dict[str, str]:
         texts = sum(other.startswith(f"{name}=") for other in spec.columns)
         found[name] = f"one-hot {texts}" if is_text and name in spec.all_columns else "number"
     for one in spec.known_targets:
-        found[one.name or target] = "number" if one.task == VALUES else f"{len(one.classes):,} classes"
+        found[one.name or target] = "number" if one.task == VALUES else counted(len(one.classes), "class", "classes")
     return found
