@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from time import perf_counter
@@ -39,9 +41,12 @@ class Hooks:
             optimizers.register_optimizer_step_post_hook(_uncompiled(self._after_step())),
         ]
         self._replace(torch.autograd, "backward", self._backward)
+        self._replace(torch.optim.Optimizer, "zero_grad", self._zero_grad)
+        self._replace(torch.nn.Module, "zero_grad", self._zero_grad)
         self._replace(torch.amp.GradScaler, "scale", self._scale)
         self._replace(torch.amp.GradScaler, "step", self._scaler_step)
         self._replace(torch, "compile", self._compile)
+        self._replace(warnings, "showwarning", _at_callers_line)
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
@@ -120,6 +125,8 @@ class Hooks:
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
             if quick.on and grad_tensors is None and type(tensors) is Tensor and in_backward() == -1 and not modes():
                 try:
+                    if quick.pending and (watcher := self._watcher) is not None:
+                        watcher.backward_again()
                     if tensors.is_cpu and tensors.numel() == 1:
                         losses.append(tensors.item())
                     else:
@@ -156,12 +163,28 @@ class Hooks:
         if watcher is None or torch.compiler.is_compiling():
             return
         try:
+            watcher.backward_again()
             for loss in (tensors,) if isinstance(tensors, Tensor) else tensors:
                 if isinstance(loss, Tensor) and loss.numel() == 1 and (grad_tensors is None or loss.dim() == 0):
                     scaled = self._unscaled.get(id(loss))
                     watcher.backward_called(loss if scaled is None or scaled[0]() is not loss else scaled[1])
         except Exception as error:
             self._failed(error)
+
+    def _zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        quick, in_backward = self._quick, torch._C._current_graph_task_id
+
+        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(owner, *args, **kwargs)
+            watcher = self._watcher
+            if watcher is not None and quick.pending and in_backward() == -1:
+                try:
+                    watcher.gradients_cleared(owner)
+                except Exception as error:
+                    self._failed(error)
+            return result
+
+        return _without_frame(zero_grad)
 
     def _stand(self, tensors: Any, grad_tensors: Any, inputs: Any) -> None:
         """Pause if this backward is to be captured."""
@@ -211,6 +234,22 @@ class Hooks:
             return result
 
         return _without_frame(step)
+
+
+def _at_callers_line(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Show a warning that torch gives at the line of its caller, which is one here, at that caller's own."""
+
+    def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+        frame = sys._getframe(1) if filename == __file__ else None
+        while frame is not None and frame.f_code.co_filename != __file__:
+            frame = frame.f_back
+        while frame is not None and frame.f_code.co_filename == __file__:
+            frame = frame.f_back
+        if frame is not None:
+            filename, lineno = frame.f_code.co_filename, frame.f_lineno
+        original(message, category, filename, lineno, *rest, **more)
+
+    return showwarning
 
 
 def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

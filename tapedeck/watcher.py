@@ -2,7 +2,8 @@
 
 A step is one of the main optimizer, the first that takes one. Its loss is the sum of the losses on which `backward` was
 called since the step before, which under gradient accumulation is that of the whole batch; with a closure (LBFGS) it is
-the first that the closure computed. What other optimizers do until the next step of the main one belongs to its step.
+the first that the closure computed. A backward whose gradients were cleared before any step belongs to none. What other
+optimizers do until the next step of the main one belongs to its step.
 
 A step only records what to report, since code that runs between two steps finds the processor's caches full of the
 script's: records become lines, and commands are read, every `TURN_EVERY` seconds, for many steps at once.
@@ -10,6 +11,7 @@ script's: records become lines, and commands are read, every `TURN_EVERY` second
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import weakref
@@ -33,7 +35,24 @@ TURN_EVERY = 0.05  # seconds
 FETCH_EVERY = 0.1  # seconds in which the losses on an accelerator are fetched together
 MOST_NOTED = 500  # steps
 ALONE = 50  # steps that another optimizer takes alone until it is the main one
+UNSTEPPED = 100  # calls of backward after which it is said that there are no steps
+MOST_NAMED = 8  # optimizers
+MOST_DISCARDS = 20  # steps in a row that are marked
 PARTS = "part"  # the kind of a step of another than the main optimizer
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _has_gradient(parameter: Tensor) -> bool:
+    """Return whether a parameter has a gradient that is not zero."""
+    gradient = parameter.grad
+    if gradient is None:
+        return False
+    if type(gradient) is not Tensor:
+        return True  # asking one that is spread over ranks would make all of them wait
+    return bool(gradient.any()) if gradient.layout is torch.strided else gradient._nnz() > 0
 
 
 class OptimizerState:
@@ -73,6 +92,11 @@ class Quick:
         self.losses: list[float | Tensor] = []
         self.noted: list[tuple[float, int, Any]] = []
 
+    @property
+    def pending(self) -> int:
+        """Return how many losses there are since the last step."""
+        return len(self.losses) - (self.noted[-1][1] if self.noted else 0)
+
 
 class Watcher:
     """Writes frames into a file and, with `listening`, executes commands between two steps.
@@ -104,6 +128,11 @@ class Watcher:
         self._main: OptimizerState | None = None
         self.losses = self.quick.losses
         self.previous: list[float | Tensor] = []  # those that the optimizer before stepped by
+        self._in_closure = False
+        self._discarded: list[float | Tensor] = []  # losses since the last step of which no step was taken
+        self._discards = 0  # steps in a row before which a backward was discarded
+        self._unstepped = 0  # calls of backward before the first step
+        self._unstepped_optimizers: weakref.WeakSet[torch.optim.Optimizer] | None = None
         self.noted: list[_Noted] = []
         self._fetches = False  # there are losses on an accelerator
         self._fetch_due = 0.0
@@ -155,6 +184,74 @@ class Watcher:
             self._fetches = True
         self.spent += perf_counter() - began
 
+    def gradients_cleared(self, owner: torch.optim.Optimizer | nn.Module) -> None:
+        """Discard the losses since the last step if no gradient is left by which an optimizer could step.
+
+        `owner` has just cleared its own.
+        """
+        if self._in_closure:
+            return
+        began = perf_counter()
+        own = owner.parameters() if isinstance(owner, nn.Module) else _parameters_of(owner)
+        cleared = {id(each) for each in own}
+        others = [each for each in self._stepped_parameters() if id(each) not in cleared]
+        if not any(map(_has_gradient, others)):
+            self._discard()
+        self.spent += perf_counter() - began
+
+    def backward_again(self) -> None:
+        """Discard the losses since the last step if the parameters have no gradients any more, as another backward is
+        called; count the calls before the first step.
+        """
+        if not self.states:
+            self._unstepped += 1
+            if self._unstepped == UNSTEPPED:
+                self.say(
+                    f"backward was called {UNSTEPPED} times, and no optimizer of torch has stepped. Of a script that "
+                    "updates its weights by itself there are no steps to show."
+                )
+            if len(self.losses) > MOST_NOTED:
+                self.losses.clear()
+        if self.quick.pending and not self._in_closure:
+            parameters = self._stepped_parameters()
+            if parameters and all(each.grad is None for each in parameters):
+                self._discard()
+
+    def _stepped_parameters(self) -> list[Tensor]:
+        """Return the parameters of the optimizers that have stepped; before the first step, of all there were when a
+        second backward was called.
+        """
+        optimizers = list(self.live_optimizers().values())
+        if not optimizers:
+            if self._unstepped_optimizers is None:
+                live = (each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer))
+                self._unstepped_optimizers = weakref.WeakSet(live)
+            optimizers = list(self._unstepped_optimizers)
+        return [one for optimizer in optimizers for one in _parameters_of(optimizer)]
+
+    def _discard(self) -> None:
+        self.settle()
+        self._discarded += self.losses
+        self.losses.clear()
+
+    def _tell_discarded(self) -> None:
+        """Tell of the losses that belong to no step, before the step that is due."""
+        discarded, self._discarded = self._discarded, []
+        self._discards = self._discards + 1 if discarded else 0
+        if not discarded or not self.speaking or self._discards > MOST_DISCARDS:
+            return
+        self._write_noted()
+        if self._discards == MOST_DISCARDS:
+            self.say("Each step of this script discards the gradients of a backward. Further ones are not marked.")
+            return
+        tensors = [each for each in discarded if isinstance(each, Tensor)]
+        fetched = iter(models.fetched([each.reshape(()) for each in tensors]))
+        losses = ", ".join(f"{next(fetched) if isinstance(each, Tensor) else each:.6g}" for each in discarded[:5])
+        more = ", …" if len(discarded) > 5 else ""
+        batches = f"{len(discarded)} batches" if len(discarded) > 1 else "a batch"
+        reason = f"The script cleared the gradients of {batches} before step {self.step + 1} without a step"
+        self.file.tell(frames.Skipped(1, self.step + 1, f"{reason} (loss {losses}{more})."))
+
     def stand_if_asked(self, tensors: Any, gradients: Any, scale: float, inputs: Any) -> None:
         """Pause before a backward that is to be captured."""
         capturing = self.actions.capturing if self.actions is not None else None
@@ -175,7 +272,8 @@ class Watcher:
         state = self._state_of(optimizer)
         if state is None:
             return
-        state.closure = closure
+        self._tell_discarded()
+        state.closure = self._in_closure = closure
         if closure:
             self.losses.clear()
         elif self.speaking and (self._measuring or began >= self.norms_due):
@@ -186,6 +284,7 @@ class Watcher:
         """Report a step, and execute pending commands."""
         began = perf_counter()
         self.settle()
+        self._in_closure = False
         state = self._state_of(optimizer)
         if state is None:
             return
@@ -275,6 +374,7 @@ class Watcher:
     def finish(self, ending: Ending) -> None:
         """Write all pending frames and the last one; then close everything."""
         self.settle()
+        self._tell_discarded()
         if self.actions is not None:
             self.actions.capturing.ended()
         if self.speaking:
@@ -312,7 +412,10 @@ class Watcher:
             self._tell_started()
         elif self.speaking and state.count:
             count = sum(each.numel() for each in state.layers.parameters) if state.layers is not None else 0
-            self.say(f"Another optimizer steps, {state.name}: {count:,} parameters.")
+            if len(self.states) <= MOST_NAMED:
+                self.say(f"Another optimizer steps, {state.name}: {count:,} parameters.")
+            elif len(self.states) == MOST_NAMED + 1:
+                self.say("Further optimizers step, as where each parameter has one; they are not named.")
         self._tell_layers()
         return state
 
@@ -324,10 +427,10 @@ class Watcher:
 
     def _find_layers(self) -> None:
         """Name the layers of all optimizers, by one search through the modules."""
-        found = {}
+        known = self._known | (self.models if len(self.states) > MOST_NAMED else {})  # each search takes long
         live = [(each, optimizer) for each in self.states.values() if (optimizer := each.optimizer()) is not None]
         parameters = [one for _, optimizer in live for group in optimizer.param_groups for one in group["params"]]
-        found = models.find_models(parameters, self._known)
+        found = models.find_models(parameters, known)
         for state, optimizer in live:
             state.models = found
             state.layers = models.Layers(optimizer, found)
@@ -475,13 +578,14 @@ class Watcher:
     def _tell_norms(self) -> None:
         """Tell the norms of a round, NaN for those who did not step in it."""
         self._write_noted()
-        norms: dict[str, float] = {}
+        norms: dict[str, list[float]] = {}  # a layer may have its weight in one optimizer and its bias in another
         for state in self.states.values():
             if state.norms is not None and state.layers is not None:
-                norms.update(zip(state.layers.names, state.norms, strict=True))
+                for name, norm in zip(state.layers.names, state.norms, strict=True):
+                    norms.setdefault(name, []).extend([] if math.isnan(norm) else [norm])
             state.norms = None
         self._measuring = False
-        values = ", ".join(number(norms.get(name)) for name in self._layers)
+        values = ", ".join(number(math.hypot(*norms[name]) if norms.get(name) else None) for name in self._layers)
         line = f'{{"event": "norms", "step": {self._measured_step}, "norms": [{values}]}}'
         self.file.add([line], perf_counter())
 

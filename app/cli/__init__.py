@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import __version__
 from app.cli import failures, streams
-from app.util import atomic, processors, regular_files
+from app.util import atomic, processors, regular_files, user_frames
 from app.util.errors import CodedError
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def _carried_out(arguments: Sequence[str]) -> int:
     if arguments[0] != "run":  # which runs a script of the user as it is
         processors.limit_this_process()
     try:
-        return int(options.command(options) or 0)
+        with user_frames.at_users_lines():
+            return int(options.command(options) or 0)
     except (Exception, SystemExit) as error:  # code of the user may end Python
         if isinstance(error, OSError) and streams.is_broken(error):
             raise

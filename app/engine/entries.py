@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from app.engine.child_process import die_with_parent
+from app.util import user_frames
 
 # Protocol of the fork server: ready, length of a request, pid of the forked process, exit status.
 READY = b"R"
@@ -26,7 +27,8 @@ def begin(entry: str) -> NoReturn:
     """Call `main()` of an entry and end this process: threads and destructors of user code are not awaited."""
     status = 0
     try:
-        import_module(ENTRIES[entry]).main()
+        with user_frames.at_users_lines():
+            import_module(ENTRIES[entry]).main()
     except SystemExit as ending:
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
         if isinstance(ending.code, str):

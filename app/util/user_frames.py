@@ -1,14 +1,19 @@
-"""Lines of the user's code among the frames of a call: neither of this program, nor of torch, nor of Python itself."""
+"""Lines of the user's code among the frames of a call: neither of this program, nor of torch, nor of Python itself;
+and warnings that are shown at them."""
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
 import sysconfig
+import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 _OURS = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 GENERATED = "<tapedeck-"  # how the name begins that a net's source is compiled under
@@ -49,11 +54,35 @@ def is_users(file: str) -> bool:
     return _is_users_file(file)
 
 
+def is_ours(file: str) -> bool:
+    """Return whether a file belongs to this program."""
+    return file.startswith(_OURS)
+
+
 @cache
 def _is_users_file(file: str) -> bool:
-    if file.startswith(_OURS):
+    if is_ours(file):
         return False
     torch = getattr(sys.modules.get("torch"), "__file__", None)
     if torch is not None and file.startswith(f"{Path(torch).parent}{os.sep}"):
         return False
     return not file.startswith(_PYTHON) or "-packages" in file
+
+
+@contextlib.contextmanager
+def at_users_lines() -> Iterator[None]:
+    """Show warnings that would name a file of this program at the innermost line of user code instead, if any."""
+    show = warnings.showwarning
+
+    def show_at_line(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+        if is_ours(filename):
+            file, line = location(sys._getframe(1))
+            filename, lineno = (file, line) if file else (filename, lineno)
+        show(message, category, filename, lineno, *rest, **more)
+
+    warnings.showwarning = show_at_line
+    try:
+        yield
+    finally:
+        if warnings.showwarning is show_at_line:  # else somebody else has replaced it since
+            warnings.showwarning = show

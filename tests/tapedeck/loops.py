@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 import torch
@@ -134,7 +135,104 @@ def several_backwards():
         optimizer.step()
 
 
-LOOPS = (plain, gan, accumulation, lbfgs, bf16, scaled, several_backwards)
+def _skipping(clear, first=True):
+    """Some batches are left out, whose losses are NaN; `clear` forgets their gradients."""
+    model = net(5, 8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for batch in range(STEPS + 3):
+        clear(model, optimizer) if first else None
+        skipped = batch in (0, 3, 4)
+        loss = model(torch.randn(7, 5)).square().mean() * (float("nan") if skipped else 1.0)
+        loss.backward()
+        if skipped:
+            clear(model, optimizer) if not first else None
+            continue
+        yield loss.item(), norms(model)
+        optimizer.step()
+        clear(model, optimizer) if not first else None
+
+
+def skipping():
+    yield from _skipping(lambda _model, optimizer: optimizer.zero_grad())
+
+
+def skipping_after():
+    yield from _skipping(lambda model, _optimizer: model.zero_grad(set_to_none=False), first=False)
+
+
+def skipping_by_hand():
+    def clear(model, _optimizer):
+        for each in model.parameters():
+            each.grad = None
+
+    yield from _skipping(clear)
+
+
+def adversarial():
+    """A backward to the inputs first, whose gradients of the weights are forgotten."""
+    model = net(5, 8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(STEPS):
+        x = torch.randn(7, 5, requires_grad=True)
+        model(x).square().mean().backward()
+        optimizer.zero_grad()
+        loss = model((x + 0.1 * x.grad.sign()).detach()).square().mean()
+        loss.backward()
+        yield loss.item(), norms(model)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def cleared_by_another():
+    """Gradients of one optimizer are cleared while those of the other wait for its step."""
+    maker, judge = net(3, 6, 4), net(4, 6, 1)
+    judging, making = torch.optim.Adam(judge.parameters(), 0.01), torch.optim.Adam(maker.parameters(), 0.02)
+    for _ in range(STEPS):
+        made = maker(torch.randn(8, 3))
+        judging.zero_grad()
+        fake = judge(made).square().mean()
+        fake.backward(retain_graph=True)
+        making.zero_grad()
+        loss = (made - 1).square().mean()
+        loss.backward()
+        yield fake.item() + loss.item(), norms(judge, maker)
+        judging.step()
+        making.step()
+
+
+def inside_backward():
+    """Each parameter has an optimizer of its own, which steps as soon as its gradient has arrived."""
+    model = net(5, 8, 8, 1)
+    norms_of, optimizers = {}, {each: torch.optim.SGD([each], 0.1) for each in model.parameters()}
+
+    def step(parameter):
+        norms_of[id(parameter)] = parameter.grad.double().norm().item()
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for each in model.parameters():
+        each.register_post_accumulate_grad_hook(step)
+    for _ in range(STEPS):
+        loss = model(torch.randn(7, 5)).square().mean()
+        loss.backward()
+        layers = [one for one in model.modules() if isinstance(one, nn.Linear)][::-1]  # as they step
+        yield loss.item(), [math.hypot(*(norms_of[id(each)] for each in one.parameters())) for one in layers]
+
+
+SKIPPING = (skipping, skipping_after, skipping_by_hand)
+LOOPS = (
+    plain,
+    gan,
+    accumulation,
+    lbfgs,
+    bf16,
+    scaled,
+    several_backwards,
+    *SKIPPING,
+    adversarial,
+    cleared_by_another,
+    inside_backward,
+)
 
 if __name__ == "__main__":
     for loop in LOOPS:

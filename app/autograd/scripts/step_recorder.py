@@ -6,6 +6,7 @@ without a graph, as in a validation amid training, lines are not recorded either
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from torch.utils._device import DeviceContext
 
 from app.autograd.capture import tensors_of
 from app.autograd.layers import FileRecorder, _line_mode, _sequence
+from app.util import user_frames
 
 MOST_LINES = 2_000_000  # operations; a script that computes without a backward is not recorded for ever
 
@@ -41,6 +43,7 @@ class StepRecorder(FileRecorder):
         self._inputs: list[weakref.ref[Tensor]] = []
         self._stack: list[str | None] = []  # of the calls under way; None for one that is not recorded
         self._suspended: list[int] = []
+        self._warnings = contextlib.ExitStack()
         for name, model in models.items():
             self._add(name, model)
 
@@ -68,6 +71,7 @@ class StepRecorder(FileRecorder):
     def begin(self) -> None:
         """Start recording on this thread."""
         self._thread = threading.get_ident()
+        self._warnings.enter_context(user_frames.at_users_lines())
         self._open, self._stack, self._suspended = [], [], []
         if self.compiled:
             return
@@ -87,6 +91,7 @@ class StepRecorder(FileRecorder):
         self._hooks = []
         self._pull()
         self._mode = None
+        self._warnings.close()
 
     def _pull(self) -> bool:
         """Take our mode off torch's stack, wherever it is; return whether it was there."""
