@@ -31,7 +31,7 @@ class TrainingBatch:
     maps lines of the generated text to nodes of the drawing; without one, operations get the lines of the files that
     called them if `own_lines`. `special` are the forward modes; `seeds` computes the vectors that backward starts with
     from the outputs, ones by default. Every run reseeds with `seed` (dropout), or begins with the states in it, and
-    torch's generators are restored afterwards.
+    torch's generators are restored afterwards. `remark` says what was guessed of the arguments.
     """
 
     model: nn.Module
@@ -46,6 +46,7 @@ class TrainingBatch:
     seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None
     kwargs: Mapping[str, Any] = field(default_factory=FrozenMap)
     own_lines: bool = False
+    remark: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, tuple):

@@ -10,7 +10,7 @@ from typing import Any
 SECONDS = 120.0  # for code of the user's own
 
 # How a model is made and called.
-MODEL = ("--args", "--input")
+MODEL = ("--args", "--input", "--example")
 # What is trained on, and how.
 SETTINGS = ("--on", "--loss", "--against", "--set")
 
@@ -56,9 +56,15 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--input": {
         "action": "append",
         "default": [],
-        "metavar": "[NAME=]1x3x32x32[:int64]",
-        "help": "of a model: sizes, with the batch first, and dtype of an argument of forward; may be repeated. "
-        "Proposed if missing",
+        "metavar": "[NAME=]1x3x32x32[:int64][:0..9]",
+        "help": "of a model: an argument of forward by its sizes with the batch first, its dtype and its values: a "
+        "range, one number, or arange. NAME may lead into a dictionary (batch.ids), a tuple (state.0) or a list "
+        "(boxes[0]); may be repeated. Proposed if missing",
+    },
+    "--example": {
+        "metavar": "FILE",
+        "help": "of a model: its inputs, from file.py:function, or a file of tensors that ends in .pt, .npz or "
+        ".safetensors",
     },
     "--on": {
         "metavar": "DATA",
@@ -97,6 +103,17 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--train": {"action": "store_true", "help": "run in train mode"},
     "--eval": {"action": "store_true", "help": "run in eval mode"},
 }  # fmt: skip
+
+
+def add_project(parser: Any) -> None:
+    """Add the project, or the model in place of one, that a command is about."""
+    parser.add_argument(
+        "project",
+        metavar="SOURCE",
+        type=Path,
+        help="a .tape file, or a model: file.py:Class, package.module:Class, file.py:make(), torchvision:resnet18, "
+        "timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class",
+    )
 
 
 def add(parser: Any, *names: str, **changed: Any) -> None:

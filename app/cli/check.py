@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli import arguments
@@ -19,8 +18,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
     parser: argparse.ArgumentParser = commands.add_parser("check", help="report the problems of a project")
-    parser.add_argument("project", type=Path)
-    arguments.add(parser, "--json", "--trust")
+    arguments.add_project(parser)
+    arguments.add(parser, *arguments.MODEL, *arguments.SETTINGS, "--json", "--trust")
     parser.set_defaults(command=run)
     return parser
 

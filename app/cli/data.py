@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from app.cli import arguments
@@ -15,9 +14,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
     data: argparse.ArgumentParser = commands.add_parser("data", help="read and describe a project's data")
-    data.add_argument("project", type=Path)
+    arguments.add_project(data)
     arguments.add(data, "--data", "--json")
-    arguments.add(data, *arguments.SETTINGS, "--trust")
+    arguments.add(data, *arguments.MODEL, *arguments.SETTINGS, "--trust")
     data.set_defaults(command=run)
     return data
 

@@ -19,7 +19,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     evaluate: argparse.ArgumentParser = commands.add_parser(
         "evaluate", help="evaluate a network: loss, metrics and confusion matrix"
     )
-    evaluate.add_argument("project", type=Path)
+    arguments.add_project(evaluate)
     weights = evaluate.add_mutually_exclusive_group()
     weights.add_argument(
         "--weights",
@@ -41,7 +41,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="write a line per sample; its `row` counts the samples of all data that could be read",
     )
     arguments.add(evaluate, "--json")
-    arguments.add(evaluate, *arguments.SETTINGS, "--trust")
+    arguments.add(evaluate, *arguments.MODEL, *arguments.SETTINGS, "--trust")
     evaluate.set_defaults(command=run)
     return evaluate
 

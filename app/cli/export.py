@@ -32,7 +32,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         "export", help="write a project's code, weights and training script"
     )
-    parser.add_argument("project", type=Path)
+    arguments.add_project(parser)
     parser.add_argument("--code", type=Path, help="the generated class as a Python file")
     parser.add_argument(
         "--weights",
@@ -65,7 +65,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     blocks.add_argument("--unfolded", action="store_true", help="with --drawing: open all blocks")
     cli.add_paper(parser, arranged=True, carries=True)
     parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
-    arguments.add(parser, "--trust")
+    arguments.add(parser, *arguments.MODEL, *arguments.SETTINGS, "--trust")
     parser.set_defaults(command=run)
     return parser
 

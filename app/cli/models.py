@@ -29,7 +29,8 @@ def asked_model(options: argparse.Namespace, source: str, constructor: str | Non
     made_with = arguments.value_of(options, "--args") if constructor is None else constructor
     inputs = tuple(arguments.value_of(options, "--input"))
     meta, trust = getattr(options, "meta", False), options.trust
-    return AskedModel(source, made_with, inputs, arguments.value_of(options, "--train"), meta, trust)
+    train, example = arguments.value_of(options, "--train"), arguments.value_of(options, "--example") or ""
+    return AskedModel(source, made_with, inputs, train, meta, trust, example=example)
 
 
 def request_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.cli import arguments
@@ -29,7 +28,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="dry run: two steps on synthetic data, with shapes and time per step; or find a learning rate, or measure "
         "the memory or the time of a step",
     )
-    parser.add_argument("project", type=Path)
+    arguments.add_project(parser)
     parser.add_argument(
         "--find-rate",
         action="store_true",
@@ -45,7 +44,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--profile", nargs="?", const="", metavar="TRACE",
                         help="profile a step by operation (torch.profiler); TRACE is a JSON file for ui.perfetto.dev "
                         "to write")  # fmt: skip
-    arguments.add(parser, "--device", "--data", "--json", "--trust")
+    arguments.add(parser, "--device", "--data", "--json", *arguments.MODEL, *arguments.SETTINGS, "--trust")
     parser.set_defaults(command=run, epochs=None, seed=None)
     return parser
 

@@ -19,12 +19,13 @@ from app.util.frozen import FrozenMap
 Shape = Annotated[list[Annotated[int, msgspec.Meta(ge=-1)]], msgspec.Meta(max_length=64)]
 
 
-class TensorRecord(msgspec.Struct, forbid_unknown_fields=True):
+class TensorRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """An input of the call that the model was observed in."""
 
     shape: Shape
-    dtype: Text = "float32"
+    dtype: Text = ""
     name: Text = ""
+    values: Text = ""
 
 
 class ArgumentRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -70,6 +71,7 @@ class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
     inputs: Annotated[list[TensorRecord], msgspec.Meta(max_length=1_000)] = []
     folder: Annotated[str, msgspec.Meta(max_length=4096)] = ""
     sha256: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    example: Annotated[str, msgspec.Meta(max_length=4096)] = ""
 
 
 def opened_record(opened: OpenedModel) -> dict[str, Any]:
@@ -86,8 +88,8 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
             [ReturnedRecord(one.way, [*one.shape], one.dtype, one.detached) for one in found.returns],
             [*found.modules], found.parameters, found.losses_in_training, found.lazy,
         ),
-        dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name) for one in opened.inputs],
-        opened.folder, opened.sha256,
+        dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name, one.values) for one in opened.inputs],
+        opened.folder, opened.sha256, opened.example,
     )  # fmt: skip
     plain: dict[str, Any] = msgspec.to_builtins(record)
     return plain
@@ -106,7 +108,8 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
         raise ProjectFileError(f"{bad!r} does not lead to a tensor - at `$.model.interface.takes`")
     return OpenedModel(
         source, FrozenMap(record.arguments),
-        tuple(InputSpec(tuple(one.shape), one.dtype, one.name) for one in record.inputs), record.folder, record.sha256,
+        tuple(InputSpec(tuple(one.shape), one.dtype, one.name, one.values) for one in record.inputs),
+        record.folder, record.sha256,
         Interface(
             found.model,
             tuple(
@@ -116,6 +119,7 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
             tuple(Returned(one.way, tuple(one.shape), one.dtype, one.detached) for one in found.returns),
             tuple(found.modules), found.parameters, found.losses_in_training, found.lazy,
         ),
+        record.example,
     )  # fmt: skip
 
 

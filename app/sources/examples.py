@@ -1,77 +1,307 @@
-"""Example inputs: tensors of a described shape, and proposals from the names that a forward takes."""
+"""Example inputs: tensors of a described shape, inputs from a file, and proposals from what a model is made of."""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from app.sources.spec import InputSpec
+from app.source import raised
+from app.sources.spec import ARANGE, EXAMPLES, ExampleSpec, InputSpec, ModelRaisedError, SourceError
+from app.util import tensor_files
 
-_TEXT = ("input_ids", "ids", "tokens", "token_ids", "decoder_input_ids")
+IDS = ("input_ids", "ids", "idx", "tokens", "token_ids", "decoder_input_ids")
+_SINGLE = ("t", "timestep", "timesteps", "time", "step", "labels", "label", "class_labels", "y", "target", "targets")
+_POSITIONS = ("position_ids", "positions", "pos", "pos_ids")
+_RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments by position, and those by name
 
 
-def example(one: InputSpec) -> Tensor:
-    """Return a tensor of this shape on the current default device: normal numbers, or of integers zeros and ones, which
-    are indices of anything that has two entries. The generator is left as it was."""
-    dtype = getattr(torch, one.dtype)
+def dtype_of(model: nn.Module) -> str:
+    """Return the dtype of a model's weights; torch's default where they have several or there are none."""
+    kinds = {one.dtype for one in model.parameters() if one.dtype.is_floating_point}
+    kind = kinds.pop() if len(kinds) == 1 else torch.get_default_dtype()
+    return str(kind).removeprefix("torch.")
+
+
+def example(one: InputSpec, floats: str = "float32") -> Tensor:
+    """Return a tensor of this description on the current default device: normal numbers, or of integers zeros and ones,
+    which are indices of anything that has two entries. The generator is left as it was.
+
+    `floats` is the dtype of one that is described without.
+    """
+    dtype = getattr(torch, one.dtype or floats)
     if torch.get_default_device().type == "meta":
         return torch.empty(one.shape, dtype=dtype)
     generator = torch.Generator().manual_seed(0)
+    if one.values == ARANGE:
+        return torch.arange(one.shape[-1] if one.shape else 1).expand(one.shape).clone().to(dtype)
+    low, high = one.bounds or (0.0, 1.0)
+    if low > high:
+        return falling(low, high, one.shape).to(dtype)
     if dtype.is_floating_point or dtype.is_complex:
         wide = dtype if dtype.itemsize >= 4 else torch.float32
-        return torch.randn(one.shape, dtype=wide, generator=generator).to(dtype)
-    return torch.randint(0, 2, one.shape, generator=generator).to(dtype)
+        if one.bounds is None:
+            return torch.randn(one.shape, dtype=wide, generator=generator).to(dtype)
+        return (torch.rand(one.shape, generator=generator) * (high - low) + low).to(dtype)
+    return torch.randint(int(low), int(high) + 1, one.shape, generator=generator).to(dtype)
 
 
-def from_forward(model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Propose inputs from the first layer that takes them, and the names of forward's required arguments."""
+def falling(high: float, low: float, shape: Sequence[int]) -> Tensor:
+    """Return whole numbers that fall from `high` to `low` along the first axis."""
+    rows = torch.linspace(high, low, shape[0] if shape else 1).round()
+    return rows.reshape(-1, *((1,) * (len(shape) - 1))).expand(*shape).clone() if shape else rows[0]
+
+
+def called_with(inputs: Sequence[InputSpec], tensors: Sequence[Tensor]) -> Call:
+    """Return the arguments that consist of these tensors, each in the place that its description names.
+
+    Raises SourceError for places that contradict one another.
+    """
+    args, tree = [], dict[Any, Any]()
+    for one, tensor in zip(inputs, tensors, strict=True):
+        if not one.name:
+            args.append(tensor)
+            continue
+        *way, last = one.steps
+        inner = tree
+        for step in way:
+            inner = inner.setdefault(step, {})
+            if not isinstance(inner, dict):
+                raise SourceError(f"{one.name}: {step} is a tensor already, which has no parts")
+        if last in inner:
+            raise SourceError(f"{one.name} is described twice")
+        inner[last] = tensor
+    return tuple(args), {name: _nested(name, value) for name, value in tree.items()}
+
+
+def _nested(name: str, value: Any) -> Any:
+    """Return what has these parts: a tuple or a list where they are numbered, else a dictionary."""
+    if not isinstance(value, dict):
+        return value
+    kinds = {type(step) for step in value}
+    if len(kinds) > 1:
+        raise SourceError(f"{name} has both names and numbers below it; describe the parts of one in the same way")
+    parts = {step: _nested(name, one) for step, one in value.items()}
+    if kinds == {str}:
+        return parts
+    numbered = {step[0] if isinstance(step, tuple) else step: one for step, one in parts.items()}
+    if [*sorted(numbered)] != [*range(len(numbered))]:
+        raise SourceError(f"the parts of {name} are numbered from 0, without a gap")
+    ordered = [numbered[place] for place in range(len(numbered))]
+    return ordered if kinds == {tuple} else tuple(ordered)
+
+
+# --- Of a file
+
+
+def from_file(spec: ExampleSpec, model: nn.Module, imported: Callable[[Path], Any]) -> Call:
+    """Return the inputs of a file; `imported` runs a Python file. Raises SourceError for one that has none, and
+    ModelRaisedError for a function that raises."""
+    path = Path(spec.file)
+    if not path.is_file():
+        raise SourceError(f"--example {spec}: there is no file {spec.file}")
+    if not spec.function:
+        return arranged(_stored(path), model)
+    module = imported(path)
+    function = getattr(module, spec.function, None)
+    if not callable(function):
+        raise SourceError(f"--example {spec}: {path.name} has no function {spec.function}")
     try:
-        parameters = [*inspect.signature(model.forward).parameters.values()]
+        return arranged(function(), model)
+    except (Exception, SystemExit) as error:
+        raise ModelRaisedError(f"--example {spec} failed: {raised.sentence(error)}") from error
+
+
+def _stored(path: Path) -> Any:
+    try:
+        if path.suffix != ".npz":
+            return tensor_files.load(path)
+        import numpy as np
+
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except Exception as error:  # readers of damaged files raise anything
+        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise SourceError(f"--example {path} cannot be read as tensors ({' or '.join(EXAMPLES)}): {why}") from error
+
+
+def arranged(value: Any, model: nn.Module) -> Call:
+    """Return what is given as an example as the arguments of forward: a tuple by position, a dictionary by name where
+    forward has these names, else as its one argument, as anything else.
+
+    >>> arranged({"x": 1}, nn.Linear(1, 1))
+    (({'x': 1},), {})
+    >>> arranged({"input": 1}, nn.Linear(1, 1)), arranged((1, 2), nn.Linear(1, 1))
+    (((), {'input': 1}), ((1, 2), {}))
+    """
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple) and isinstance(value[1], dict):
+        return value
+    if isinstance(value, tuple):
+        return value, {}
+    if not isinstance(value, Mapping):
+        return (value,), {}
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
-        return (), {}
-    plain = [
-        one for one in parameters
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    ]  # fmt: skip
-    needed, keywords = [one.name for one in plain], [one.kind is one.KEYWORD_ONLY for one in plain]
-    if [name for name in needed if name not in _TEXT] in ([], needed[:1]):
-        found = [InputSpec((1, 16), "int64") if name in _TEXT else _first_layer(model) for name in needed]
-        if all(one is not None for one in found):
-            made = [(example(one), name, keyword) for one, name, keyword in zip(found, needed, keywords, strict=True)
-                    if one is not None]  # fmt: skip
-            return (
-                tuple(one for one, _, keyword in made if not keyword),
-                {name: one for one, name, keyword in made if keyword},
-            )
-    return (), {}
+        parameters = ()  # type: ignore[assignment]
+    names = {one.name for one in parameters}
+    takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters)
+    if value.keys() <= names or (takes_any and not (names - {"kwargs"}) - value.keys()):
+        return (), dict(value)
+    return (dict(value),), {}
 
 
-def guess(model: nn.Module, name: str) -> InputSpec:
-    """Return a description of an argument of forward to begin with, by its name and the model's first layer."""
-    if name in _TEXT or name.endswith("_ids"):
-        return InputSpec((1, 16), "int64", name)
+# --- Proposed
+
+
+def needed_arguments(model: nn.Module) -> tuple[inspect.Parameter, ...] | None:
+    """Return the arguments without which forward cannot be called; None if it does not say."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return tuple(one for one in parameters if one.default is one.empty and one.kind not in various)
+
+
+def by_position(model: nn.Module, kwargs: Mapping[str, Any]) -> Call:
+    """Return needed arguments as most callers pass them: by position where forward takes them so."""
+    needed = needed_arguments(model) or ()
+    args = tuple(kwargs[one.name] for one in needed if one.kind != one.KEYWORD_ONLY)
+    return args, {one.name: kwargs[one.name] for one in needed if one.kind == one.KEYWORD_ONLY}
+
+
+def proposals(model: nn.Module) -> Iterator[tuple[InputSpec, ...]]:
+    """Yield descriptions of all needed arguments of forward, the likeliest first; none if it does not say which, or if
+    the sizes of its layers are to come from its first call."""
+    needed = needed_arguments(model)
+    if not needed or any(map(torch.nn.parameter.is_lazy, model.parameters())):
+        return
+    used, keys = _uses(model)
+    wanted = [path for one in needed for path in (keys.get(one.name) or (one.name,))]
+    usual = [*_layouts(model)] or [InputSpec((2, 3, 32, 32))]
+    choices = [[*_choices(path, used.get(path), usual)] for path in wanted]
+    for number in range(max(map(len, choices))):
+        yield tuple(each[min(number, len(each) - 1)] for each in choices)
+
+
+def _choices(path: str, layer: nn.Module | None, usual: Sequence[InputSpec]) -> Iterator[InputSpec]:
+    """Yield descriptions of one argument: by the layer that it goes into, by its name, else those that are `usual`."""
+    layouts = [*_layouts(layer)] if layer is not None else []
+    known = _by_name(path.rpartition(".")[2])
+    if not layouts and known is not None:
+        yield InputSpec(known.shape, known.dtype, path, known.values)
+        return
+    for one in layouts or usual:
+        yield InputSpec(one.shape, one.dtype, path, one.values)
+
+
+def _uses(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, tuple[str, ...]]]:
+    """Return the layer that each argument of forward is passed to first, and the keys that forward reads from those
+    that are dictionaries, as far as its text shows them: `self.text(batch["ids"])` passes `batch.ids` to `text`."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(type(model).forward)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return {}, {}
+    layers: dict[str, nn.Module] = {}
+    keys: dict[str, tuple[str, ...]] = {}
+    optional = {
+        node.left.value for node in ast.walk(tree)
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and isinstance(node.ops[0], ast.In)
+    }  # fmt: skip
+    for node in sorted(ast.walk(tree), key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0))):
+        path = _path_of(node)
+        name, _, key = path.partition(".")
+        if key and key not in optional:
+            keys[name] = tuple(dict.fromkeys((*keys.get(name, ()), path)))
+        if isinstance(node, ast.Call) and node.args and (layer := _layer_of(model, node.func)) is not None:
+            layers.setdefault(_path_of(node.args[0]), layer)
+    return layers, keys
+
+
+def _path_of(node: ast.AST) -> str:
+    """Return the path of a name or of a key of a dictionary, "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
+        key = node.slice.value
+        return f"{node.value.id}.{key}" if isinstance(key, str) and key.isidentifier() else ""
+    return ""
+
+
+def _layer_of(model: nn.Module, node: ast.AST) -> nn.Module | None:
+    """Return the layer that an expression such as `self.text` stands for."""
+    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"):
+        return None
+    layer = getattr(model, node.attr, None)
+    return layer if isinstance(layer, nn.Module) else None
+
+
+def _by_name(name: str) -> InputSpec | None:
+    """Return a description of an argument whose name says what it is."""
+    if name in IDS or name.endswith("_ids") and name not in _POSITIONS:
+        return InputSpec((2, 16), "int64", name)
+    if name in _POSITIONS:
+        return InputSpec((2, 16), "int64", name, ARANGE)
+    if name in ("edge_index", "edges"):
+        return InputSpec((2, 8), "int64", name)
     if "mask" in name:
-        return InputSpec((1, 16), "bool", name)
-    if name in ("t", "timestep", "timesteps", "time", "step", "labels", "class_labels", "y"):
-        return InputSpec((1,), "int64", name)
-    first = _first_layer(model) or InputSpec((1, 3, 32, 32))
-    return InputSpec((1, *first.shape[1:]), first.dtype, name)
+        return InputSpec((2, 16), "bool", name)
+    if "length" in name or name in ("lens", "seq_lens"):
+        return InputSpec((2,), "int64", name, "16..1")
+    if name in _SINGLE:
+        return InputSpec((2,), "int64", name)
+    return None
 
 
-def _first_layer(model: nn.Module) -> InputSpec | None:
-    """Return the input of the first layer with weights; None if its type does not determine one."""
+def _layouts(model: nn.Module) -> Iterator[InputSpec]:
+    """Yield the usual inputs of the first layer with weights; of one whose sizes are not known yet, none."""
     for layer in model.modules():
         if any(map(torch.nn.parameter.is_lazy, layer.parameters(recurse=False))):
-            return None
+            return
         if isinstance(layer, nn.Linear):
-            return InputSpec((2, layer.in_features))
-        if isinstance(layer, nn.Embedding):
-            return InputSpec((1, 16), "int64")
-        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            return InputSpec((2, layer.in_channels, *((64,) * len(layer.kernel_size))))
-        if isinstance(layer, nn.LSTM | nn.GRU | nn.RNN):
-            return InputSpec((2, 16, layer.input_size))
-    return None
+            yield InputSpec((2, layer.in_features))
+            yield InputSpec((2, 16, layer.in_features))
+            yield from _pictures_of(layer.in_features)
+            return
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            yield InputSpec((2, 16), "int64")
+            return
+        if isinstance(layer, _CONVOLUTIONS):
+            dimensions = len(layer.kernel_size)
+            for size in (64, 32, 28, 16, 224):
+                yield InputSpec((2, layer.in_channels, *((size,) * dimensions)))
+            yield InputSpec((2, *((64,) * dimensions), layer.in_channels))
+            yield InputSpec((2, *((64,) * dimensions)))
+            return
+        if isinstance(layer, nn.BatchNorm1d):
+            yield InputSpec((2, layer.num_features))
+            yield InputSpec((2, layer.num_features, 16))
+            return
+        if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d):
+            yield InputSpec((2, layer.num_features, *((32,) * (2 if isinstance(layer, nn.BatchNorm2d) else 3))))
+            return
+        if isinstance(layer, _RECURRENT):
+            yield InputSpec((2, 16, layer.input_size))
+            yield InputSpec((2, layer.input_size, 16))
+            return
+        if isinstance(layer, nn.MultiheadAttention):
+            yield InputSpec((2, 16, layer.embed_dim))
+            return
+
+
+def _pictures_of(features: int) -> Iterator[InputSpec]:
+    """Yield the square pictures that have so many values, for a model that flattens its input itself."""
+    for channels in (1, 3):
+        side = round((features / channels) ** 0.5)
+        if channels * side * side == features:
+            yield InputSpec((2, channels, side, side))

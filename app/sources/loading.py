@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from app.source import raised
-from app.sources.examples import example, from_forward, guess
+from app.sources.examples import by_position, called_with, dtype_of, example, from_file, needed_arguments, proposals
 from app.sources.finding import package_of
+from app.sources.index_ranges import INTEGERS, attempt, ranges_of
 from app.sources.spec import (
+    COLLECTIONS,
     ArgumentsError,
     InputsNeededError,
     InputSpec,
@@ -27,36 +30,52 @@ from app.sources.spec import (
     SourceError,
     SourceSpec,
     adapters,
+    parse_example,
 )
 from app.util.late_dataclass import dataclass
 
 PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers", "diffusers": "diffusers"}
+TRIAL = 1 << 28  # bytes of weights of a model that is copied for a trial
 LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more is made without its weights
 
 
 @dataclass
 class Loaded:
     """A model and its example inputs; `targets` are inputs by name that it takes in train mode only. `lazy` says that
-    its first call gave layers their sizes."""
+    its first call gave layers their sizes. `guessed` describes the inputs whose sizes or values nobody has given, and
+    `refusal` says what the model raised with inputs that are all guessed."""
 
     model: nn.Module
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     targets: dict[str, Any] = field(default_factory=dict)
     lazy: bool = False
+    guessed: tuple[InputSpec, ...] = ()
+    refusal: str = ""
 
     def named(self, train: bool) -> dict[str, Any]:
         """Return the inputs by name for one of its modes."""
         return {**self.kwargs, **(self.targets if train else {})}
 
+    @property
+    def remark(self) -> str:
+        """What was guessed, and the option that gives it; "" for nothing."""
+        if not self.guessed:
+            return ""
+        options = " ".join(f"--input {one}" for one in self.guessed)
+        if self.refusal:
+            return f"Its inputs were guessed, and it raised with them: {options}. Give its own in the same form."
+        return f"Guessed inputs: {options}"
+
 
 def load(
     source: SourceSpec, arguments: Mapping[str, Any], inputs: tuple[InputSpec, ...] = (), meta: bool = False,
-    folder: str = "",
+    folder: str = "", example_file: str = "",
 ) -> Loaded:  # fmt: skip
-    """Build a model, on the meta device if `meta`, and its example inputs: those of `inputs`, else proposed ones.
+    """Build a model, on the meta device if `meta`, and its example inputs.
 
-    `folder` comes first on Python's path. Raises SourceError.
+    They are those of `example_file`, of `inputs`, or proposed. `folder` comes first on Python's path.
+    Raises SourceError.
     """
     with _on(meta):
         try:
@@ -70,12 +89,85 @@ def load(
             raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
         except (Exception, SystemExit) as error:  # whatever a constructor raises
             raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
-        if inputs or not (loaded.args or loaded.kwargs):
-            loaded = _with_inputs(source, loaded, inputs)
+        if example_file:
+            loaded.args, loaded.kwargs = from_file(parse_example(example_file), loaded.model, _imported_file)
+        elif inputs:
+            _describe(loaded, inputs)
+        elif not (loaded.args or loaded.kwargs):
+            _propose(source, loaded)
+        elif source.kind in COLLECTIONS:
+            _fit(loaded, [InputSpec((), name=name) for name in loaded.kwargs], [*loaded.kwargs.values()], said=False)
         if is_lazy(loaded.model):
             loaded.lazy = True
             _initialize(loaded)
     return loaded
+
+
+def _describe(loaded: Loaded, inputs: Sequence[InputSpec]) -> None:
+    """Give a model inputs of these descriptions."""
+    floats = dtype_of(loaded.model)
+    tensors = [example(one, floats) for one in inputs]
+    loaded.args, loaded.kwargs = called_with(inputs, tensors)
+    _fit(loaded, inputs, tensors)
+
+
+def _fit(loaded: Loaded, inputs: Sequence[InputSpec], tensors: Sequence[Any], said: bool = True) -> None:
+    """Give the integers that nobody has given the values of the range that the model uses them in."""
+    free = [
+        (one, tensor) for one, tensor in zip(inputs, tensors, strict=True)
+        if isinstance(tensor, Tensor) and tensor.dtype in INTEGERS and not one.values and tensor.device.type != "meta"
+    ]  # fmt: skip
+    if not free or is_lazy(loaded.model):
+        return
+    ranges = ranges_of(_trial_copy(loaded.model), loaded.args, loaded.kwargs, [tensor for _, tensor in free])
+    if said:
+        loaded.guessed = tuple(
+            replace(one, values=str(bounds or "0..1")) for (one, _), bounds in zip(free, ranges, strict=True)
+        )
+
+
+def _propose(source: SourceSpec, loaded: Loaded) -> None:
+    """Give a model the first proposed inputs that it accepts.
+
+    Raises InputsNeededError where none are proposed, or where it accepts none of several arguments.
+    """
+    model = loaded.model
+    needed = needed_arguments(model)
+    if needed is not None and not needed:
+        return
+    on_meta = any(one.device.type == "meta" for one in model.parameters())
+    trial = model if on_meta else _trial_copy(model)
+    first: tuple[InputSpec, ...] = ()
+    error: BaseException | None = None
+    for inputs in proposals(model):
+        _describe(loaded, inputs)
+        values = {one.name: one.values for one in loaded.guessed}
+        loaded.guessed = tuple(replace(one, values=values.get(one.name, one.values)) for one in inputs)
+        loaded.args, loaded.kwargs = by_position(model, loaded.kwargs)
+        raised_now = attempt(trial, loaded.args, loaded.kwargs)
+        if raised_now is None:
+            return
+        first, error = first or inputs, error or raised_now
+    names = tuple(one.name for one in needed or ())
+    guesses = tuple(map(str, first)) or tuple(f"{name}=1x3x32x32" for name in names) or ("1x3x32x32",)
+    if error is None or len(names) > 1 or len(first) > 1:
+        options = " ".join(f"--input {one}" for one in guesses)
+        why = f"; with these, which are guessed, it raised {raised.sentence(error)}" if error is not None else ""
+        raise InputsNeededError(f"describe the inputs of {source}, for instance {options}{why}", names, guesses)
+    _describe(loaded, first)
+    loaded.args, loaded.kwargs = by_position(model, loaded.kwargs)
+    loaded.guessed, loaded.refusal = first, raised.sentence(error)
+
+
+def _trial_copy(model: nn.Module) -> nn.Module:
+    """Return a copy to call, so that what a call changes in the model stays as it is; the model itself where it cannot
+    be copied or is large."""
+    if weight_bytes(model) > TRIAL:
+        return model
+    try:
+        return copy.deepcopy(model)
+    except Exception:  # whatever an attribute raises
+        return model
 
 
 def is_lazy(model: nn.Module) -> bool:
@@ -109,29 +201,6 @@ def _on(meta: bool) -> contextlib.AbstractContextManager[object]:
     return torch.device("meta") if meta else contextlib.nullcontext()
 
 
-def _with_inputs(source: SourceSpec, loaded: Loaded, inputs: tuple[InputSpec, ...]) -> Loaded:
-    if inputs:
-        args = tuple(example(one) for one in inputs if not one.name)
-        kwargs = {one.name: example(one) for one in inputs if one.name}
-        return Loaded(loaded.model, args, kwargs, loaded.targets)
-    args, kwargs = from_forward(loaded.model)
-    if not args and not kwargs and (names := _needed_arguments(loaded.model)) is not None:
-        guessed = tuple(str(guess(loaded.model, name)) for name in names) or ("1x3x32x32",)
-        words = f"describe the inputs of {source}, for instance {' '.join(f'--input {one}' for one in guessed)}"
-        raise InputsNeededError(words, names, guessed)
-    return Loaded(loaded.model, args, kwargs)
-
-
-def _needed_arguments(model: nn.Module) -> tuple[str, ...] | None:
-    """Return the arguments without which forward cannot be called; None if it can, () if it does not say."""
-    try:
-        parameters = inspect.signature(model.forward).parameters.values()
-    except (TypeError, ValueError):
-        return ()
-    various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return tuple(one.name for one in parameters if one.default is one.empty and one.kind not in various) or None
-
-
 # --- The user's own
 
 
@@ -140,14 +209,19 @@ def _from_file(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     path = Path(source.where).resolve()
     if not path.is_file():
         raise SourceError(f"there is no file {source.where}")
+    return _build(source, _imported_file(path), arguments)
+
+
+def _imported_file(path: Path) -> Any:
+    path = path.resolve()
     top, name = package_of(path)
     _prepend_to_path(str(top))
     module = _imported(name)
     if Path(getattr(module, "__file__", None) or "").resolve() != path:
         raise SourceError(
-            f"{source.where} has the name of another module that is imported already ({name}): rename the file"
+            f"{path.name} has the name of another module that is imported already ({name}): rename the file"
         )
-    return _build(source, module, arguments)
+    return module
 
 
 def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
@@ -429,8 +503,7 @@ def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     model = kind.from_config(config) if hasattr(kind, "from_config") else kind(**config)
     if found := _latents_of(model):
         return Loaded(model, (), found)
-    args, kwargs = from_forward(model)
-    return Loaded(model, args, kwargs)
+    return Loaded(model)
 
 
 def _latents_of(model: Any) -> dict[str, Any]:
@@ -453,7 +526,7 @@ def _latents_of(model: Any) -> dict[str, Any]:
         "txt_ids": InputSpec((8, axes)),
     }
     found = {name: one for name in inspect.signature(model.forward).parameters if (one := known.get(name)) is not None}
-    if not {*(_needed_arguments(model) or ())} <= found.keys():
+    if not {one.name for one in needed_arguments(model) or ()} <= found.keys():
         return {}
     return {name: example(one) for name, one in found.items()}
 

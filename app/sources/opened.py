@@ -15,9 +15,9 @@ from app.util.late_dataclass import dataclass
 class OpenedModel:
     """The source of a model, and the inputs and outputs of its forward in one call.
 
-    `arguments` are those of its constructor, `inputs` describe that call where they were not proposed. `folder` comes
-    first on Python's path, and `sha256` is the digest of the file of the person's own that ran first; both are "" for a
-    model of an installed collection.
+    `arguments` are those of its constructor, `inputs` describe that call where they were not proposed, or
+    `example` names the file that they came from. `folder` comes first on Python's path, and `sha256` is the digest of
+    the file of the person's own that ran first; both are "" for a model of an installed collection.
     """
 
     source: SourceSpec
@@ -26,6 +26,7 @@ class OpenedModel:
     folder: str = ""
     sha256: str = ""
     interface: Interface = Interface("")
+    example: str = ""
 
     @property
     def refusal(self) -> str:

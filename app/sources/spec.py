@@ -14,12 +14,19 @@ FORMS = (
     "package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER, "
     "diffusers:Class, FILE.pt2 or FILE.onnx"
 )
+EXAMPLES = (".pt", ".npz", ".safetensors")  # files of inputs
 DTYPES = (
     "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
 ).split()  # fmt: skip
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 _INPUT = re.compile(
-    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:[x×]\d+)*|scalar)(?::(?P<dtype>[a-z]+\d*))?"
-)  # fmt: skip
+    r"(?:(?P<name>[A-Za-z_]\w*(?:\.\w+|\[\d+\])*)=)?"
+    r"(?P<sizes>\d+(?:[x×]\d+)*|scalar)"
+    r"(?::(?P<dtype>[a-z]+\d*))?"
+    rf"(?::(?P<values>arange|{_NUMBER}(?:\.\.{_NUMBER})?))?"
+)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+ARANGE = "arange"
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -86,21 +93,52 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """The shape and dtype of one argument of `forward`; `name` is empty for a positional one."""
+    """One tensor among the arguments of `forward`.
+
+    `dtype` is "" for that of the model's weights. `name` is empty for a positional argument; it may lead into a
+    dictionary (`batch.ids`), a tuple (`state.0`) or a list (`boxes[0]`). `values` are a number, the bounds of a range,
+    both included (`0..9`; `9..1` in falling order, as lengths of sequences are sorted), `ARANGE` for positions along the last axis, or "" for what fits the model.
+    """
 
     shape: tuple[int, ...]
-    dtype: str = "float32"
+    dtype: str = ""
     name: str = ""
+    values: str = ""
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, self.shape)) or "scalar"
-        return f"{self.name}{'=' * bool(self.name)}{sizes}{'' if self.dtype == 'float32' else f':{self.dtype}'}"
+        ends = [one for one in (self.dtype, self.values) if one]
+        return ":".join([f"{self.name}{'=' * bool(self.name)}{sizes}", *ends])
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The first and the last of its values, None where none are given as numbers."""
+        if not self.values or self.values == ARANGE:
+            return None
+        first, _, last = self.values.partition("..")
+        return float(first), float(last or first)
+
+    @property
+    def steps(self) -> tuple[str | int | tuple[int], ...]:
+        """The name of the argument, then the way into it: a key of a dictionary, the place in a tuple as a number, and
+        that in a list as a tuple of one number.
+
+        >>> InputSpec((1,), name="batch.ids[0].1").steps
+        ('batch', 'ids', (0,), 1)
+        """
+        first = re.match(r"\w*", self.name)
+        assert first is not None
+        found: list[str | int | tuple[int]] = [first[0]]
+        for key, place in _STEP.findall(self.name[first.end() :]):
+            found.append((int(place),) if place else int(key) if key.isdecimal() else key)
+        return tuple(found)
 
 
 @dataclass(frozen=True)
 class AskedModel:
     """A model as typed: `source` and each of `inputs` as below, `arguments` of its constructor as JSON.
-    `trust` says that its code was reviewed. Files and modules are found from `folder`, "" for the current one."""
+    `trust` says that its code was reviewed, `example` is a text for `parse_example`. Files and modules are found from
+    `folder`, "" for the current one."""
 
     source: str
     arguments: str = ""
@@ -109,6 +147,7 @@ class AskedModel:
     meta: bool = False
     trust: bool = False
     folder: str = ""
+    example: str = ""
 
 
 def parse_source(text: str) -> SourceSpec:
@@ -137,24 +176,51 @@ def parse_source(text: str) -> SourceSpec:
 
 
 def parse_input(text: str) -> InputSpec:
-    """Parse a shape with an optional name and dtype. Raises SourceNameError.
+    """Parse a shape with an optional name, dtype and values. Raises SourceNameError.
 
-    >>> parse_input("1x3x32x32").shape, parse_input("input_ids=2x8:int64")
-    ((1, 3, 32, 32), InputSpec(shape=(2, 8), dtype='int64', name='input_ids'))
+    >>> parse_input("1x3x32x32").shape, parse_input("batch.ids=2x8:int64:0..99")
+    ((1, 3, 32, 32), InputSpec(shape=(2, 8), dtype='int64', name='batch.ids', values='0..99'))
     """
-    found = _INPUT.fullmatch(text.strip())
-    if not found:
+    parts = _INPUT.fullmatch(text.strip())
+    if not parts:
         raise SourceNameError(
             f"{text!r} does not describe an input; write sizes with the batch first: 1x3x32x32, 1x16:int64, "
-            f"NAME=1x16:int64"
+            "NAME=1x16:int64:0..99, batch.ids=1x16:int64, state.0=1x1x8"
         )
-    dtype = found["dtype"] or "float32"
-    if dtype not in DTYPES:
+    dtype = parts["dtype"] or ""
+    if dtype and dtype not in DTYPES:
         raise SourceNameError(f"{text!r} has the dtype {dtype}; there are {', '.join(DTYPES)}")
-    sizes = () if found["sizes"] == "scalar" else tuple(map(int, re.split("[x×]", found["sizes"])))
+    sizes = () if parts["sizes"] == "scalar" else tuple(map(int, re.split("[x×]", parts["sizes"])))
     if any(size >= 2**31 for size in sizes):
         raise SourceNameError(f"{text!r} has an invalid size")
-    return InputSpec(sizes, dtype, found["name"] or "")
+    return InputSpec(sizes, dtype, parts["name"] or "", parts["values"] or "")
+
+
+@dataclass(frozen=True)
+class ExampleSpec:
+    """Inputs from a file: what its `function` returns, or the tensors that it contains if that is ""."""
+
+    file: str
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.function}" if self.function else self.file
+
+
+def parse_example(text: str) -> ExampleSpec:
+    """Parse where inputs come from. Raises SourceNameError.
+
+    >>> parse_example("nets/mine.py:example"), parse_example("batch.npz").function
+    (ExampleSpec(file='nets/mine.py', function='example'), '')
+    """
+    file, colon, function = text.removesuffix("()").rpartition(":")
+    if colon and file.endswith(".py") and _DOTTED.fullmatch(function):
+        return ExampleSpec(file, function)
+    if text.endswith(EXAMPLES):
+        return ExampleSpec(text)
+    raise SourceNameError(
+        f"{text!r} does not name example inputs; write file.py:function, or a file that ends in {' or '.join(EXAMPLES)}"
+    )
 
 
 def adapters() -> dict[str, object]:

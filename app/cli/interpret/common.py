@@ -29,7 +29,7 @@ A = TypeVar("A")
 def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     """Add the arguments that choose net, weights and samples."""
 
-    parser.add_argument("project", type=Path, metavar="SOURCE")
+    arguments.add_project(parser)
     if several:
         parser.add_argument("--sample", action="append", type=int, default=[], metavar="N",
                             help="number of a sample, from 0; may be repeated (0)")  # fmt: skip

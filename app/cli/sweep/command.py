@@ -31,7 +31,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     sweep: argparse.ArgumentParser = commands.add_parser(
         "sweep", help="train a project over a grid or a random draw of settings", description=WORDS
     )
-    sweep.add_argument("project", type=Path)
+    arguments.add_project(sweep)
     sweep.add_argument("--set", action="append", required=True, dest="settings", metavar="NAME=A,B,...",
                        help="values of a setting; may be repeated")  # fmt: skip
     sweep.add_argument(
@@ -40,7 +40,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     arguments.add(sweep, "--seed", help="seed of the draws of --random (0)")
     arguments.add(sweep, "--device", "--data")
     sweep.add_argument("--own-process", action="store_true", help="each run in a separate process")
-    arguments.add(sweep, "--json", "--trust")
+    arguments.add(sweep, "--json", "--trust", "--on", *arguments.MODEL)
     sweep.set_defaults(command=run)
     return sweep
 

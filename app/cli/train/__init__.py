@@ -32,12 +32,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     train: argparse.ArgumentParser = commands.add_parser(
         "train", help="train a project or a model, and write code, weights, metrics and pictures"
     )
-    train.add_argument(
-        "project",
-        metavar="PROJECT|SOURCE",
-        type=Path,
-        help="a .tape file, or a model as `tapedeck draw` takes it: file.py:Class, torchvision:resnet18",
-    )
+    arguments.add_project(train)
     train.add_argument("--out", type=Path, required=True, help="output folder")
     train.add_argument("--epochs", type=arguments.positive, help="overrides the project's")
     arguments.add(train, "--device")

@@ -21,6 +21,7 @@ from app.sources.spec import (
     ModelRaisedError,
     SourceError,
     SourceSpec,
+    parse_example,
     parse_input,
     parse_source,
 )
@@ -32,8 +33,9 @@ from app.util.late_dataclass import dataclass
 class Observe(Request[Observation]):
     """Build the model of a source, run it once with example inputs, and return the recorded calls.
 
-    `folder` comes first on Python's path. Without `inputs` they are proposed from the source. With `meta` the model has
-    no weights and computes no values. Raises SourceError; send it to a separate engine.
+    `folder` comes first on Python's path. Without `inputs`, and without an `example` for `parse_example`, they
+    are proposed from the source. With `meta` the model has no weights and computes no values. Raises SourceError; send
+    it to a separate engine.
     """
 
     lane: ClassVar[str] = MAIN
@@ -43,6 +45,7 @@ class Observe(Request[Observation]):
     folder: str = ""
     train: bool = False
     meta: bool = False
+    example: str = ""
 
 
 def request_of(asked: AskedModel) -> Observe:
@@ -52,7 +55,20 @@ def request_of(asked: AskedModel) -> Observe:
     source = source.as_run if asked.trust else source
     arguments, inputs = FrozenMap(parse_arguments(asked.arguments)), tuple(map(parse_input, asked.inputs))
     folder = (asked.folder or str(Path.cwd())) if source.own_code or source.looked_at else ""
-    return Observe(source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS)
+    if asked.example and inputs:
+        raise SourceError("the inputs are described and taken from an example; choose one of both")
+    return Observe(
+        source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS, example_of(asked)
+    )  # fmt: skip
+
+
+def example_of(asked: AskedModel) -> str:
+    """Return where the inputs of a model come from, with an absolute path; "" if it has no example. Raises
+    SourceError."""
+    if not asked.example:
+        return ""
+    spec = parse_example(asked.example)
+    return str(replace(spec, file=str(Path(asked.folder or Path.cwd(), spec.file))))
 
 
 def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedModel:
@@ -62,7 +78,9 @@ def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedMod
         if found.error:
             raise ModelRaisedError(f"{request.source} cannot be trained: {found.failure}")
         raise SourceError(f"{request.source} is drawn as its file describes it and not run, so it cannot be trained")
-    return OpenedModel(request.source, request.arguments, request.inputs, request.folder, sha256, found.interface)
+    return OpenedModel(
+        request.source, request.arguments, request.inputs, request.folder, sha256, found.interface, request.example
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.sources.finding import shadowing
 from app.sources.loading import LARGEST, PACKAGES, Loaded, load, weight_bytes
-from app.sources.spec import SourceError
+from app.sources.spec import ModelRaisedError, SourceError
 from app.util import gc_pause, rng
 from app.util.formatting import bytes_text
 
@@ -52,7 +52,7 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
         return look_at(request.source, request.folder)
     tell(f"Making {request.source}")
     with gc_pause.put_off():  # packages of models import thousands of modules, which stay
-        loaded = load(request.source, request.arguments, request.inputs, request.meta, request.folder)
+        loaded = load_model(request)
         from app.observe.observe import observe
 
     gc_pause.freeze_new_modules()
@@ -73,8 +73,14 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
         found = replace(found, interface=shown)
     if loaded.lazy and found.interface is not None:
         found = replace(found, interface=replace(found.interface, lazy=True))
-    told = _shadowing(request)
-    return replace(found, remarks=(*found.remarks, told)) if told else found
+    remarks = filter(None, (loaded.remark, _shadowing(request)))
+    return replace(found, remarks=(*found.remarks, *remarks))
+
+
+def load_model(request: Observe, meta: bool | None = None) -> Loaded:
+    """Make the model of a request and its inputs, on the meta device if `meta`, by default as requested."""
+    on_meta = request.meta if meta is None else meta
+    return load(request.source, request.arguments, request.inputs, on_meta, request.folder, request.example)
 
 
 def _shadowing(request: Observe) -> str:
@@ -101,7 +107,7 @@ def _is_in(file: str, folder: Path) -> bool:
 def observe_with_values(request: Observe, without: Observation, tell: Callable[[str], None]) -> Observation:
     """Observe again with weights where a model without values raised: control flow on values needs them."""
     with_weights = replace(request, meta=False)
-    loaded = load(request.source, request.arguments, request.inputs, True, request.folder)
+    loaded = load_model(request, meta=True)
     if (size := weight_bytes(loaded.model)) > LARGEST:
         return _without_values(request, loaded, size, without)
     try:
@@ -204,7 +210,7 @@ def batch_of_model(request: ModelCapture) -> TrainingBatch:
     return TrainingBatch(
         loaded.model, loaded.args, OwnLoss() if options.loss else None, None, None, request.train, request.seed,
         special=Special.from_options(options), seeds=None if options.second_order else starts,
-        kwargs=loaded.named(request.train), own_lines=True,
+        kwargs=loaded.named(request.train), own_lines=True, remark=loaded.remark,
     )  # fmt: skip
 
 
@@ -212,7 +218,7 @@ def _loaded(wanted: Observe) -> Loaded:
     if not wanted.source.own_code or wanted.meta:
         size = 0
         with contextlib.suppress(SourceError):  # some constructors need values
-            held = load(wanted.source, wanted.arguments, wanted.inputs, True, wanted.folder).model
+            held = load_model(wanted, meta=True).model
             size = weight_bytes(held)
         if size > LARGEST:
             raise CaptureError(
@@ -220,7 +226,9 @@ def _loaded(wanted: Observe) -> Loaded:
                 f"activations in memory, and takes {bytes_text(LARGEST)} of weights at most. Pass arguments that make "
                 "it smaller, such as fewer layers"
             )
-    loaded = load(wanted.source, wanted.arguments, wanted.inputs, False, wanted.folder)
+    loaded = load_model(wanted, meta=False)
+    if loaded.refusal:
+        raise ModelRaisedError(f"{wanted.source}: {loaded.refusal}. {loaded.remark}")
     if _kept_by_module(loaded.model, wanted):  # another lane may be amid a forward pass of it
         loaded.model = copy.deepcopy(loaded.model)
     return loaded

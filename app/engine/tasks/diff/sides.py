@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from app.engine.requests.diff import Diff, DiffSide
 from app.engine.requests.observe import Observe
+from app.engine.tasks.observe import load_model
 from app.project.weights import state_dicts
 from app.runs.newest import weights_in
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.sources.finding import package_of
-from app.sources.loading import LARGEST, Loaded, load, weight_bytes
+from app.sources.loading import LARGEST, Loaded, weight_bytes
 from app.sources.spec import SourceError
 from app.training.setup.initial_weights import put_in
 from app.util import rng
@@ -42,12 +43,12 @@ def load_side(side: DiffSide, request: Diff) -> Loaded:
     if not wanted.source.own_code:
         _check_size(wanted)
     with rng.borrowed(request.seed):
-        return load(wanted.source, wanted.arguments, wanted.inputs, False, wanted.folder)
+        return load_model(wanted, meta=False)
 
 
 def _check_size(wanted: Observe) -> None:
     try:
-        held = load(wanted.source, wanted.arguments, wanted.inputs, True, wanted.folder).model
+        held = load_model(wanted, meta=True).model
     except SourceError:  # some constructors need values
         return
     size = weight_bytes(held)
