@@ -29,7 +29,7 @@ class Subject:
 
     `scores(output)` is the tensor that is read as prediction, (N, classes) or (N, tokens, classes) or (N, ...) by
     `kind`, `loss(output)` the loss by sample, (N,), None if the model computes no loss itself. `measure` names
-    the loss, `classes` the columns of the scores, and `labels` are texts.
+    the loss, `classes` the columns of the scores, and `labels` are texts. `remarks` say what was assumed of its inputs.
     """
 
     model: nn.Module
@@ -42,6 +42,7 @@ class Subject:
     classes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     label_ids: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def batch(self) -> int:
@@ -68,9 +69,15 @@ class Subject:
 
 
 def of_model(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Subject:
-    """Return a model from any source with its example inputs. Its loss is the one it computes itself, if any."""
+    """Return a model from any source with its example inputs. Its loss is the one it computes itself, if any.
+
+    Raises InterpretError for one that takes no tensor.
+    """
     leaves, shape = tree_flatten((args, dict(kwargs)))
     places = [at for at, one in enumerate(leaves) if isinstance(one, Tensor)]
+
+    if not places:
+        raise InterpretError("the model takes no tensor")
 
     def run(*tensors: Tensor) -> Any:
         given = list(leaves)
@@ -80,6 +87,57 @@ def of_model(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         return model(*positional, **named)
 
     return Subject(model, tuple(leaves[at] for at in places), run, chief_of, kind="")
+
+
+WHOLE = "Its inputs are one sample as a whole: it computes something else of a part of them."
+
+
+def in_samples(subject: Subject) -> Subject:
+    """Return a subject whose first sizes count its samples.
+
+    Where they do not, such as for the nodes and the edges of a graph, all of its inputs are one sample: a part of them
+    is called alone, and gives something else than it gives among the others. Raises what the model raises.
+    """
+    sizes = {len(one) for one in subject.tensors if one.ndim}
+    if sizes <= {1}:
+        return subject
+    with subject.quiet(), torch.no_grad():
+        output = subject.run(*subject.tensors)
+    if len(sizes - {1}) == 1 and _is_batch(subject, output):
+        return subject
+    return as_one_sample(subject)
+
+
+def _is_batch(subject: Subject, output: Any) -> bool:
+    """Return whether the first sample of a subject gives alone what it gives among the others."""
+    try:
+        scores = subject.scores(output)
+        first = subject.of_samples([0])
+        with first.quiet(), torch.no_grad():
+            alone = first.scores(first.run(*first.tensors))
+    except Exception:  # a model may raise anything for a part of its inputs
+        return False
+    if len(scores) != subject.batch or alone.shape[1:] != scores.shape[1:]:
+        return False
+    return torch.allclose(scores[:1].double(), alone.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def as_one_sample(subject: Subject) -> Subject:
+    """Return a subject with one sample, which consists of all inputs; each sample is a call of its own."""
+
+    def run(*tensors: Tensor) -> Any:
+        count = next(len(one) for one in tensors)
+        outputs = [subject.run(*(one[place] for one in tensors)) for place in range(count)]
+        leaves = [tree_flatten(one)[0] for one in outputs]
+        _, shape = tree_flatten(outputs[0])
+        return tree_unflatten([_stacked(each) for each in zip(*leaves, strict=True)], shape)
+
+    batched = tuple(one[None] for one in subject.tensors)
+    return with_values(subject, tensors=batched, run=run, remarks=(*subject.remarks, WHOLE))
+
+
+def _stacked(values: tuple[Any, ...]) -> Any:
+    return torch.stack(values) if isinstance(values[0], Tensor) else values[0]
 
 
 def chief_of(output: Any) -> Tensor:

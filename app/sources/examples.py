@@ -201,7 +201,7 @@ def _choices(path: str, layer: nn.Module | None, usual: Sequence[InputSpec]) -> 
     if not layouts and known is not None:
         yield InputSpec(known.shape, known.dtype, path, known.values)
         return
-    for one in layouts or usual:
+    for one in dict.fromkeys((*layouts, *usual)):
         yield InputSpec(one.shape, one.dtype, path, one.values)
 
 
@@ -218,13 +218,22 @@ def _uses(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, tuple[str, 
         node.left.value for node in ast.walk(tree)
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and isinstance(node.ops[0], ast.In)
     }  # fmt: skip
-    for node in sorted(ast.walk(tree), key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0))):
+    nodes = sorted(ast.walk(tree), key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0)))
+    assigned: dict[str, int] = {}  # the line from which on a name means something else
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            assigned.setdefault(node.id, node.lineno)
+
+    def argument(node: ast.expr) -> str:
         path = _path_of(node)
-        name, _, key = path.partition(".")
-        if key and key not in optional:
+        return path if assigned.get(path.partition(".")[0], node.lineno) >= node.lineno else ""
+
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and (path := argument(node)) and path.partition(".")[2] not in optional:
+            name = path.partition(".")[0]
             keys[name] = tuple(dict.fromkeys((*keys.get(name, ()), path)))
         if isinstance(node, ast.Call) and node.args and (layer := _layer_of(model, node.func)) is not None:
-            layers.setdefault(_path_of(node.args[0]), layer)
+            layers.setdefault(argument(node.args[0]), layer)
     return layers, keys
 
 

@@ -97,7 +97,8 @@ class InputSpec:
 
     `dtype` is "" for that of the model's weights. `name` is empty for a positional argument; it may lead into a
     dictionary (`batch.ids`), a tuple (`state.0`) or a list (`boxes[0]`). `values` are a number, the bounds of a range,
-    both included (`0..9`; `9..1` in falling order, as lengths of sequences are sorted), `ARANGE` for positions along the last axis, or "" for what fits the model.
+    both included (`0..9`; `9..1` in falling order, as lengths of sequences are), `ARANGE` for positions along the last
+    axis, or "" for what fits the model.
     """
 
     shape: tuple[int, ...]

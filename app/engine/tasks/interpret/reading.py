@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from app.autograd.diagnostics.inplace_changes import find_broken
+from app.autograd.errors import CaptureError
 from app.data.spec import ReadingCancelledError
 from app.engine.requests.interpret.reading import (
     FindWorst,
@@ -82,7 +86,9 @@ def subject_of(source: Evaluator | ModelCapture, part: str, numbers: Sequence[in
     """Return a net with some samples. Raises InterpretError for samples that do not exist, and as reading does."""
     if isinstance(source, ModelCapture):
         batch = batch_of_model(source)
-        return subject.of_model(batch.model, batch.inputs, batch.kwargs).of_samples(numbers)
+        one = subject.of_model(batch.model, batch.inputs, batch.kwargs)
+        one = subject.in_samples(replace(one, remarks=tuple(filter(None, [batch.remark]))))
+        return one.of_samples(numbers)
     try:
         count = len(source.samples(part))
     except EvaluationError as error:
@@ -171,7 +177,7 @@ def attention(source: Evaluator | ModelCapture, request: ReadAttention) -> Atten
         found, remarks = attention_maps.attentions(
             one.model, lambda: outputs.append(one.run(*one.tensors)), one.batch, keep=request.layers
         )
-    return AttentionFound(look_of(one, number, outputs[-1]), found, remarks)
+    return AttentionFound(look_of(one, number, outputs[-1]), found, (*remarks, *one.remarks))
 
 
 @handles(ReadAttributions)
@@ -193,8 +199,24 @@ def attributions(
         one = subject_of(source, request.samples.part, (number,))
         with one.quiet(), torch.no_grad():
             look = look_of(one, number, one.run(*one.tensors))
-        found.append(attribution.attribute(one, look, request.method, request.target, request.layer, request.argument))
+        with _named_changes(source):
+            made = attribution.attribute(one, look, request.method, request.target, request.layer, request.argument)
+        found.append(replace(made, remark="; ".join(filter(None, (made.remark, *one.remarks)))))
     return tuple(found)
+
+
+@contextlib.contextmanager
+def _named_changes(source: Evaluator | ModelCapture) -> Iterator[None]:
+    """Say which operation of a model from anywhere overwrote what backward needs, if that is why it raised."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "inplace operation" not in str(error) or not isinstance(source, ModelCapture):
+            raise
+        broken = find_broken(batch_of_model(source)).first
+        if broken is None:
+            raise
+        raise CaptureError(f"backward of {source.model.source} fails: {broken.sentence}") from error
 
 
 @handles(MeasureEffect)
@@ -224,7 +246,7 @@ def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
     return Effect(
         measure, float(before), float(after), tuple(numbers), tuple(each_before.tolist()), tuple(each_after.tolist()),
         tuple(zip(subject.predictions(one, plain), subject.predictions(one, changed), strict=True)), shift,
-        tuple(changes.remarks),
+        (*changes.remarks, *one.remarks),
     )  # fmt: skip
 
 
