@@ -93,7 +93,8 @@ TORCH_MODULES = """
     data.transforms engine.tasks export interpret.attention interpret.attention_maps interpret.attribution
     interpret.interventions interpret.subject observe.interface observe.observe observe.own_losses observe.recorder
     observe.tensors
-    preflight.net_cost preflight.random_batch preflight.surgery_plan sources.examples sources.loading sources.positional
+    preflight.net_cost preflight.random_batch preflight.surgery_plan sources.examples sources.index_ranges
+    sources.loading sources.positional
     sources.stored_weights training.evaluation.evaluator training.evaluation.predict training.loop
     training.monitoring.answers training.monitoring.measured_memory training.multi_output training.script_recipes
     training.revisit.hashes training.revisit.probe training.revisit.recompute_steps training.setup.prepare

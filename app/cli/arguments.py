@@ -68,7 +68,8 @@ _SHARED: dict[str, dict[str, Any]] = {
     },
     "--on": {
         "metavar": "DATA",
-        "help": "data: a name such as digits or made.moons, a folder of images, a .csv, .npz, .pt or .txt",
+        "help": "data: a name such as digits or made.moons, a folder of images, a .csv, .npz, .pt or .txt, or a "
+        'Dataset: file.py:Class, file.py:Class("root", train=True)',
     },
     "--loss": {
         "metavar": "NAME",

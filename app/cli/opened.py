@@ -156,9 +156,16 @@ def _data_of(text: str) -> DataConfig:
     """Return the data settings for a name, a folder or a file. Raises CommandError."""
     from app import cli
     from app.data.config import DataConfig
+    from app.data.own_files import dataset_class
     from app.data.sources import SOURCES
+    from app.util.frozen import FrozenMap
 
+    file, colon, call = text.rpartition(".py:")
+    if colon:
+        text = f"{file}.py"
     path = Path(text)
+    if colon and not path.is_file():
+        raise cli.CommandError(f"--on {text}: there is no file {text}")
     if path.is_dir():
         return DataConfig("file.pictures", path=str(path.absolute()))
     if path.is_file():
@@ -166,7 +173,8 @@ def _data_of(text: str) -> DataConfig:
             raise cli.CommandError(
                 f"--on {text}: expected a folder of images, or a file ending in {', '.join(_BY_ENDING)}"
             )
-        return DataConfig(key, path=str(path.absolute()))
+        options = {"dataset": str(dataset_class.parse_call(call))} if colon else {}
+        return DataConfig(key, path=str(path.absolute()), options=FrozenMap(options))
     found = [key for key, spec in SOURCES.items() if not spec.picks and text in (key, key.rpartition(".")[2])]
     if not found:
         known = ", ".join(key for key, spec in SOURCES.items() if not spec.picks)

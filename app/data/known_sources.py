@@ -122,7 +122,8 @@ _DATASET = (
         "dataset",
         "str",
         "",
-        doc="Name of the class: one that was found in the file, or typed; may be empty if there is only one.",
+        doc='The class: one that was found in the file, or typed, with arguments where it needs some: '
+        'Series("root", train=True). May be empty if there is only one.',
     ),
     Option(
         "workers",
@@ -292,7 +293,7 @@ _SOURCES = (
                "Predict the next character from each character of a sequence.",
                picks="file", pattern="*", dtype="int64", task=TOKENS, options=_TEXT),
     SourceSpec("file.dataset", "Dataset class of a Python file…",
-               "A class of torch.utils.data.Dataset, map-style or iterable, constructed without arguments. "
+               "A class of torch.utils.data.Dataset, map-style or iterable, with literals as its arguments. "
                "It is read once, by a DataLoader.",
                picks="file", pattern="*.py", options=_DATASET),
 )  # fmt: skip

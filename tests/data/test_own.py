@@ -16,6 +16,7 @@ from app.data.loaders import read_spec
 from app.data.own_files import dataset_class
 from app.data.own_files.survey import survey_dataset
 from app.data.sources import DataError, options_of
+from app.export.script.reading import reading_of
 from app.export.script.script import write_start
 from app.project import custom_layers
 from app.project.project import Project
@@ -46,6 +47,15 @@ class Stream(IterableDataset):
     def __iter__(self):
         for number in range(70):
             yield torch.full((2, 2), number / 70), torch.tensor(number / 7)
+
+
+class Sized(Squares):
+    def __init__(self, root, *, size=90):
+        assert root == "root"
+        self.size = size
+
+    def __len__(self):
+        return self.size
 
 
 class Dying(Squares):
@@ -108,11 +118,24 @@ def test_a_worker_that_dies_is_told(file):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Nothing", "has no Dataset “Nothing”. It has: Squares, Stream, Dying"), ("", "has 3 Dataset classes")],
+    [("Nothing", "has no Dataset “Nothing”. It has: Squares, Stream, Sized, Dying"), ("", "has 4 Dataset classes")],
 )
 def test_which_class_is_asked(file, name, words):
     with pytest.raises(DataError, match=words):
         read_spec(file(name))
+
+
+def test_a_class_gets_the_literals_that_it_is_written_with(file):
+    config = file('Sized("root", size=70)')
+    assert read_spec(config).count == 70
+    assert reading_of(job(fitting(read_spec(config)), data=config), read_spec(config)).call.startswith(
+        "read_dataset(Sized('root', size=70), "
+    )
+    for text in ("Sized(__import__('os'))", "Sized(*[1])", "Sized(**{})", "a.b()", "Sized("):
+        with pytest.raises(DataError, match=r"literals, such as|without \*\*"):
+            dataset_class.parse_call(text)
+    with pytest.raises(DataError, match=r"Sized\('other'\) of my_data.py fails: AssertionError"):
+        read_spec(file("Sized('other')"))
 
 
 @pytest.mark.parametrize("broken", [-1, 7])

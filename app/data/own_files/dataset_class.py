@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from app.data.config import DataConfig
 from app.data.spec import DataError
 from app.source import layer_files
 from app.source.layer_files import LayerFile
 from app.util import regular_files
+from app.util.frozen import FrozenMap
+from app.util.late_dataclass import dataclass
 
 KEY = "file.dataset"
 LONGEST = 2_000_000
@@ -38,6 +42,48 @@ def file_of(path: Path) -> LayerFile:
     if len(text) > LONGEST:
         raise DataError(f"{path.name} is longer than {LONGEST:,} characters, which is too long.")
     return LayerFile.from_text(path.stem, text, str(path))
+
+
+@dataclass(frozen=True)
+class DatasetCall:
+    """A class and the literals that it is constructed with."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    kwargs: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+
+    @property
+    def code(self) -> str:
+        """The call as Python text; its arguments are literals."""
+        given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
+        return f"{self.name}({', '.join(given)})"
+
+    def __str__(self) -> str:
+        return self.code.removesuffix("()")
+
+
+def parse_call(text: str) -> DatasetCall:
+    """Parse the name of a class, with the arguments of its constructor where it needs some. Raises DataError.
+
+    >>> str(parse_call('Series("root", train=True)')), str(parse_call("Series()"))
+    ("Series('root', train=True)", 'Series')
+    """
+    text = text.strip()
+    if not text or text.isidentifier():
+        return DatasetCall(text)
+    try:
+        node = ast.parse(text, mode="eval").body
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise ValueError(text)
+        args = tuple(map(ast.literal_eval, node.args))
+        kwargs = {str(one.arg): ast.literal_eval(one.value) for one in node.keywords if one.arg}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise DataError(
+            f'{text}: write a class, or a class with arguments that are literals, such as Series("root", train=True).'
+        ) from error
+    if len(kwargs) != len(node.keywords):
+        raise DataError(f"{text}: write the arguments one by one, without **.")
+    return DatasetCall(node.func.id, args, FrozenMap(kwargs))
 
 
 def trusted(config: DataConfig) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.data.own_files.dataset_class import NotTrustedError, file_of
+from app.data.own_files.dataset_class import NotTrustedError, file_of, parse_call
 from app.data.spec import DataError
 from app.source import layer_files, layer_modules
 from app.source.layer_files import LayerFile, LayerFileError, UntrustedError
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def class_name(path: Path, wanted: str) -> str:
-    """Return the selected class name, or the only one. Raises DataError."""
+    """Return the selected class with its arguments, or the only one. Raises DataError."""
     from torch.utils.data import Dataset
 
-    file = file_of(path)
+    file, call = file_of(path), parse_call(wanted)
     try:
         module = layer_modules.load(file)
     except UntrustedError as error:
@@ -30,32 +30,33 @@ def class_name(path: Path, wanted: str) -> str:
         raise DataError(str(error)) from error
     own = (kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__)
     names = [kind.__name__ for kind in own if issubclass(kind, Dataset)]
-    if wanted and wanted not in names:
-        raise DataError(f"{path.name} has no Dataset “{wanted}”. It has: {', '.join(names) or 'none'}.")
-    if not wanted and len(names) != 1:
+    if call.name and call.name not in names:
+        raise DataError(f"{path.name} has no Dataset “{call.name}”. It has: {', '.join(names) or 'none'}.")
+    if not call.name and len(names) != 1:
         raise DataError(f"{path.name} has {len(names)} Dataset classes: choose one ({', '.join(names) or 'none'}).")
-    return wanted or names[0]
+    return str(call) or names[0]
 
 
 def is_iterable(path: Path, name: str) -> bool:
     """Return whether a trusted class is an iterable dataset. Raises DataError."""
     from torch.utils.data import IterableDataset
 
-    return issubclass(layer_modules.attribute(file_of(path), name), IterableDataset)
+    return issubclass(layer_modules.attribute(file_of(path), parse_call(name).name), IterableDataset)
 
 
 def make(path: Path, name: str) -> Dataset[Any]:
-    """Construct the dataset without arguments. Raises DataError."""
+    """Construct the dataset; `name` is its class, with arguments where it has some. Raises DataError."""
     return _instantiate(file_of(path), name)
 
 
 def _instantiate(file: LayerFile, name: str) -> Dataset[Any]:
     from torch.utils.data import Dataset
 
+    call = parse_call(name)
     try:
-        dataset: Dataset[Any] = layer_modules.attribute(file, name)()
+        dataset: Dataset[Any] = layer_modules.attribute(file, call.name)(*call.args, **call.kwargs)
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise DataError(f"{name}() of {file.name} fails: {layer_files.error_text(error, file)}") from error
+        raise DataError(f"{call.code} of {file.name} fails: {layer_files.error_text(error, file)}") from error
     assert isinstance(dataset, Dataset)
     return dataset
 

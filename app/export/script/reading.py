@@ -132,8 +132,9 @@ def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
 
 def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     """Read a Dataset class, whose file is in the script's folder, see `beside`."""
-    own = OwnClass(Path(job.data.path).stem, spec.arguments["name"])
-    how = f"{own.name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
+    made_as = dataset_class.parse_call(spec.arguments["name"])
+    own = OwnClass(Path(job.data.path).stem, made_as.name)
+    how = f"{made_as.code}, {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     made = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
         file_readers.kind_of, file_readers.field_of, tables.alone, file_readers.filled,
