@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import keyword
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
     blocks.add_argument("--folded", action="store_true", help="with --drawing: close all blocks")
     blocks.add_argument("--unfolded", action="store_true", help="with --drawing: open all blocks")
     cli.add_paper(parser, arranged=True, carries=True)
+    parser.add_argument(
+        "--dynamic",
+        action="append",
+        default=[],
+        metavar="NAME.AXIS",
+        help="an axis of an input that the PT2 and ONNX files take in any size, such as tokens.1, checked with another "
+        "size; may be repeated. The batch, axis 0, is open wherever it can be",
+    )
     parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
     arguments.add(parser, *arguments.MODEL, *arguments.SETTINGS, "--trust")
     parser.set_defaults(command=run)
@@ -72,10 +81,15 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Write the requested files and print their paths."""
+    from dataclasses import replace
+
     from app import cli
+    from app.data.config import DataConfig
 
     _check_paths(options)
     project = cli.read(options)
+    if project.opened is not None and options.on is None and not options.script:
+        project = replace(project, data=DataConfig(""))  # its inputs are those that it was called with
     if options.drawing and project.opened is not None:
         source = project.opened.source
         raise cli.CommandError(
@@ -146,15 +160,15 @@ def _check_paths(options: argparse.Namespace) -> None:
 
     if not (_needs_network(options) or options.drawing):
         raise cli.CommandError(NOTHING)
-    taken = {options.project.resolve(): "the project itself"}
+    taken = {os.path.realpath(options.project): "the project itself"}
     for name, endings in (*ENDINGS.items(), ("drawing", cli.PICTURES)):
         path: Path | None = getattr(options, name)
         if path is None:
             continue
         cli.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
-        if other := taken.get(path.resolve()):
+        if other := taken.get(os.path.realpath(path)):
             raise cli.CommandError(f"--{name} would write {path}, which is {other}; choose another name")
-        taken[path.resolve()] = f"what --{name} writes"
+        taken[os.path.realpath(path)] = f"what --{name} writes"
     if options.code and options.script:
         _check_importable(options.code, options.script)
     if options.onnx:
@@ -182,25 +196,31 @@ def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, c
     files: list[tuple[Kind, Path]] = [("PT2", options.pt2), ("ONNX", options.onnx)]
     for kind, path in files:
         if path:
-            fine = _format(kind, path, project, analysis, chosen) and fine
+            fine = _format(options, kind, path, project, analysis, chosen) and fine
     if options.certify:
         fine = _certificate(options, project, analysis, chosen) and fine
     return 0 if fine else 1
 
 
-def _format(kind: Kind, path: Path, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
+def _format(
+    options: argparse.Namespace, kind: Kind, path: Path, project: Project, analysis: Analysis, chosen: ExportWeights
+) -> bool:
     from app import cli
-    from app.export.format_result import FormatError
+    from app.export.format_result import FormatError, parse_axis
     from app.export.formats import write_format
 
     try:
         with cli.writing(path), _Line() as tell:
             state, seed = chosen.state_dict, project.training.seed
-            written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell)
+            axes = tuple(map(parse_axis, options.dynamic))
+            written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell, open_axes=axes)
     except FormatError as error:
-        raise cli.CommandError(f"{path}: {error}", 1) from error
+        left_open = "".join(f" --dynamic {one}" for one in options.dynamic)
+        raise cli.CommandError(f"{path}{left_open and f' with{left_open}'}: {error}", 1) from error
     print(path)
     print(f"{'passed' if written.passed else 'failed'}: {cli.printable(written.message)}")
+    if written.fixed and not options.dynamic:
+        print(f"sizes other than the batch are fixed; --dynamic {written.fixed[0].partition(' ')[0]} leaves one open")
     return written.passed
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
+from app.cli import arguments, models
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -93,13 +93,18 @@ def _observed(options: argparse.Namespace) -> int:
     """Write a project that refers to the model's own code."""
     from app import cli
     from app.cli import opened
-    from app.preflight.opened import project_of
-    from app.project import file
+    from app.preflight.opened import analysis_of, project_of
+    from app.project import custom_layers, file
     from app.project.project import Project
 
     known = cli.digest(options.out)
     model = opened.open_model(options, options.source)
-    backup = file.write(project_of(model, Project(opened.name(model))), options.out, known)
+    project = project_of(model, Project(opened.name(model)))
+    if options.synthetic_data:
+        project = _on_synthetic_data(project, analysis_of(project))
+    if options.trust:
+        custom_layers.trust_opened(model)
+    backup = file.write(project, options.out, known)
     cli.note_backup(options.out, backup)
     cli.note_open(options.out)
     print(f"{options.out}: {model.interface.model}, {model.interface.parameters:,} parameters, by its own code")
@@ -114,7 +119,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.builder.analysis import analyse
     from app.builder.catalog.custom import read_text
     from app.engine import import_process
-    from app.engine.requests import import_advice, import_model
+    from app.engine.requests import import_advice, import_model, observe
     from app.engine.tasks import import_model as task
     from app.project import custom_layers, file
     from app.source import layer_files
@@ -122,7 +127,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     out: Path = options.out
     known = cli.digest(out)
     try:
-        source = _source(options.source)
+        source = _source(options)
         arguments = import_model.parse_arguments(options.args)
         inputs = _inputs(source, options.input)
         own = source.spec is not None and source.spec.as_run.own_code
@@ -130,7 +135,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             raise cli.CommandError(f"{source.file or source} was not run; review it, then pass --trust", 1)
         seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
         chosen = (options.pretrained, not options.no_weights, options.take_inits)
-        request = import_model.ImportModel(source, arguments, inputs, *chosen)
+        example = observe.example_of(models.asked_model(options, options.source))
+        request = import_model.ImportModel(source, arguments, inputs, *chosen, example=example)
         if source.file or own:
             project = import_process.import_file(request, folder, options.timeout)
         else:
@@ -141,11 +147,11 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         if options.synthetic_data:
             project = _on_synthetic_data(project, analysis)
         backup = file.write(project, out, known)
-    except import_model.ImportRequestError:
-        raise
     except import_model.ImportTimeoutError as error:
         raise cli.CommandError(f"{error}; increase the limit with --timeout SECONDS", 1) from error
     except import_model.ModelImportError as error:
+        if isinstance(error, import_model.ImportRequestError):
+            raise
         words = import_advice.with_cure(error)
         if source.spec is not None and error.code in ONLY_OBSERVED:
             words = (
@@ -170,22 +176,34 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     return 1 if analysis.errors else 0
 
 
-def _source(text: str) -> ModelSource:
-    """Raises ImportRequestError."""
-    from app.engine.requests.import_model import ImportRequestError, ModelSource, parse_source
+def _source(options: argparse.Namespace) -> ModelSource:
+    """Return the source of the model; one of a file whose inputs are not plain sizes is made as for `tapedeck draw`.
+
+    Raises ImportRequestError.
+    """
+    from app.engine.requests.import_model import ImportRequestError, ModelSource, parse_input, parse_source
     from app.sources.finding import file_of
     from app.sources.spec import SourceError
     from app.sources.spec import parse_source as parse_any
 
     try:
-        return parse_source(text)
+        source = parse_source(options.source)
+        if not source.file or options.input:
+            [*map(parse_input, options.input)]
+            return source
     except ImportRequestError as error:
-        try:
-            spec = parse_any(text)
-        except SourceError:
-            raise error from None
+        refusal = error
+    else:
+        refusal = ImportRequestError(f"{options.source} needs inputs", "input")
+    try:
+        spec = parse_any(options.source)
+    except SourceError:
+        raise refusal from None
+    if spec.kind == "torchvision":
+        raise refusal
     here = str(Path.cwd())
-    if spec.kind == "module" and (file := file_of(spec, here)) is not None and file.parent == Path(here):
+    plain = options.input and not any("=" in one or one.count(":") > 1 for one in options.input)
+    if plain and spec.kind == "module" and (file := file_of(spec, here)) is not None and file.parent == Path(here):
         return ModelSource(file.name, spec.name, spec.call)
     return ModelSource("", spec.name or spec.where, spec.call, spec, here if spec.as_run.own_code else "")
 
@@ -199,9 +217,10 @@ def _inputs(source: ModelSource, given: list[str]) -> tuple[ModelInput, ...]:
     if source.spec is None:
         return tuple(map(parse_input, given))
     try:
-        return tuple(ModelInput(one.shape, one.dtype, one.name) for one in map(parse_named, given))
+        described = tuple(map(parse_named, given))
     except SourceError as error:
         raise ImportRequestError(str(error), "input") from error
+    return tuple(ModelInput(one.shape, one.dtype, one.name, one.values) for one in described)
 
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:

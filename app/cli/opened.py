@@ -100,21 +100,22 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
     from app.project import run_records
     from app.project.sheet_records import ProjectFileError
 
-    if options.on is not None:
-        project = replace(project, data=_data_of(options.on))
-    if not options.set:
+    data, settings = arguments.value_of(options, "--on"), arguments.value_of(options, "--set")
+    if data is not None:
+        project = replace(project, data=_data_of(data))
+    if not settings:
         return project
     raw: dict[str, Any] = {
         "training": run_records.training_record(project.training), "data": run_records.data_record(project.data),
     }  # fmt: skip
-    for text in options.set:
+    for text in settings:
         _put(raw, text)
     start = raw["training"].pop("start", None)  # its path is absolute here
     try:
         training = run_records.training_from(msgspec.convert(raw["training"], run_records.TrainingRecord))
         data = run_records.data_from(msgspec.convert(raw["data"], run_records.DataRecord))
     except (msgspec.ValidationError, ProjectFileError) as error:
-        given = " ".join(f"--set {text:.80}" for text in options.set)
+        given = " ".join(f"--set {text:.80}" for text in settings)
         raise cli.CommandError(f"{given}: {error}") from error
     training = replace(training, start=project.training.start if start is not None else None)
     return replace(project, training=training, data=data)

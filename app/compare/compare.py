@@ -26,6 +26,7 @@ from app.compare.operations import first_by_name, first_different
 from app.compare.passes import Call, Forced, ModelPass, Part, Recording, gradient_error
 from app.compare.results import Added, Apart, Difference, Distance, First, Layer, Pass, Structure
 from app.compare.structure import compare as match
+from app.source.raised import sentence
 from app.util import user_frames
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
@@ -171,7 +172,7 @@ class Numbers:
         """Return the first layer that adds more than rounding explains, and all of them."""
         one, failed = self._recorded(self.a, self._paths_a, self.trains[0])
         if failed is not None:
-            raise ComparisonError(f"A does not run: {failed}. Describe other inputs")
+            raise ComparisonError(f"A does not run: {sentence(failed)}. Describe other inputs")
         other, failed = self._recorded(self.b, self._to_a, self.trains[1])
         self._called = {key: number for number, key in enumerate(one.calls)}
         layers = self._layers(one, other)
@@ -220,7 +221,7 @@ class Numbers:
         after layer, each on what the plain one got."""
         one, failed = self._recorded(self.a, self._paths_a, self.trains[0])
         if failed is not None:
-            raise ComparisonError(f"A does not run: {failed}. Describe other inputs")
+            raise ComparisonError(f"A does not run: {sentence(failed)}. Describe other inputs")
         root = {"": ""}
         whole, failed = self._recorded(_Compiled(self.b), root, self.trains[1], functions=False)
         if failed is not None:

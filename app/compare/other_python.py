@@ -18,6 +18,7 @@ from app.compare.other_python_pass import about
 from app.compare.passes import Call, Forced, ModelPass, Recording, Spot
 from app.compare.results import Difference, First, Layer, Setting
 from app.compare.structure import compare as match
+from app.source import raised
 
 # Run B in the other interpreter: takes weights, inputs and the calls of A, returns the recorded calls of B.
 Exchange = Callable[[dict[str, Any]], dict[str, Any]]
@@ -53,7 +54,7 @@ class OtherNumbers(Numbers):
         """Return the first layer that adds more than rounding explains, and all of them."""
         one, failed = self._recorded(self.a, self._paths_a, self.trains[0])
         if failed is not None:
-            raise ComparisonError(f"A does not run: {failed}. Describe other inputs")
+            raise ComparisonError(f"A does not run: {raised.sentence(failed)}. Describe other inputs")
         args, kwargs = self._inputs(self.a, self.trains[0])
         answer = exchange({
             "args": args, "kwargs": kwargs, "train": self.trains[1], "seed": self.batch.seed,

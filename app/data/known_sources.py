@@ -122,7 +122,7 @@ _DATASET = (
         "dataset",
         "str",
         "",
-        doc='The class: one that was found in the file, or typed, with arguments where it needs some: '
+        doc="The class: one that was found in the file, or typed, with arguments where it needs some: "
         'Series("root", train=True). May be empty if there is only one.',
     ),
     Option(

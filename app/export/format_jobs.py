@@ -27,6 +27,7 @@ else:
     _loader.exec_module(measure)
 
 Inputs = dict[str, torch.Tensor]
+Axes = set[tuple[str, int]]  # inputs and their axes
 
 
 def write(ask: measure.Record, job: str) -> measure.Record:
@@ -35,13 +36,14 @@ def write(ask: measure.Record, job: str) -> measure.Record:
     net = measure.make_net(ask).eval()
     inputs: Inputs = torch.load(ask["inputs"], weights_only=True)
     measure.report_progress(ask, "Tracing the network with torch.export")
-    program, dynamic, why = _exported(net, inputs)
+    axes: Axes = {(name, int(axis)) for name, axis in ask["open"]}
+    program, dynamic, why = _exported(net, inputs, axes)
     measure.report_progress(ask, f"Writing {job}")
     answer: measure.Record = {"dynamic": dynamic, "why": why}
     if job == "PT2":
         torch.export.save(program, ask["file"])
     else:
-        shapes = _shapes(inputs) if dynamic else None
+        shapes = _shapes(inputs, axes, dynamic) if dynamic or axes else None
         written = torch.onnx.export(
             program, dynamo=True, verbose=False, input_names=list(inputs), dynamic_shapes=shapes
         )
@@ -51,18 +53,22 @@ def write(ask: measure.Record, job: str) -> measure.Record:
     return answer
 
 
-def _shapes(inputs: Inputs) -> tuple[Any, ...]:
-    """Make the first dimension of every input the same dynamic batch size."""
-    batch = torch.export.Dim("batch")
-    return tuple({0: batch} for _ in inputs)
+def _shapes(inputs: Inputs, axes: Axes, any_batch: bool) -> tuple[dict[int, Any], ...]:
+    """Make the first dimension of every input the same dynamic batch size if `any_batch`, and `axes` dynamic."""
+    batch = {0: torch.export.Dim("batch")} if any_batch else {}
+    dynamic = torch.export.Dim.DYNAMIC
+    return tuple({**batch, **{axis: dynamic for of, axis in sorted(axes) if of == name}} for name in inputs)
 
 
-def _exported(net: torch.nn.Module, inputs: Inputs) -> tuple[Any, bool, str]:
+def _exported(net: torch.nn.Module, inputs: Inputs, axes: Axes) -> tuple[Any, bool, str]:
     try:
-        return torch.export.export(net, tuple(inputs.values()), dynamic_shapes=_shapes(inputs)), True, ""
+        return torch.export.export(net, tuple(inputs.values()), dynamic_shapes=_shapes(inputs, axes, True)), True, ""
     except Exception as error:  # without support for dynamic sizes, export a batch of one and keep the reason
         why = measure.error_text(error)
-    return torch.export.export(net, tuple(value[:1] for value in inputs.values())), False, why
+    single = tuple(value[:1] for value in inputs.values())
+    if axes:
+        return torch.export.export(net, single, dynamic_shapes=_shapes(inputs, axes, False)), False, why
+    return torch.export.export(net, single), False, why
 
 
 def run(ask: measure.Record, job: str) -> measure.Record:

@@ -16,11 +16,35 @@ class FormatError(CodedError):
 
 
 @dataclass(frozen=True)
+class OpenAxis:
+    """An axis of an input that a file takes in any size, counted from 0, which is the batch."""
+
+    name: str
+    axis: int
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.axis}"
+
+
+def parse_axis(text: str) -> OpenAxis:
+    """Parse an axis, written as NAME.AXIS. Raises FormatError.
+
+    >>> parse_axis("tokens.1")
+    OpenAxis(name='tokens', axis=1)
+    """
+    name, _, axis = text.rpartition(".")
+    if not name or not axis.isdecimal() or not int(axis):
+        raise FormatError(f"{text!r} does not name an axis; write NAME.AXIS, such as tokens.1; axis 0 is the batch")
+    return OpenAxis(name, int(axis))
+
+
+@dataclass(frozen=True)
 class WrittenFormat:
     """A file that was written and run. `any_batch` is False if it is limited to batches of one, because of `why`.
 
     `largest` is the largest difference to the outputs of the live net, relative to the largest number of the same
-    output, None if not numeric; `random` means that the net draws random numbers, so that runs may differ.
+    output, None if not numeric; `random` means that the net draws random numbers, so that runs may differ. `fixed`
+    are the sizes that are those of the inputs that it was made with, such as "tokens.1 = 16".
     """
 
     path: Path
@@ -34,9 +58,11 @@ class WrittenFormat:
     by: str
     random: bool = False
     seconds: float = 0.0
+    fixed: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
         """A sentence for the user."""
         batch = "batches of any size" if self.any_batch else f"batches of one ({self.why})"
+        batch += f" with {', '.join(self.fixed)}" if self.fixed else ""
         return f"{self.path.name} takes {batch}; {self.by} {self.finding}."

@@ -7,7 +7,8 @@ process then runs the file, for the batch size that it was made with and, if dyn
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from app.export.certify import clean_process
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
 from app.export.certify.reference import Measurement, NetworkFailsError
-from app.export.format_result import FormatError, Kind, WrittenFormat
+from app.export.format_result import FormatError, Kind, OpenAxis, WrittenFormat
 from app.export.layers import write_model
 from app.export.onnx_extra import onnx_missing
 from app.export.text_files import write_atomically
 from app.export.weights import save_pt
-from app.source.generated import Source
+from app.source.generated import InputSpec, Source
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -44,31 +45,77 @@ def write_format(
     tell: Tell = silent,
     cancelled: Cancelled = never,
     patience: float = PATIENCE,
+    open_axes: Sequence[OpenAxis] = (),
 ) -> WrittenFormat:
     """Write the net in eval mode as `kind`, run the file in a clean process, and compare its outputs with the net's.
 
-    ONNX of more than 2 GB leaves a second file, `path.data`. Raises FormatError, WeightsError, OSError,
-    ExportCancelledError.
+    The file takes any size of the `open_axes`, and is run with another one too. ONNX of more than 2 GB leaves a second
+    file, `path.data`. Raises FormatError, WeightsError, OSError, ExportCancelledError.
     """
     if kind == "ONNX" and (missing := onnx_missing()):
         raise FormatError(missing)
+    _check_axes(source, open_axes)
     begun = perf_counter()
     with TemporaryFolder() as name:
         folder = Path(name)
         live = Measurement(source, state_dict, seed, folder, tell, cancelled)
         try:
             compare, random = live.eval_outputs((2, OTHER_BATCH, 1))
+            resized = _resized(live, source, open_axes)
         except NetworkFailsError as error:
             raise FormatError(f"The network itself returns no outputs: {error}") from error
         limit = max(patience, SLOWER * (perf_counter() - begun))
         exporting = _Exporting(source, kind, seed, folder, tell, cancelled, limit)
         try:
-            written = exporting.write(state_dict, compare, path.name)
+            written = exporting.write(state_dict, compare, path.name, open_axes)
             _move_result(Path(written["file"]), path)
-            found = exporting.run(path, compare, written["dynamic"])
+            found = exporting.run(path, compare, resized, written["dynamic"])
         except clean_process.CleanProcessError as error:
             raise FormatError(f"{path.name} cannot be created: {error}") from error
-    return _judged(path, kind, written, found, random, perf_counter() - begun)
+    return _judged(path, kind, written, found, random, perf_counter() - begun, _fixed(source, open_axes))
+
+
+def _check_axes(source: Source, open_axes: Sequence[OpenAxis]) -> None:
+    """Raise FormatError for an axis that the net's inputs do not have."""
+    axes = {spec.name: len(spec.sizes(1)) for spec in source.inputs}
+    for one in open_axes:
+        if one.axis >= axes.get(one.name, 0):
+            there = ", ".join(f"{name}.1 to {name}.{count - 1}" for name, count in axes.items() if count > 1)
+            raise FormatError(f"the network has no axis {one}; its axes beside the batch are {there or 'none'}")
+
+
+def _fixed(source: Source, open_axes: Sequence[OpenAxis]) -> tuple[str, ...]:
+    """Return the sizes that a file takes in no other size."""
+    return tuple(
+        f"{spec.name}.{axis} = {size}"
+        for spec in source.inputs
+        for axis, size in enumerate(spec.sizes(1))
+        if axis != spec.batch and OpenAxis(spec.name, axis) not in open_axes
+    )
+
+
+def _resized(live: Measurement, source: Source, open_axes: Sequence[OpenAxis]) -> dict[int, dict[str, str]]:
+    """Write inputs of other sizes of the open axes, and their outputs, by the batch; the first sizes that the network
+    takes. Raises FormatError if it takes none."""
+    if not open_axes:
+        return {}
+    reason = ""
+    for other in (lambda size: max(2, size // 2), lambda size: size + 1, lambda size: size * 2):
+        inputs = tuple(_with_sizes(spec, open_axes, other) for spec in source.inputs)
+        try:
+            return live.eval_outputs((2, 1), replace(source, inputs=inputs), "other")[0]
+        except NetworkFailsError as error:
+            reason = str(error)
+    names = ", ".join(map(str, open_axes))
+    raise FormatError(f"the network itself takes no other size of {names}: {reason}")
+
+
+def _with_sizes(spec: InputSpec, open_axes: Sequence[OpenAxis], other: Callable[[int], int]) -> InputSpec:
+    axes = {one.axis for one in open_axes if one.name == spec.name}
+    sizes = [other(size) if axis in axes else size for axis, size in enumerate(spec.sizes(1))]
+    if spec.batch is not None:
+        del sizes[spec.batch]
+    return replace(spec, shape=tuple(sizes))
 
 
 class _Exporting:
@@ -80,7 +127,13 @@ class _Exporting:
         self._tell, self._cancelled, self._limit = tell, cancelled, limit
         self._texts = [source.text, *(file.text for file in source.files)]
 
-    def write(self, state_dict: StateDict, compare: Mapping[int, Mapping[str, str]], name: str) -> dict[str, Any]:
+    def write(
+        self,
+        state_dict: StateDict,
+        compare: Mapping[int, Mapping[str, str]],
+        name: str,
+        open_axes: Sequence[OpenAxis],
+    ) -> dict[str, Any]:
         model, *layers = write_model(self._source, self._folder / "model.py")
         save_pt(state_dict, self._folder / "weights.pt")
         # A separate folder: all files written there belong to the export.
@@ -89,12 +142,18 @@ class _Exporting:
         question = {
             "model": str(model), "class": self._source.class_name, "layers": [str(path) for path in layers],
             "weights": str(self._folder / "weights.pt"), "inputs": compare[2 if 2 in compare else 1]["inputs"],
-            "file": str(out / name),
+            "file": str(out / name), "open": [[one.name, one.axis] for one in open_axes],
         }  # fmt: skip
         return {**self._run_job("write", question), "file": question["file"]}
 
-    def run(self, path: Path, compare: Mapping[int, Mapping[str, str]], any_batch: bool) -> dict[str, Any]:
-        wanted = [one for batch, one in compare.items() if any_batch or batch == 1]
+    def run(
+        self,
+        path: Path,
+        compare: Mapping[int, Mapping[str, str]],
+        resized: Mapping[int, Mapping[str, str]],
+        any_batch: bool,
+    ) -> dict[str, Any]:
+        wanted = [one for batch, one in (*compare.items(), *resized.items()) if any_batch or batch == 1]
         packages = [name for name in clean_process.top_packages(self._texts) if name == "torchvision"]
         return self._run_job("run", {"file": str(path.resolve()), "compare": wanted, "packages": packages})
 
@@ -118,7 +177,13 @@ def _move(file: Path, temporary: Path) -> None:
 
 
 def _judged(
-    path: Path, kind: Kind, written: dict[str, Any], answer: dict[str, Any], random: bool, seconds: float
+    path: Path,
+    kind: Kind,
+    written: dict[str, Any],
+    answer: dict[str, Any],
+    random: bool,
+    seconds: float,
+    fixed: tuple[str, ...],
 ) -> WrittenFormat:
     found = answer["found"]
     largest = None if any(one["largest"] is None for one in found) else max(one["largest"] for one in found)
@@ -138,5 +203,16 @@ def _judged(
         finding = f"produces outputs that differ by at most {largest:.3g} ({ALLOWED[kind]:g} is allowed)"
     by = f"onnxruntime {answer['onnxruntime']}" if kind == "ONNX" else f"a clean process with torch {answer['torch']}"
     return WrittenFormat(
-        path, kind, passed, written["dynamic"], written["why"], largest, equal, finding, by, random, seconds
+        path,
+        kind,
+        passed,
+        written["dynamic"],
+        written["why"],
+        largest,
+        equal,
+        finding,
+        by,
+        random,
+        seconds,
+        fixed,
     )

@@ -16,6 +16,7 @@ from app.source import layer_files
 from app.source.layer_files import FOLDER
 from app.source.trust import TrustStore, default_file
 from app.sources import finding
+from app.sources.opened import OpenedModel
 from app.util import atomic
 
 
@@ -39,6 +40,15 @@ def trust(project: Project, sha256: str) -> None:
         if one.file is not None and one.file.sha256 == sha256:
             with suppress(OSError):  # if it is not saved, the user is asked again
                 TrustStore(default_file()).trust(one.file)
+
+
+def trust_opened(opened: OpenedModel) -> None:
+    """Trust the file of a model whose text was already run to open it."""
+    path = finding.file_of(opened.source, opened.folder) if opened.sha256 else None
+    read = read_file(path).file if path is not None else None
+    if read is not None and read.sha256 == opened.sha256:
+        with suppress(OSError):  # if it is not saved, the user is asked again
+            TrustStore(default_file()).trust(read)
 
 
 def adopted(project: Project, left: Path, folder: Path) -> Project:

@@ -182,4 +182,17 @@ def test_what_the_net_has_not_is_said(nets: str, here, tmp_path: Path, capsys) -
     assert asked(DIGITS, "--batch", "2", "--gradcheck", "nope") == 1
     assert "The network has no layer nope" in capsys.readouterr().err
     assert asked(f"{nets}:net", "--trust", "--amp", "bfloat16", *out) == 2 and "--amp" in capsys.readouterr().err
-    assert asked(nets, "--trust", "--findings") == 2
+    assert asked(nets, "--trust", "--gradcheck") == 2
+
+
+def test_findings_of_a_snippet_and_of_a_function_that_returns_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = "net = nn.Linear(4, 2)\nloss = net(torch.randn(3, 4)).detach().sum() + net.bias.sum()\n"
+    (tmp_path / "lines.py").write_text(body)
+    inside = "".join(f"    {line}\n" for line in [*body.splitlines(), "return loss"])
+    (tmp_path / "steps.py").write_text(f"import torch\nfrom torch import nn\n\n\ndef step():\n{inside}")
+    monkeypatch.chdir(tmp_path)
+    for source, line in (("lines.py", 2), ("steps.py:step", 7)):
+        assert main(["autograd", source, "--findings", "--trust"]) == 1
+        assert f"The gradient path of net.weight is cut at line {line}" in capsys.readouterr().out

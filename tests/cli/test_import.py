@@ -59,7 +59,7 @@ def made(project: Project) -> nn.Module:
         (["torchvision:resnet18", "-o", "p.tape", "--args", "{oh}"], "not valid JSON"),
         (["torchvision:resnet18", "-o", "p.tape", "--into", "q.tape"], "are for a state_dict"),
         (["no.py:Net", "-o", "p.tape", "--input", "1x3", "--trust"], "there is no file no.py"),
-        (["net.py:Net", "-o", "p.tape", "--trust"], "describe the inputs of net.py:Net"),
+        (["net.py:Net", "-o", "p.tape", "--trust"], "net.py:Net needs width: give its arguments as JSON"),
         (["weights.pt", "-o", "p.tape"], "weights but no network"),
     ],
 )

@@ -13,7 +13,7 @@ from app import cli
 from app.export import formats, onnx_extra
 from app.export.certify import clean_process
 from app.export.certify.clean_process import ExportCancelledError
-from app.export.format_result import FormatError, Kind
+from app.export.format_result import FormatError, Kind, OpenAxis
 from app.export.formats import write_format
 from app.export.weights import StateDict
 from app.source.compiled import make_module
@@ -54,6 +54,26 @@ def test_a_file_takes_any_batch_and_gives_the_same(tmp_path: Path, kind: Kind, m
     assert written.passed and written.any_batch and path.stat().st_size > 1000, written
     assert written.largest is not None and written.largest < 1e-6 and "any size" in written.message
     assert any(kind in words for words in seen) and [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("kind", ["PT2", "ONNX"])
+def test_an_open_axis_is_run_with_another_size_and_the_fixed_ones_are_named(
+    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work_in_forks(monkeypatch) if kind == "PT2" else work_here(monkeypatch)
+    tokens = InputSpec("x", (6,), "int64", 0, 9)
+    layers = ["self.embedding = nn.Embedding(9, 4)", "self.rows = nn.Linear(4, 3)"]
+    source = replace(net(layers, ["return self.rows(self.embedding(x))"]), inputs=(tokens,))
+    path = tmp_path / f"net{formats.SUFFIXES[kind]}"
+    fixed = write_format(source, state_of(source), path, kind)
+    assert fixed.fixed == ("x.1 = 6",) and "any size with x.1 = 6" in fixed.message
+    written = write_format(source, state_of(source), path, kind, open_axes=[OpenAxis("x", 1)])
+    assert written.passed and written.any_batch and not written.fixed, written
+    if kind == "PT2":
+        other = torch.export.load(path).module()(torch.zeros(5, 11, dtype=torch.int64))
+        assert other.shape == (5, 11, 3)
+    with pytest.raises(FormatError, match=r"no axis x.2; its axes beside the batch are x.1"):
+        write_format(source, state_of(source), path, kind, open_axes=[OpenAxis("x", 2)])
 
 
 def test_a_net_for_one_batch_says_so_and_one_that_draws_is_not_compared(here: None, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import find_all
 from app.autograd.diagnostics.report_text import of_findings, of_gradcheck
-from app.autograd.diagnostics.results import LOOKED_FOR
+from app.autograd.diagnostics.results import LOOKED_FOR, Findings
 from app.autograd.gradcheck.gradcheck import check_function, check_layer, check_net
 
 BAD = ("error", "warning")
@@ -16,7 +16,12 @@ BAD = ("error", "warning")
 
 def findings(batch: TrainingBatch) -> tuple[list[str], int]:
     """Return the findings as lines, and how many are errors or warnings. Raises CaptureError."""
-    found = find_all(batch).found
+    return lines_of(find_all(batch))
+
+
+def lines_of(report: Findings) -> tuple[list[str], int]:
+    """Return findings as lines, and how many are errors or warnings."""
+    found = report.found
     lines = list(of_findings(found))
     if not found:
         lines.append(f"Nothing found. Checked for: {'; '.join(LOOKED_FOR)}.")

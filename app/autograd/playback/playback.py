@@ -21,6 +21,7 @@ from app.autograd.playback.memory_timeline import held_by_step, released_by_step
 from app.autograd.playback.node_call import Called, call, forget_recomputed, may_use_rng, own_grads, undone
 from app.autograd.playback.root_gradients import seeded
 from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
+from app.source import raised
 from app.util import rng
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
@@ -304,7 +305,7 @@ class Playback:
                 called = call(node, arriving, self.create_graph, recomputes=True, hooks=not self.graph.lent)
         except Exception as error:
             where = self.tape.nodes[number]
-            message = f"{where.name} of {self.tape.title_of(where)}: {type(error).__name__}: {error}"
+            message = f"{where.name} of {self.tape.title_of(where)}: {raised.sentence(error)}"
             raise StepError(message, self.position, number, where.layer, where.line) from None
         if inside:
             self._inside[number] = inside

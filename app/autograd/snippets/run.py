@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 from app.autograd import layers
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import find_all
-from app.autograd.diagnostics.report import findings, gradcheck, gradcheck_function
+from app.autograd.diagnostics.report import findings, gradcheck, gradcheck_function, lines_of
 from app.autograd.diagnostics.results import Findings
 from app.autograd.errors import CaptureError
 from app.autograd.playback.full_backward import play_through
@@ -61,10 +61,14 @@ def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], N
     with _as_main(session.module, snippet.folder):
         error = session.run(execute)
     answer = session.answer(error, perf_counter() - began)
-    if not snippet.diagnose or error is not None and error.kind in ("SyntaxError", "IndentationError"):
+    listed = snippet.findings and error is None and not session.made_module
+    if not (snippet.diagnose or listed) or error is not None and error.kind in ("SyntaxError", "IndentationError"):
         return answer
     with _as_main(session.module, snippet.folder), _silent():
         found, why_not = session.diagnosed(execute)
+    if listed:
+        lines, count = lines_of(found) if found is not None else ([f"error: {why_not}"], 1)
+        answer = replace(answer, report_lines=(*answer.report_lines, *lines), found=answer.found + count)
     return replace(answer, findings=found, undiagnosed=why_not)
 
 
@@ -126,6 +130,11 @@ class _Session:
                 return None
             return found
         return None
+
+    @property
+    def made_module(self) -> bool:
+        """Whether the requested function is, or returned, a module."""
+        return isinstance(self._made, nn.Module)
 
     def _keep_last(self, tree: ast.Module, text: str) -> None:
         """Give the value of a last expression a name."""
@@ -259,13 +268,15 @@ class _Session:
         def fresh() -> types.ModuleType:
             module = types.ModuleType(self.module.__name__)
             module.__file__ = self.module.__file__
-            vars(module).update(torch=torch, nn=nn, F=nn.functional)
+            vars(module).update(torch=torch, nn=nn, F=nn.functional, **given)
             sys.modules[module.__name__] = module
             return module
 
         tree = ast.parse(text, filename)
-        self._keep_last(tree, text)
         try:
+            names = _inlined(tree, self._snippet.function) if self._snippet.function else ()
+            given = dict(zip(names, self._inputs, strict=False))
+            self._keep_last(tree, text)
             return find_all(batch_of(tree, self._source, execute, fresh, LAST, SEED)), ""
         except CaptureError as error:
             return None, str(error)
@@ -285,9 +296,11 @@ class _Session:
                 asked = [partial(findings, batch)] if snippet.findings else []
                 if snippet.gradcheck is not None:
                     asked.append(partial(gradcheck, batch, snippet.gradcheck))
-            elif snippet.findings or snippet.gradcheck or not self._inputs:
-                return [f"error: {snippet.function} returns no nn.Module, which is required, "
-                        "and --gradcheck alone takes a function that has --input."], 1  # fmt: skip
+            elif snippet.gradcheck is None:  # `run` diagnoses its text
+                return [], 0
+            elif snippet.gradcheck or not self._inputs:
+                needed = "an nn.Module" if snippet.gradcheck else "an nn.Module, or takes an --input"
+                return [f"error: --gradcheck needs a function that returns {needed}; {snippet.function} does not."], 1
             else:
                 asked = [partial(gradcheck_function, made, self._inputs, snippet.function)]
             for ask in asked:
@@ -372,6 +385,18 @@ def _message(error: BaseException) -> str:
 
 def _described(error: BaseException) -> str:
     return SnippetError(type(error).__name__, "").sentence(_message(error))
+
+
+def _inlined(tree: ast.Module, function: str) -> tuple[str, ...]:
+    """Put the statements of a function, whose value is the last, after those of its file; return its arguments. Raises
+    CaptureError for one that returns at another place than its end."""
+    body = next((one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function), None)
+    returns = [one for one in ast.walk(body or tree) if isinstance(one, ast.Return)]
+    if body is None or len(returns) != 1 or body.body[-1] is not returns[0] or returns[0].value is None:
+        raise CaptureError(f"findings of {function} need a function whose only return is its last line")
+    last = ast.copy_location(ast.Expr(returns[0].value), returns[0])
+    tree.body = [*tree.body, *body.body[:-1], last]
+    return tuple(one.arg for one in body.args.args)
 
 
 def _root_name(name: str) -> str:

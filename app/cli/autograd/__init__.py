@@ -23,6 +23,7 @@ network that is then called with --input; a model the graph of the loss it compu
 Your own files run only with --trust, or if trusted in the window, in a separate process.
 """
 GIGABYTES = 4.0
+STOPPED = "the steps before that"
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -144,8 +145,8 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     from app.engine.requests import import_model
 
     project_graph.refuse_options(options)
-    if (options.findings or options.gradcheck is not None) and not function:
-        raise cli.CommandError("--findings and --gradcheck need a network or a function: pass FILE.py:FUNCTION")
+    if options.gradcheck is not None and not function:
+        raise cli.CommandError("--gradcheck needs a network or a function: pass FILE.py:FUNCTION")
     text = _trusted(options, file)
     inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
     snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent), plays(options), options.findings,
@@ -206,7 +207,8 @@ def write(
     tape: Tape, options: argparse.Namespace, extra: dict[str, Any] | None, played: PassResult | None, stopped: str = "",
     project: bytes = b"",
 ) -> None:  # fmt: skip
-    """Write the picture, the page or the data, and print the path.
+    """Write the picture, the page or the data, and print the path. Raises CommandError for a backward pass that cannot
+    be played, or that was `stopped` by what it raised, after the file is written.
 
     `extra` are additional entries of a JSON file, `project` the bytes of the project that a picture carries.
     """
@@ -215,16 +217,18 @@ def write(
     from app.autograd.tape import to_json
 
     path: Path = options.out
-    missing = stopped or "The backward pass cannot be played." if plays(options) and played is None else ""
+    missing = stopped if plays(options) else ""
+    if plays(options) and played is None and not stopped:
+        missing = "The backward pass cannot be played."
     if path.suffix == ".json":
         more: dict[str, Any] = {"played": played_json(played, stopped)} if played is not None else {}
         if missing:
-            more = {"played": None, "not_played": missing}
+            more = {**({"played": None} if played is None else more), "not_played": missing}
         cli.write_text(path, json.dumps({**to_json(tape), **(extra or {}), **more}, indent=1) + "\n")
         if missing:
-            raise cli.CommandError(f"{missing} {path} contains the graph only", 1)
+            raise cli.CommandError(f"{missing} {path} contains {'the graph only' if played is None else STOPPED}", 1)
         return
-    if missing:
+    if missing and (played is None or path.suffix != ".html"):
         raise cli.CommandError(missing, 1)
     from app.autograd.blocks import group_by_block
     from app.autograd.grouping import fold, group_by_layer, opened
@@ -241,5 +245,7 @@ def write(
         assert played is not None
         title = f"{options.project.name.removesuffix('.tape')}: backward"
         cli.write_text(path, replay_html(tape, folded, drawing, played, title=title, failed=stopped))
+        if missing:
+            raise cli.CommandError(f"{missing} {path} contains {STOPPED}", 1)
         return
     print(cli.picture(drawing, path, options, project))

@@ -53,6 +53,7 @@ class ModelInput:
     shape: tuple[int, ...]
     dtype: str = "float32"
     name: str = ""
+    values: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class ImportModel(Request[Project]):
     take_inits: bool = False
     early: bool = False
     folder: str = ""
+    example: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from app.engine.requests.import_model import (
     CHECKING,
     EarlyDrawing,
     ImportModel,
+    ImportRequestError,
     ImportStep,
     KnownModel,
     ListModels,
@@ -151,21 +152,25 @@ def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tup
     from app.builder.importer.lowering.constructor_args import recording
     from app.sources.loading import load
     from app.sources.positional import positional
-    from app.sources.spec import InputSpec, SourceError
+    from app.sources.spec import InputSpec, ModelRaisedError, SourceError
 
     spec = request.source.spec
     assert spec is not None
     if request.source.folder:
         os.chdir(request.source.folder)
-    inputs = tuple(InputSpec(one.shape, one.dtype, one.name) for one in request.inputs)
+    inputs = tuple(InputSpec(one.shape, one.dtype, one.name, one.values) for one in request.inputs)
     try:
         with recording():
-            loaded = load(spec.as_run, request.arguments, inputs, False, request.source.folder)
+            loaded = load(spec.as_run, request.arguments, inputs, False, request.source.folder, request.example)
+        if loaded.refusal:
+            raise ModelRaisedError(f"{spec}: {loaded.refusal}. {loaded.remark}")
         if request.source.part:
             loaded = _part_of(loaded, request.source.part)
         model, given = positional(loaded)
+    except ModelRaisedError as error:
+        raise ModelImportError(str(error), "constructor") from error
     except SourceError as error:
-        raise ModelImportError(str(error), "constructor" if "cannot be made" in str(error) else "failed") from error
+        raise ImportRequestError(str(error)) from error
     shapes = tuple(ModelInput(tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in given)
     return model, shapes, _classes_of(spec, request.source.folder, folder)
 

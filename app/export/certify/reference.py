@@ -93,9 +93,11 @@ class Measurement:
         stages = (first, two, self._step(again, given, "train", double=False))
         return Measurements(given, stages, dtype, one.refused)
 
-    def eval_outputs(self, batches: tuple[int, ...]) -> tuple[dict[int, dict[str, str]], bool]:
+    def eval_outputs(
+        self, batches: tuple[int, ...], source: Source | None = None, suffix: str = ""
+    ) -> tuple[dict[int, dict[str, str]], bool]:
         """Write inputs and outputs in eval mode for each supported batch size; return the files, and whether the net is
-        random.
+        random. The inputs are those of `source` if given, and `suffix` is part of the names of the files.
 
         Raises NetworkFailsError if it supports none of them, ExportCancelledError.
         """
@@ -104,7 +106,7 @@ class Measurement:
         for batch in batches:
             with self._quiet():
                 measure.seed_everything(self._seed)
-                drawn = random_inputs(self._source, batch)
+                drawn = random_inputs(source or self._source, batch)
                 given = {spec.name: value for spec, value in zip(self._source.inputs, drawn, strict=True)}
                 try:
                     record = measure.outputs_of(net, given, self._seed)
@@ -113,7 +115,7 @@ class Measurement:
                     reason = measure.error_text(error)
                     continue
             random = random or not measure.compare(again["outputs"], record["outputs"])["equal"]
-            files[batch] = {kind: str(self._folder / f"{kind}-{batch}.pt") for kind in ("inputs", "expected")}
+            files[batch] = {kind: str(self._folder / f"{kind}{suffix}-{batch}.pt") for kind in ("inputs", "expected")}
             torch.save(given, files[batch]["inputs"])
             torch.save(record, files[batch]["expected"])
         if not files:
