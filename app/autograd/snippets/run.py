@@ -133,7 +133,7 @@ class _Session:
 
     @property
     def made_module(self) -> bool:
-        """Whether the requested function is, or returned, a module."""
+        """Return whether the requested function is, or returned, a module."""
         return isinstance(self._made, nn.Module)
 
     def _keep_last(self, tree: ast.Module, text: str) -> None:
