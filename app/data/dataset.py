@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from app.data.samples import Samples
-from app.data.spec import DataInfo
+from app.data.spec import ColumnScale, DataInfo
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
@@ -24,10 +24,20 @@ class Dataset:
     test: Samples
     info: DataInfo
     rows: Mapping[str, Tensor] = field(default_factory=dict)  # of the data, by part, where all of them were split
+    scales: Mapping[str, ColumnScale] = field(default_factory=dict)  # of standardised inputs, "" for an only one
 
     def to(self, device: str) -> Dataset:
         """Return the same data on another device; nothing is copied if already there."""
         return replace(self, train=self.train.to(device), val=self.val.to(device), test=self.test.to(device))
+
+    def unscaled(self, name: str, values: Tensor) -> Tensor:
+        """Return columns (..., C) of an input in the units of the data, before they were standardised."""
+        import torch
+
+        scale = self.scales.get(name)
+        if scale is None or tuple(values.shape[-1:]) != scale.mean.shape:
+            return values
+        return torch.from_numpy(scale.unscaled(values.cpu().numpy()))
 
     def batch(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the first `size` training samples and their labels as in a training step.

@@ -30,6 +30,7 @@ from app.data.sources import SOURCES, Watch, check, default_root, is_present, op
 from app.data.spec import (
     CLASSES,
     VALUES,
+    ColumnScale,
     DataError,
     DataInfo,
     FieldInfo,
@@ -38,7 +39,7 @@ from app.data.spec import (
     SourceSpec,
     TargetInfo,
 )
-from app.data.splits import split_in_order, standardised, stratified_split
+from app.data.splits import column_scale, split_in_order, standardised, stratified_split
 from app.data.targets import first
 from app.data.transforms import readying
 from app.util import regular_files
@@ -88,8 +89,21 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
         inputs, labels = _WHOLE[config.source](options)
         inputs, labels = (Fields(part) if isinstance(part, dict) else part for part in (inputs, labels))
         spec, whole = spec_of(config), (inputs, labels)
-    parts, rows = _split(config, spec, options, whole)
-    return replace(_dataset(config, spec, parts), rows=rows)
+    split = _split_rows(config, spec, whole[1])
+    inputs, labels = whole
+    scales = {}
+    if options.get("standardise"):
+        held = inputs.parts if isinstance(inputs, Fields) else {"": inputs}
+        scales = {
+            name: ColumnScale(*(one.numpy() for one in column_scale(part, split[0])))
+            for name, part in held.items()
+            if part.is_floating_point()
+        }
+        inputs = standardised(inputs, split[0])
+    streamed = isinstance(inputs, streams.Streamed)
+    training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
+    rows = dict(zip(("training", "validation", "test"), split, strict=True))
+    return replace(_dataset(config, spec, (training, validation, test)), rows=rows, scales=scales)
 
 
 def bad_samples_text(spec: SourceSpec) -> str:
@@ -247,11 +261,8 @@ def _class_names(survey: surveys.FileSurvey, name: str, labels: Tensor) -> tuple
     return tuple(map(str, range(int(labels.max()) + 1)))
 
 
-def _split(
-    config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], whole: Pair
-) -> tuple[Parts, dict[str, Tensor]]:
-    """Return the parts, and the rows of the data that each consists of, among those that could be read."""
-    inputs, labels = whole
+def _split_rows(config: DataConfig, spec: SourceSpec, labels: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the rows of each part, among those that could be read. Raises DataError."""
     shares = config.validation_fraction, config.test_fraction
     if config.shuffle and spec.arguments.get("in_order"):
         raise DataError(
@@ -259,16 +270,9 @@ def _split(
             "Data), or keep them in memory."
         )
     if spec.key == "file.text" or spec.arguments.get("in_order"):
-        split = split_in_order(len(labels), *shares)
-    else:
-        ids = first(labels) if spec.task == CLASSES else torch.zeros(len(labels))
-        split = stratified_split(ids, *shares, config.split_seed)
-    if options.get("standardise"):
-        inputs = standardised(inputs, split[0])
-    streamed = isinstance(inputs, streams.Streamed)
-    training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
-    rows = dict(zip(("training", "validation", "test"), split, strict=True))
-    return (training, validation, test), rows
+        return split_in_order(len(labels), *shares)
+    ids = first(labels) if spec.task == CLASSES else torch.zeros(len(labels))
+    return stratified_split(ids, *shares, config.split_seed)
 
 
 def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:

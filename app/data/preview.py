@@ -57,13 +57,14 @@ def preview(
         captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in known),
         pictures=_pictures(given) if fields else tuple(map(_picture, few)) if _pictured(inputs) else (),
         before=_before(config, data, order) if _pictured(inputs) and not fields else (),
-        rows=_rows(spec, few) if inputs.ndim == 2 and spec.task != TOKENS and not fields else (),
+        rows=_rows(spec, data.unscaled("", few)) if inputs.ndim == 2 and spec.task != TOKENS and not fields else (),
         texts=tuple(fields_text(fields, one) for one in several)
         if fields
         else tuple(_text(spec, sample) for sample in few)
         if spec.task == TOKENS and not inputs.is_floating_point()
         else (),
         shuffled=config.shuffle and not one_batch,
+        standardised=bool(data.scales),
     )
 
 

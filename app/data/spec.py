@@ -121,6 +121,36 @@ class TargetInfo:
         return math.prod(self.label_shape)
 
 
+SHOWN_DIGITS = 6  # that float32 keeps of a column's mean or spread
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnScale:
+    """Mean and standard deviation, (C,) each, by which the columns of an input were standardised.
+
+    >>> import numpy
+    >>> scale = ColumnScale(numpy.array([80.0, 0.5]), numpy.array([12.0, 0.5]))
+    >>> scale.unscaled(scale.scaled(numpy.array([73.0, 0.0]))).tolist()
+    [73.0, 0.0]
+    """
+
+    mean: NDArray[np.float64]
+    spread: NDArray[np.float64]
+
+    def scaled(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Return columns (..., C) standardised."""
+        standardised: NDArray[np.float32] = ((values - self.mean) / self.spread).astype(np.float32)
+        return standardised
+
+    def unscaled(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Return standardised columns (..., C) as they were, without the error of float32 in the last digits."""
+        size = np.maximum(np.maximum(abs(self.mean), self.spread), 1e-300)
+        unit = 10.0 ** (np.floor(np.log10(size)) - SHOWN_DIGITS + 1)
+        known = values.astype(np.float64) * self.spread + self.mean
+        rounded: NDArray[np.float32] = (np.round(known / unit) * unit).astype(np.float32)
+        return rounded
+
+
 @dataclass(frozen=True)
 class FieldInfo:
     """One of the inputs of a sample: its shape without the batch and torch's name of its dtype.
@@ -239,7 +269,8 @@ class BatchPreview:
 
     `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones
     before their transforms, if there are any; `captions` are the labels, one a sample. `rows` are the first columns
-    of a table, their names first, with "…" for further ones; `texts` are pieces of a text. `low` and `high` are the
+    of a table in the units of its file, their names first, with "…" for further ones, and `standardised` says that the
+    step gets them standardised; `texts` are pieces of a text. `low` and `high` are the
     range of the batch.
     """
 
@@ -257,3 +288,4 @@ class BatchPreview:
     rows: tuple[tuple[str, ...], ...] = ()
     texts: tuple[str, ...] = ()
     shuffled: bool = False
+    standardised: bool = False

@@ -30,15 +30,22 @@ def stratified_split(labels: Tensor, validation: float, test: float, seed: int) 
     return training, validating, testing
 
 
+def column_scale(values: Tensor, training: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of columns (N, C) over the rows `training`, (C,) float64; the deviation of a
+    constant column is 1."""
+    rows = values[training].double()
+    spread = rows.std(0, correction=0)
+    return rows.mean(0), torch.where(spread > 0, spread, 1.0)
+
+
 def standardised(inputs: Any, training: Tensor) -> Any:
     """Standardise columns (N, C) by mean and standard deviation of the rows `training`; constant columns become 0. Of
     several inputs those of floating point numbers are."""
     if hasattr(inputs, "parts"):
         parts = inputs.parts.items()
         return type(inputs)({n: standardised(p, training) if p.is_floating_point() else p for n, p in parts})
-    rows = inputs[training].double()
-    spread = rows.std(0, correction=0)
-    return ((inputs - rows.mean(0)) / torch.where(spread > 0, spread, 1.0)).float()
+    mean, spread = column_scale(inputs, training)
+    return ((inputs - mean) / spread).float()
 
 
 def balanced_weights(counts: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from PySide6.QtGui import QColor, QFocusEvent, QFontMetricsF, QImage
 
 from app.data.config import DataConfig, Transform
 from app.data.spec import DataError
+from app.training.config import Choice
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.predict import read_file, shown, survey, try_input
 from app.training.evaluation.trying import PictureFile, Shown, as_digit, as_input, resized
@@ -209,7 +210,6 @@ def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_d
 
 
 def test_a_picture_of_a_folder_is_predicted_from_the_values_that_it_is_trained_and_evaluated_with(tmp_path):
-    from app.training.config import Choice
     from tests.data.test_pictures import folder_of_16_bits
 
     data = folder_of_16_bits(
@@ -241,13 +241,60 @@ def test_a_row_of_a_table_is_typed(qtbot):
     qtbot.addWidget(page)
     page.set_survey(taken)
     assert len(page.fields) == 4 and "sepal" in page.fields[0].accessibleName()
-    assert page.sample() == pytest.approx(taken.mean, abs=1e-3)
+    assert page.sample() == pytest.approx(np.zeros(4), abs=0.1), "about the mean of the whole training part"
+    assert page.fields[2].value() == pytest.approx(3.76, abs=0.2), "in cm"
     with qtbot.waitSignal(page.prediction_requested) as asked:
-        page.fields[2].selectAll()
-        qtbot.keyClicks(page.fields[2], "9")
-        qtbot.keyClick(page.fields[2], Qt.Key.Key_Return)
-    assert asked.args[0][2] == 9
+        type_number(qtbot, page.fields[2], "9")
+    assert asked.args[0][2] == pytest.approx(float(evaluator.data.scales[""].scaled(np.full(4, 9.0))[2]), abs=1e-5)
     assert try_input(evaluator, asked.args[0]).values.sum() == pytest.approx(1, abs=1e-5)
+
+
+def type_number(qtbot, field, text):
+    field.selectAll()
+    qtbot.keyClicks(field, text)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+HOUSES = "area,rooms,city,price\n" + "".join(
+    f"{60 + number % 40},{1 + number % 5},{'AB'[number % 2]},{1000 * number}.5\n" for number in range(60)
+)
+
+
+@pytest.fixture
+def houses(tmp_path):
+    (tmp_path / "houses.csv").write_text(HOUSES)
+    data = DataConfig("file.csv", path=str(tmp_path / "houses.csv"))
+    source = net(["self.linear1 = nn.Linear(4, 1)"], ["return self.linear1(x)"], (4,))
+    return Evaluator(job(source, data=data, loss=Choice("MSELoss")))
+
+
+def test_a_table_is_entered_and_shown_in_the_units_and_names_of_its_file(qtbot, houses):
+    page = TryPage()
+    qtbot.addWidget(page)
+    page.set_survey(survey(houses, "start weights"))
+    assert [field.accessibleName() for field in page.fields] == ["area", "rooms", "city=A", "city=B"]
+    assert 60 <= page.fields[0].value() <= 100 and page.survey.outputs == ("price",)
+    with qtbot.waitSignal(page.prediction_requested) as asked:
+        type_number(qtbot, page.fields[0], "80")
+    assert abs(asked.args[0][0]) < 0.3, "80 m² is an ordinary area, not z = 80"
+    page.show_answer(try_input(houses, asked.args[0]))
+    assert page.bars.called == "price"
+    found = houses.evaluate()
+    (worst,) = shown(houses, found, found.worst()[:1])
+    row = HOUSES.splitlines()[1 + int(houses.data.rows["validation"][worst.number])].split(",")
+    assert worst.text.startswith(f"area {row[0]}, rooms {row[1]}, city=A {int(row[2] == 'A')}")
+
+
+def test_a_number_outside_of_the_training_samples_is_said(qtbot, houses):
+    page = TryPage()
+    qtbot.addWidget(page)
+    page.set_survey(survey(houses, "start weights"))
+    (area, *_), words = page.fields, page._numbers.ranges[0]
+    assert words.text() == "60 to 99"
+    type_number(qtbot, area, "450")
+    assert words.text() == "outside 60 to 99 of the training samples" and words.property("tone") == "warn"
+    type_number(qtbot, area, "75")
+    assert words.text() == "60 to 99" and words.property("tone") == "text3"
 
 
 @pytest.mark.parametrize("name", ["Siamese net on digits", "Encoder-decoder on dates"])

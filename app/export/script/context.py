@@ -304,6 +304,7 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (splits.stratified_split, not _in_order(spec) and not own_split),
         (readers.as_floats, spec.as_bytes),
         (transforms.augmented, is_random(data.train_transforms)),
+        (splits.column_scale, options_of(data).get("standardise")),
         (splits.standardised, options_of(data).get("standardise")),
         (splits.balanced_weights, data.class_weights),
         (fields.Fields, spec.targets or spec.inputs or input_is_target(training)),

@@ -81,15 +81,16 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
     else:
         title = f"{_numbers(true)} → {_numbers(called)}"
         detail, tip = loss, f"{found.name_of(number)}: true {true.tolist()}, predicted {called.tolist()}"
-    fields = evaluator.data.info.inputs
+    data, fields = evaluator.data, evaluator.data.info.inputs
     inputs = inputs[""] if isinstance(inputs, Fields) and not fields else inputs  # beside targets that go into the net
     pictures = [inputs[one.name] for one in fields if is_picture(one.shape)] if fields else [inputs]
     pictured = found.kind != TOKENS and bool(pictures) and is_picture(tuple(pictures[0].shape))
     if fields:
-        text = fields_text(fields, inputs)
+        known = Fields({name: data.unscaled(name, one) for name, one in inputs.parts.items()})
+        text = fields_text(fields, known)
         tip += f"\n{text}"
     else:
-        text = "" if pictured else _text(evaluator, inputs, found)
+        text = "" if pictured else _text(evaluator, data.unscaled("", inputs), found)
     seen = np.concatenate([picture(one) for one in _of_one_height(pictures)], axis=1) if pictured else None
     return Shown(number, seen, "" if pictured else text, title, detail, right, tip)
 
@@ -209,12 +210,27 @@ def _surveyed(
     inputs: Tensor, field: FieldInfo, evaluator: Evaluator, columns: tuple[str, ...], weights: str, unit: bool
 ) -> InputSurvey:
     axes = [0] if len(field.shape) <= 1 else [0, *range(2, inputs.ndim)]
-    values = inputs.float()
+    data = evaluator.data
+    scale = data.scales.get(field.name) if len(field.shape) == 1 else None
+    values = inputs.float() if scale is None else data.unscaled(field.name, inputs.float())
     return InputSurvey(
-        field.shape, tuple(evaluator.data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
+        field.shape, tuple(data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
         values.mean(axes).numpy(), columns, unit, weights, field.name, field.dtype, field.symbols,
-        values[0].numpy().copy(),
+        inputs[0].float().numpy().copy(), scale=scale, outputs=_outputs(evaluator),
     )  # fmt: skip
+
+
+def _outputs(evaluator: Evaluator) -> tuple[str, ...]:
+    """Return the names of the values to predict, of the first target; empty if it has classes or no name."""
+    info = evaluator.data.info
+    if info.task == CLASSES:
+        return ()
+    arguments = spec_of(evaluator.job.data).arguments
+    named = [one.name for one in info.targets] or [*arguments.get("targets", ()), *arguments.get("labels", ())]
+    if not named or not named[0]:
+        return ()
+    count = max(info.labels_per_sample, 1)
+    return (named[0],) if count == 1 else tuple(f"{named[0]} {number}" for number in range(count))
 
 
 def read_file(evaluator: Evaluator, file: PictureFile, survey: InputSurvey) -> tuple[Image, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from app.data.spec import ColumnScale
 from app.util.late_dataclass import dataclass
 
 Picture = NDArray[np.uint8]
@@ -48,6 +49,7 @@ class Shown:
 class InputSurvey:
     """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the columns.
 
+    They are in the units of the data; `scale` is that of standardised columns; `outputs` name values to predict.
     If samples have several inputs, each of `parts` is of one, with its `name`, its dtype, its value in the `first`
     sample, and the texts of its integer codes; other fields are those of the first.
     """
@@ -65,6 +67,16 @@ class InputSurvey:
     symbols: tuple[str, ...] = ()
     first: Image | None = None
     parts: tuple[InputSurvey, ...] = ()
+    scale: ColumnScale | None = None
+    outputs: tuple[str, ...] = ()
+
+    def scaled(self, values: Image) -> Image:
+        """Return columns in the units of the data as the network gets them."""
+        return values if self.scale is None else self.scale.scaled(values)
+
+    def unscaled(self, values: Image) -> Image:
+        """Return columns as the network gets them in the units of the data."""
+        return values if self.scale is None else self.scale.unscaled(values)
 
 
 @dataclass(frozen=True, eq=False)

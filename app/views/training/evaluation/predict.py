@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QStackedLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QStackedLayout, QWidget
 
 from app.training.evaluation.trying import (
     SMALL,
@@ -24,6 +24,7 @@ from app.training.evaluation.trying import (
 from app.util.formatting import shape_text, significant
 from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.views.training.evaluation.drawing_pad import Pad, picture_of
+from app.views.training.evaluation.numbers_form import NumbersForm
 from app.views.training.evaluation.several_inputs import SeveralInputs
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
@@ -61,7 +62,7 @@ class TryPage(QWidget):
         self.clear = Button("Clear", "flat", "trash")
         self.invert = Toggle("Invert", parent=self)
         self.invert.setToolTip("Invert brightness, for dark ink on paper if the network was trained on white on black")
-        self.fields: list[NumberField] = []
+        self._numbers: NumbersForm | None = None
         self._form, self.several = QScrollArea(), SeveralInputs()
         self._lay_out()
         self.several.changed.connect(self._request)
@@ -131,28 +132,16 @@ class TryPage(QWidget):
         self._show_note()
         self._request()
 
+    @property
+    def fields(self) -> list[NumberField]:
+        """The fields of a row of numbers."""
+        return self._numbers.fields if self._numbers is not None else []
+
     def _make_fields(self, survey: InputSurvey) -> None:
-        body = QWidget()
-        form = QFormLayout(body)
-        form.setContentsMargins(0, 0, 10, 0)
-        form.setSpacing(6)
-        words = (
-            "Preprocessed inputs; initial values are the means of the training samples, with their range beside each."
-        )
-        form.addRow(label(words, "caption", "text3", wrap=True))
-        self.fields = []
-        for number in range(survey.shape[0]):
-            field = NumberField(round(float(survey.mean[number]), 4), "float")
-            name = survey.columns[number] if number < len(survey.columns) else f"input {number}"
-            field.setAccessibleName(name)
-            field.edited.connect(lambda _value: self._request())
-            span = label(
-                f"{significant(survey.low[number], 3)} to {significant(survey.high[number], 3)}", "caption", "text3"
-            )
-            line = hbox(field, span)
-            form.addRow(label(name, "label", "text2"), line)
-            self.fields.append(field)
-        self._form.setWidget(body)
+        hint = "Initial values are the means of the training samples, with their range beside each."
+        self._numbers = NumbersForm(survey, survey.scaled(survey.mean), hint)
+        self._numbers.changed.connect(self._request)
+        self._form.setWidget(self._numbers)
 
     # inputs
 
@@ -172,9 +161,8 @@ class TryPage(QWidget):
             self.several.set_sample(dict(values), name)
             self.prediction_requested.emit(self.several.sample())
             return
-        if self.fields and values.ndim == 1:
-            for field, value in zip(self.fields, values.tolist(), strict=False):
-                field.set_value(round(value, 6))
+        if self._numbers is not None and values.ndim == 1:
+            self._numbers.set_values(values)
         else:
             self._given, self._picture = values, None
             self._show_note()
@@ -214,7 +202,7 @@ class TryPage(QWidget):
         if survey.parts:
             return self.several.sample()
         if not is_picture(survey.shape):
-            return np.array([field.value() for field in self.fields], np.float32)
+            return self._numbers.values() if self._numbers is not None else None
         if self._given is not None:
             return self._given
         if self._picture is not None:
@@ -250,7 +238,7 @@ class TryPage(QWidget):
 
     def show_answer(self, answer: Prediction) -> None:
         assert self._survey is not None
-        self.bars.show_values(self._survey.classes, answer.values, self._survey.unit)
+        self.bars.show_values(self._survey.classes or self._survey.outputs, answer.values, self._survey.unit)
         self._show_note(answer.remark)
         self.seen.show_picture(answer.seen)
         self.layers.show_layers(answer.layers)

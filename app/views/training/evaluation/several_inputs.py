@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFormLayout, QFrame, QScrollArea, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app.training.evaluation.trying import Entered, Image, InputSurvey, PictureFile, as_digit, as_input, is_picture
-from app.util.formatting import shape_text, significant
+from app.util.formatting import shape_text
 from app.views.training.evaluation.drawing_pad import Pad
+from app.views.training.evaluation.numbers_form import NumbersForm
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fields import TextField
-from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
 
 MOST_FIELDS = 24  # numbers that have a field each; more are typed as a line
@@ -34,7 +33,7 @@ class InputEntry(QWidget):
         self._file: PictureFile | None = None  # that was dropped
         self.pad: Pad | None = None
         self.line: TextField | None = None
-        self.fields: list[NumberField] = []
+        self.numbers: NumbersForm | None = None
         self._column = vbox(label(survey.name, "label", "text"), on=self, margins=0, spacing=4)
         self.words = label("", "caption", "text3", wrap=True)
         count, row = survey.first.size, survey.first.ndim == 1
@@ -58,8 +57,8 @@ class InputEntry(QWidget):
         self._value, self._file = values, None
         if self.line is not None:
             self.line.set_value(_numbers(values))
-        for field, one in zip(self.fields, values.tolist() if self.fields else (), strict=True):
-            field.set_value(round(one, 6))
+        if self.numbers is not None:
+            self.numbers.set_values(values)
         if self.pad is not None:
             self.words.setText(f"{name}, as the network receives it.")
 
@@ -132,27 +131,13 @@ class InputEntry(QWidget):
     # -- numbers
 
     def _add_fields(self) -> None:
-        body, columns = QWidget(), self.survey.columns
-        form = QFormLayout(body)
-        form.setContentsMargins(0, 0, 0, 0)
-        form.setSpacing(6)
-        for number, value in enumerate(self._value.tolist()):
-            name = columns[number] if len(columns) == self._value.size else f"{self.survey.name} {number}"
-            field = NumberField(round(value, 4), "float")
-            field.setAccessibleName(name)
-            field.edited.connect(partial(self._put, number))
-            span = label(
-                f"{significant(self.survey.low[number], 3)} to {significant(self.survey.high[number], 3)}",
-                "caption",
-                "text3",
-            )
-            form.addRow(label(name, "label", "text2"), hbox(field, span))
-            self.fields.append(field)
-        self._column.addWidget(body)
+        self.numbers = NumbersForm(self.survey, self._value)
+        self.numbers.changed.connect(self._numbers_changed)
+        self._column.addWidget(self.numbers)
 
-    def _put(self, number: int, value: float) -> None:
-        self._value = self._value.copy()
-        self._value[number] = value
+    def _numbers_changed(self) -> None:
+        assert self.numbers is not None
+        self._value = self.numbers.values()
         self.changed.emit()
 
 
