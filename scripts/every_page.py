@@ -172,11 +172,13 @@ class Shoot:
         from app.views.main_window import bottom_height
         from app.views.ui import theme
         from app.views.ui.docks import beside_text
+        from scripts.screenshots import until
 
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         QTimer.singleShot(0, lambda: theme.apply(application, look, text))  # from the event loop, as users do
         window = self.window
+        until(lambda: theme.manager().choice == look and window.updatesEnabled())  # else nothing is painted yet
         self.idle(1000)
         window.resize(*size)
         self.idle()
