@@ -168,6 +168,15 @@ def same_folder() -> Iterator[None]:
     os.chdir(before)
 
 
+@pytest.fixture(scope="session")
+def qapp(qapp):
+    """As the program has it."""
+    from app.util.errors import speak_english
+
+    speak_english()
+    return qapp
+
+
 @pytest.fixture
 def service(qapp) -> Iterator[EngineService]:
     """Asks the engine of this process, as a window does."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import locale
 import re
+from contextlib import suppress
 
 
 class CodedError(Exception):
@@ -18,3 +20,12 @@ class CodedError(Exception):
     def __init_subclass__(cls) -> None:
         if "code" not in vars(cls):
             cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Error")).lower()
+
+
+def speak_english() -> None:
+    """Have the messages of the C library in English, as all texts of the program; Qt takes them from the environment.
+
+    `OSError` else says "Der Dateiname ist zu lang" in the middle of a sentence.
+    """
+    with suppress(locale.Error, AttributeError):  # Windows has no such category
+        locale.setlocale(locale.LC_MESSAGES, "C")

@@ -14,6 +14,7 @@ from app import __version__
 from app.project import journal
 from app.sources.spec import AskedModel
 from app.util import gc_pause
+from app.util.errors import speak_english
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from app.views.shell import appearance
@@ -48,6 +49,7 @@ def make_application(arguments: list[str] | None = None) -> QApplication:
     sys.setswitchinterval(SWITCH)
     existing = QApplication.instance()
     application = existing if isinstance(existing, QApplication) else QApplication(arguments or sys.argv[:1])
+    speak_english()
     application.setApplicationName("Tapedeck")
     application.setOrganizationName("Tapedeck")
     application.setApplicationVersion(__version__)

@@ -21,6 +21,7 @@ from app.project.project import Project
 from app.training.history import History
 from app.training.job import Job
 from app.util import atomic, gc_pause
+from app.util.errors import speak_english
 from app.views.export.printing.painted import png_bytes
 from app.views.export.printing.paper import Arranged, Choice, Purpose
 from app.views.ui import theme
@@ -40,6 +41,7 @@ def application() -> QApplication:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     qInstallMessageHandler(_filter_qt_message)
     made = QApplication(["tapedeck"])
+    speak_english()
     theme.apply(made, "light")
     return made
 
