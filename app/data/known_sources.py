@@ -20,6 +20,11 @@ _TEN_DIGITS = tuple("0123456789")
 STANDARDISE = Option(
     "standardise", "bool", True, doc="Standardise each column with mean and standard deviation of the training part."
 )
+STANDARDISE_TARGET = Option(
+    "standardise_target", "bool", False,
+    doc="Standardise values to predict with mean and standard deviation of the training part. The loss is in these "
+    "units; metrics and predictions stay in those of the data.",
+)  # fmt: skip
 STAND_IN = Option(
     "stand_in", "bool", False,
     doc="Until the data are downloaded, train on a small stand-in, which runs and lists of runs name as such.",
@@ -71,6 +76,7 @@ _CSV = (
     ),
     Option("numbers", "names", (), doc="Columns to read as numbers, even if other text occurs."),
     STANDARDISE,
+    STANDARDISE_TARGET,
     Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="Field separator."),
     Option("header", "bool", True, doc="The first row contains column names."),
     Option("encoding", "choice", AUTO, choices=(AUTO, *ENCODINGS), doc="Encoding of the text, by Python's name."),
@@ -99,6 +105,7 @@ _TENSORS = (
     ),
     Option("labels_file", "str", "", doc=".npy file with the labels, for inputs in a .npy file."),
     replace(STANDARDISE, default=False),
+    STANDARDISE_TARGET,
 )
 _PICTURES = (
     Option("size", "literal", (64, 64), doc="Height and width to which images are resized."),

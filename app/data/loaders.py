@@ -50,6 +50,7 @@ from app.util.rng import borrowed
 
 Pair = tuple[Any, Any]  # inputs: a tensor, Fields, or Streamed; labels: a tensor, or Fields
 Parts = tuple[Pair, Pair, Pair]
+Units = FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
 
 def read_spec(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
@@ -100,10 +101,13 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
             if part.is_floating_point()
         }
         inputs = standardised(inputs, split[0])
+    units = _units(spec, labels, split[0]) if options.get("standardise_target") else FrozenMap()
+    labels = standardised(labels, split[0]) if units else labels
     streamed = isinstance(inputs, streams.Streamed)
     training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
     rows = dict(zip(("training", "validation", "test"), split, strict=True))
-    return replace(_dataset(config, spec, (training, validation, test)), rows=rows, scales=scales)
+    made = _dataset(config, spec, (training, validation, test))
+    return replace(made, rows=rows, scales=scales, info=replace(made.info, units=units))
 
 
 def bad_samples_text(spec: SourceSpec) -> str:
@@ -189,6 +193,7 @@ def _described(
     targets = survey.targets
     fields = described_fields(inputs)
     inputs = first(inputs)
+    told_targets = labels.parts if isinstance(labels, Fields) else {"": labels}
     if isinstance(labels, Fields) and not targets:
         targets = tuple(_target(survey, name, inputs, part) for name, part in labels.parts.items())
     labels = first(labels)
@@ -214,7 +219,17 @@ def _described(
         all_columns=survey.all_columns,
         targets=targets,
         inputs=fields,
+        target_scales=_scales(told_targets, task),
     )
+
+
+def _scales(labels: Mapping[str, Any], task: str) -> FrozenMap[str, tuple[float, float]]:
+    """Return mean and standard deviation of the values to predict, by target."""
+    known = {name: part for name, part in labels.items() if part.is_floating_point() and part.numel()}
+    return FrozenMap({
+        name: (float(part.double().mean()), float(part.double().std(correction=0))) for name, part in known.items()
+        if name or task == VALUES
+    })  # fmt: skip
 
 
 def described_fields(inputs: Any) -> tuple[FieldInfo, ...]:
@@ -273,6 +288,17 @@ def _split_rows(config: DataConfig, spec: SourceSpec, labels: Any) -> tuple[Tens
         return split_in_order(len(labels), *shares)
     ids = first(labels) if spec.task == CLASSES else torch.zeros(len(labels))
     return stratified_split(ids, *shares, config.split_seed)
+
+
+def _units(spec: SourceSpec, labels: Any, training: Tensor) -> Units:
+    """Return mean and standard deviation of the values to predict over the rows `training`, by target."""
+    found = {}
+    for target in spec.known_targets:
+        values = labels[target.name] if isinstance(labels, Fields) else labels
+        if target.task == VALUES and values.is_floating_point():
+            mean, spread = column_scale(values, training)
+            found[target.name] = tuple(mean.flatten().tolist()), tuple(spread.flatten().tolist())
+    return FrozenMap(found)
 
 
 def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:

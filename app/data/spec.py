@@ -175,8 +175,9 @@ class SourceSpec:
     label of one sample. `picks` is "file" or "folder" for a source that reads the user's; until it is read its `shape`
     and `per_class` are empty. `columns` names the values of a table. Once a file is read, `bad` lists unreadable
     samples, `arguments` are those of its reader, and `all_columns` are the columns to choose from. `as_bytes` means
-    that samples are stored as bytes and converted to [0, 1] per batch. If a sample has several `targets`, task, classes
-    and label are those of the first; if it has several `inputs`, shape and dtype are those of the first.
+    that samples are stored as bytes and converted to [0, 1] per batch. `target_scales` are mean and standard
+    deviation of the values to predict, by target. If a sample has several `targets`, task, classes and label are those
+    of the first; if it has several `inputs`, shape and dtype are those of the first.
     """
 
     key: str
@@ -203,6 +204,7 @@ class SourceSpec:
     as_bytes: bool = False
     targets: tuple[TargetInfo, ...] = ()
     inputs: tuple[FieldInfo, ...] = ()
+    target_scales: FrozenMap[str, tuple[float, float]] = field(default_factory=FrozenMap)
     label_form: str = ""
     ignored: int = IGNORED
 
@@ -233,7 +235,8 @@ class DataInfo:
 
     `class_counts` are the training samples (or tokens) of each class, empty for values. If a sample has several
     `targets`, task, classes and labels are those of one of them; `target_counts` has the counts of all. If it has
-    several `inputs`, shape and dtype are those of the first.
+    several `inputs`, shape and dtype are those of the first. `units` are mean and standard deviation of each value of
+    the targets that are standardised, by target.
     """
 
     source: str
@@ -255,6 +258,7 @@ class DataInfo:
     stand_in: str = ""  # says what stands in for data that are not downloaded
     label_form: str = ""
     ignored: int = IGNORED
+    units: FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(default_factory=FrozenMap)
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from app.builder.diagnostics.problems import Cure, Problem, SetData, SetTraining
 from app.data import description
-from app.data.spec import SourceSpec
+from app.data.known_sources import STANDARDISE_TARGET
+from app.data.spec import VALUES, SourceSpec
 from app.project.module_paths import Layers
 from app.project.project import Project
 from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.config import TrainingConfig
 from app.training.setup import schedule_length
-from app.util.formatting import counted, plural
+from app.util.formatting import counted, plural, significant
+from app.util.frozen import FrozenMap
+
+FAR = 30.0  # mean or standard deviation of a target that no longer resembles the outputs of a new net
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -28,6 +32,7 @@ def problems(project: Project, analysis: Analysis, samples: int | None, source: 
         *_schedule(training, schedule_length.span(training, samples, project.data.drop_last)),
         *_validation(project, source),
         *_mixup(training, source),
+        *target_scale(project, source),
         *(_paths(project, analysis) if analysis.runnable else ()),
     ]
 
@@ -68,6 +73,27 @@ def _schedule(training: TrainingConfig, length: schedule_length.Span) -> Iterato
         reason = f"Its total_steps is {given:,} and the run has {moves:,}; torch raises an error beyond it."
         cures = _set(f"Set total_steps to {moves:,}", "schedule", fitted) if fitted is not None else ()
         yield Problem("error", None, "OneCycleLR ends before the run", reason, cures=cures)
+
+
+def target_scale(project: Project, source: SourceSpec) -> Iterator[Problem]:
+    """Report values to predict that are far from the outputs a net begins with, which lie around 0."""
+    chosen = project.data.options
+    if STANDARDISE_TARGET.name not in {option.name for option in source.options} or chosen.get(STANDARDISE_TARGET.name):
+        return
+    for target in source.known_targets:
+        scale = source.target_scales.get(target.name)
+        if target.task != VALUES or scale is None or max(abs(scale[0]), scale[1]) <= FAR:
+            continue
+        mean, spread = (significant(one, 3) for one in scale)
+        name = target.name or next(iter(source.arguments.get("targets", ())), "the target")
+        reason = (
+            f"{name} has a mean of {mean} and a standard deviation of {spread}, and a net begins with outputs around "
+            "0: loss and gradients are as large, and an ordinary learning rate diverges or stands still."
+        )
+        options = FrozenMap({**chosen, STANDARDISE_TARGET.name: True})
+        cures = (Cure("Standardise the target", (SetData("", "options", options),)),)
+        yield Problem("warning", None, f"The scale of {name} is far from 1", reason, cures=cures)
+        return
 
 
 def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:

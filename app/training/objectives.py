@@ -115,10 +115,12 @@ def task_of(job: Job, info: DataInfo) -> Task:
     """Return the task of a job. Raises JobError."""
     training = job.training
     if not training.losses:
-        return Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample)
+        units = info.units.get("", ())
+        return Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample, units)
     rows = rows_of(job, info.known_targets, info.input_shape, info.label)
     one = rows[0].task
-    return SeveralTasks(one.loss, one.classes, one.kind, one.labels, rows, forms(job.source))
+    units = info.units.get(rows[0].target, ())
+    return SeveralTasks(one.loss, one.classes, one.kind, one.labels, units, rows, forms(job.source))
 
 
 def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple[OutputTarget, ...]:

@@ -96,6 +96,13 @@ def clippable(model: nn.Module) -> list[Tensor]:
     return found
 
 
+def in_units(values: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
+    """Return standardised values (N, ...) in the units of the data, float32."""
+    shape, values = values.shape[1:], values.float()
+    mean, spread = (one.to(values.device, torch.float32).reshape(shape) for one in (mean, spread))
+    return values * spread + mean
+
+
 def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
     """Blend each sample with another (mixup, Zhang et al. 2018): return the samples, the partners, and the weight of
     the first.

@@ -30,6 +30,7 @@ class Task:
     classes: int
     kind: str = CLASSES
     labels: int = 1  # of a sample
+    units: tuple[tuple[float, ...], ...] = ()  # mean and standard deviation of a target that is standardised
 
     @property
     def one(self) -> Task:
@@ -52,6 +53,17 @@ class Task:
     def loss_module(self) -> nn.Module | None:
         """Return the loss that replaces the run's own, if any."""
         return None
+
+    def in_units(self, values: Tensor) -> Tensor:
+        """Return values to predict, or predictions, of the first target in the units of the data."""
+        if not self.units:
+            return values.float()
+        import torch
+
+        from app.training.script_recipes import in_units
+
+        mean, spread = (torch.tensor(one, dtype=torch.float64) for one in self.units)
+        return in_units(values, mean, spread)
 
     def targets(self, labels: Tensor) -> Tensor:
         """Convert labels to the loss's target."""

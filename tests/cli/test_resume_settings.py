@@ -121,3 +121,16 @@ def test_data_that_have_grown_are_refused(train, tmp_path):
     (tmp_path / "data.csv").write_text("\n".join([*rows, *rows[1:101]]) + "\n")
     code, _, told = train("b", *options, "--resume", str(tmp_path / "a"), "--epochs", "2", project=model)
     assert code == 2 and "data.samples is 160 for training, 40 for validation in the run and not 240" in told
+
+
+def test_the_scale_of_a_target_is_named_with_the_option_that_standardises_it(tmp_path, capsys):
+    rows = ["a,b,price", *(f"{i % 7},{i % 5},{100_000 + 2000 * (i % 7) - 900 * (i % 5)}.5" for i in range(200))]
+    (tmp_path / "data.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "net.py").write_text(NET.replace("Linear(2, 2)", "Linear(2, 1)"))
+    train = ["train", f"{tmp_path / 'net.py'}:Net", "--trust", "--input", "2x2", "--on", str(tmp_path / "data.csv"),
+             "--set", "loss=MSELoss", "--set", 'metrics=["mae"]', "--epochs", "1", "--device", "cpu"]  # fmt: skip
+    assert main([*train, "--out", str(tmp_path / "a")]) == 0
+    assert "scale of price is far from 1" in (told := capsys.readouterr().err) and "standardise_target=true" in told
+    assert main([*train, "--out", str(tmp_path / "b"), "--set", "data.options.standardise_target=true"]) == 0
+    assert "far from 1" not in capsys.readouterr().err
+    assert "standardised(labels, training)" in (tmp_path / "b" / "train.py").read_text()

@@ -95,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
         project = resumed.with_settings_of(resume, project, options)
     project = _with_options(project, options)
     analysis = cli.sound(project)
+    _warn_of_scale(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     if job.training.start is not None and not options.json:
         from app.project.weights.start_weights import summary
@@ -160,6 +161,15 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
     if options.device is not None:
         cli.device(options.device)
     return replace(project, training=training)
+
+
+def _warn_of_scale(project: Project) -> None:
+    """Warn of values to predict that are far from the outputs a net begins with."""
+    from app.data.loaders import read_spec
+    from app.preflight.setting_checks import target_scale
+
+    for problem in target_scale(project, read_spec(project.data)):
+        _warn(f"{problem.message}. {problem.reason} --set data.options.standardise_target=true standardises it")
 
 
 def _say_disk(job: Job, parameters: int) -> None:

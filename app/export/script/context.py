@@ -147,6 +147,9 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
         "streamed": is_streamed(spec, job.data),
         "in_order": _in_order(spec),
         "standardise": options_of(job.data).get("standardise", False),
+        "standardise_target": _standardises_target(job, spec),
+        "units": _in_units(job, spec),
+        "first_target": _labels(spec, _first_target(job, spec)),
         "split_by": first if spec.task == CLASSES else "torch.zeros(len(labels))",
         "train_transforms": calls(job.data.train_transforms),
         "eval_transforms": calls(job.data.eval_transforms),
@@ -304,8 +307,9 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (splits.stratified_split, not _in_order(spec) and not own_split),
         (readers.as_floats, spec.as_bytes),
         (transforms.augmented, is_random(data.train_transforms)),
-        (splits.column_scale, options_of(data).get("standardise")),
-        (splits.standardised, options_of(data).get("standardise")),
+        (splits.column_scale, _standardises(job)),
+        (splits.standardised, _standardises(job)),
+        (script_recipes.in_units, _in_units(job, spec)),
         (splits.balanced_weights, data.class_weights),
         (fields.Fields, spec.targets or spec.inputs or input_is_target(training)),
         (targets.with_input, input_is_target(training)),
@@ -324,6 +328,29 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         carried += [checkpoint.generators, checkpoint.restore_generators, *_defined_in(transfer)]
         carried += [operation.surgery_seed, operation.Edited, operation.groups_of, operation.regroup]
     return carried
+
+
+def _standardises(job: Job) -> bool:
+    options = options_of(job.data)
+    return bool(options.get("standardise") or options.get("standardise_target"))
+
+
+def _standardises_target(job: Job, spec: SourceSpec) -> bool:
+    values = any(target.task == VALUES for target in spec.known_targets)
+    return values and bool(options_of(job.data).get("standardise_target"))
+
+
+def _first_target(job: Job, spec: SourceSpec) -> str:
+    """Return the name of the target that metrics are measured on."""
+    chosen = job.training.losses[0].target if job.training.losses else ""
+    return chosen if any(chosen == target.name for target in spec.known_targets) else spec.known_targets[0].name
+
+
+def _in_units(job: Job, spec: SourceSpec) -> bool:
+    """Return whether metrics convert a standardised target to the units of the data."""
+    first = next(one for one in spec.known_targets if one.name == _first_target(job, spec))
+    own = bool(job.training.losses) and job.training.losses[0].target == INPUT
+    return bool(job.training.metrics) and first.task == VALUES and not own and _standardises_target(job, spec)
 
 
 def _may_be_sparse(job: Job) -> bool:

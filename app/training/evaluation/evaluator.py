@@ -249,7 +249,7 @@ class _Collected:
 
     def _values(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         self.gathered.add(output, labels)
-        true, called = labels.float().reshape(len(labels), -1), output.float().reshape(len(labels), -1)
+        true, called = (self.task.in_units(one).reshape(len(labels), -1) for one in (labels, output))
         self._keep(true=true[:, :WIDEST], called=called[:, :WIDEST])
 
     def _count_pairs(self, labels: Tensor, called: Tensor, columns: int) -> None:

@@ -40,7 +40,7 @@ class Gathered:
         if not self._metrics:
             self._metrics = tuple(make(score, columns).to(output.device) for score in self._scores)
         if task.kind == VALUES:
-            self._update(output.float().flatten(1), labels.float().flatten(1))
+            self._update(task.in_units(output).flatten(1), task.in_units(labels).flatten(1))
             return
         rows = probabilities(task.loss, output.reshape(-1, columns))
         self._update(rows, labels.flatten(), output.float(), labels)

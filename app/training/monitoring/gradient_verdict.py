@@ -13,6 +13,7 @@ from app.util.late_dataclass import dataclass
 RECENT = 8  # measurements that are evaluated together
 VANISHED = 1e-4  # of the largest norm of the later layers
 EXPLODED = 1e3
+LARGE_LOSS = 1e3  # at the first step, where a net's outputs lie around 0
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Verdict:
     text: str
 
 
-def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
-    """Diagnose the newest gradient norms, shape (layers, samples); None if they are healthy.
+def verdict(layers: Sequence[str], norms: Array, first_loss: float = 0.0) -> Verdict | None:
+    """Diagnose the newest gradient norms, shape (layers, samples); None if they are healthy. A `first_loss` that is
+    large from the start has large gradients without any exploding.
 
     Layers come in the order of the net. Backward runs through them from the last to the first, so the first layer that
     vanishes or explodes is the last of them that does.
@@ -39,6 +41,13 @@ def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
     for row in reversed(range(len(layers))):
         if middle[row] > EXPLODED:
             value = "infinite" if np.isinf(middle[row]) else significant(middle[row], 2)
+            if LARGE_LOSS < first_loss < np.inf:
+                text = (
+                    f"The gradient is large, {value} at {_named(layers[row])}, since the loss is: it was "
+                    f"{significant(first_loss, 2)} at the first step. The cause is the scale of the target: "
+                    "standardise it (Training, Data)."
+                )
+                return Verdict("exploding", layers[row], text)
             text = (
                 f"The gradient explodes: its norm is {value} at {_named(layers[row])}, the first layer from the loss."
             )

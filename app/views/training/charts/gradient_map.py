@@ -296,7 +296,8 @@ class GradientMap(Chart):
         """Name the first layer whose gradient vanishes or explodes, if gradients are shown."""
         text = ""
         if self._quantity == "gradient":
-            found = verdict(self.layers, self._columns.matrix())
+            losses = self.history.steps["loss"]
+            found = verdict(self.layers, self._columns.matrix(), float(losses[0]) if len(losses) else 0.0)
             text = found.text if found is not None else ""
         elif self._quantity in ("reach", "gain"):
             text = " ".join(one.text for one in lost_over(self.history.seen.tables["reach"]))
