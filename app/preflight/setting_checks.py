@@ -88,7 +88,7 @@ def target_scale(project: Project, source: SourceSpec) -> Iterator[Problem]:
         name = target.name or next(iter(source.arguments.get("targets", ())), "the target")
         reason = (
             f"{name} has a mean of {mean} and a standard deviation of {spread}, and a net begins with outputs around "
-            "0: loss and gradients are as large, and an ordinary learning rate diverges or stands still."
+            "0: loss and gradients are as large, and an ordinary learning rate diverges or does not move."
         )
         options = FrozenMap({**chosen, STANDARDISE_TARGET.name: True})
         cures = (Cure("Standardise the target", (SetData("", "options", options),)),)
