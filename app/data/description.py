@@ -79,9 +79,8 @@ def batch(preview: BatchPreview) -> str:
         fields = ", ".join(f"{one.name} {shape_text((count, *one.shape))} {one.dtype}" for one in several)
         return f"{_which(preview)}: inputs {fields}; labels {labels} {preview.label_dtype}."
     seen = " Above: before the transforms." if preview.before else ""
-    if preview.rows and preview.standardised:
-        seen += " Below: the values of the file, which the network gets standardised."
+    how = ", standardised" if preview.standardised else ""
     return (
-        f"{_which(preview)}: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "
+        f"{_which(preview)}: inputs {shape} {preview.dtype}{how}, from {preview.low:.4g} to {preview.high:.4g}; "
         f"labels {labels} {preview.label_dtype}.{seen}"
     )

@@ -147,7 +147,7 @@ class ColumnScale:
         size = np.maximum(np.maximum(abs(self.mean), self.spread), 1e-300)
         unit = 10.0 ** (np.floor(np.log10(size)) - SHOWN_DIGITS + 1)
         known = values.astype(np.float64) * self.spread + self.mean
-        rounded: NDArray[np.float32] = (np.round(known / unit) * unit).astype(np.float32)
+        rounded: NDArray[np.float32] = (np.round(known / unit) * unit + 0.0).astype(np.float32)  # -0 becomes 0
         return rounded
 
 

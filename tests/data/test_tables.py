@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.data.config import DataConfig
-from app.data.loaders import read_files, read_spec
+from app.data.loaders import load, read_files, read_spec
 from app.data.own_files.encodings import ENCODINGS, encoding_of
 from app.data.own_files.table_survey import number_format
+from app.data.preview import preview
 from app.data.sources import DataError
 from app.util.frozen import FrozenMap
 from tests.data.test_files import fitting
@@ -152,6 +154,16 @@ def test_columns_that_say_nothing_are_said(tmp_path):
         "zip has leading zeros, so it is read as categories; to read it as numbers, set numbers.",
         "The whole numbers of y are read as 2 classes; task sets another use.",
     )
+
+
+def test_the_preview_shows_the_values_of_the_file(tmp_path):
+    data = replace(
+        table(tmp_path, "x,city,y\n" + "".join(f"{60 + n}.5,{'AB'[n % 2]},{n % 2}\n" for n in range(20))), shuffle=False
+    )
+    seen = preview(data, None, 8, lambda *_: None)
+    assert seen.rows[0] == ("x", "city=A", "city=B") and seen.standardised and seen.high < 3
+    first = load(data).rows["training"][0]
+    assert seen.rows[1] == (f"{60 + int(first)}.5", *(("1", "0") if first % 2 == 0 else ("0", "1")))
 
 
 @pytest.mark.parametrize("name", list(table_kinds()))

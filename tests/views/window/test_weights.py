@@ -71,6 +71,18 @@ def test_what_fits_is_loaded_as_one_step_that_undo_takes_back(qtbot, window, tmp
     assert window.document.project.training.start is None
 
 
+def test_of_a_checkpoint_with_two_state_dicts_the_average_can_be_chosen(qtbot, window, tmp_path) -> None:
+    given = weights(window)
+    average = {key: value * 2 for key, value in given.items()}
+    dialog = opened(qtbot, window, {"model": given, "model_ema": average}, tmp_path / "c.ckpt")
+    assert dialog.part.choices() == ("model", "model_ema") and dialog.part.value() == "model"
+    dialog.part.edited.emit("model_ema")
+    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    loaded(qtbot, window, dialog.load_button)
+    start = load_file(window.document.project.training.start.path)
+    assert all(torch.equal(start[key], value) for key, value in average.items())
+
+
 def test_load_wants_all_of_it_and_a_part_is_chosen_by_ticks(qtbot, window, tmp_path) -> None:
     given = weights(window)
     dialog = opened(qtbot, window, given, tmp_path / "w.pt")
